@@ -14,8 +14,8 @@ The exit status is 1 where anything is missing. The rules:
   `float | Array` is one number, perhaps traced), or in the text: [S A], "one number", "broadcast";
 - errors: a function that raises, or calls a function that checks an argument (`CHECKS`), names each of these errors;
 - source: what comes from papers cites one as [KEY] of `docs/references.bib`, itself or in its module: every agent of
-  `AGENTS`, every environment of `ENVS`, `SIMULATED` and `OBSERVED`, all of `planning` and `inference.value`. `EXEMPT`
-  has the reason of those that do not.
+  `AGENTS`, every environment of `ENVS`, `SIMULATED` and `OBSERVED`, all that is public in `envs.papers` and
+  `inference.value`, the functions of `planning`. `EXEMPT` has the reason of those that do not.
 
 A method that overrides one of a base class, or is required by a protocol that its class has all members of (`Agent`,
 `CanSample`, ...), need not repeat what is said there: parameters, what is returned, shapes and errors may be documented
@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,21 +42,29 @@ from tools.public_names import ROOT as PACKAGE  # noqa: E402
 from tools.public_names import find, public_names  # noqa: E402
 
 RULES = ("sentence", "parameters", "returns", "shapes", "errors", "source")
-VERBS = frozenset(
-    "Add Adjust Allow Apply Append Ask Attach Average Build Calculate Call Check Choose Clip Collect Combine Compare "
-    "Compile Compute Convert Copy Count Create Decide Describe Discount Divide Drop Draw Estimate Evaluate Explain "
-    "Extend Fill Find Fit Fold Follow Generate Get Give Go Infer Initialise Keep Learn List Load Look Make Map Mark "
-    "Merge Mix Move Multiply Normalise Open Parse Pick Plan Play Plot Predict Print Propagate Put Raise Read Refit "
-    "Refuse Remove Replace Reset Resume Rewrap Run Sample Save Search Select Send Set Show Simulate Solve Sort Split "
-    "Start Stop Sum Summarise Sweep Take Test Train Transform Turn Update Use Wander Wrap Write".split()
+VERBS = re.compile(
+    r"Add|Adjust|Allow|Apply|Append|Ask|Attach|Average|Build|Calculate|Call|Check|Choose|Clip|"
+    r"Collect|Combine|Compare|Compile|Compute|Convert|Copy|Count|Create|Decide|Describe|Discount|"
+    r"Divide|Drop|Draw|Estimate|Evaluate|Explain|Extend|Fill|Find|Fit|Fold|Follow|Generate|Get|"
+    r"Give|Go|Infer|Initialise|Keep|Learn|List|Load|Look|Make|Map|Mark|Merge|Mix|Move|Multiply|"
+    r"Normalise|Open|Parse|Pick|Plan|Play|Plot|Predict|Print|Propagate|Put|Raise|Read|Refit|"
+    r"Refuse|Remove|Replace|Reset|Resume|Rewrap|Run|Sample|Save|Search|Select|Send|Set|Show|"
+    r"Simulate|Solve|Sort|Split|Start|Stop|Sum|Summarise|Sweep|Take|Test|Train|Transform|Turn|"
+    r"Update|Use|Wander|Wrap|Write"
 )
+"""First words of a sentence that says what is done."""
 CHECKS = re.compile(r"^_?(check|require|refuse|validate)(_|$)|^as_(array|real|floats|mask|indices)$")
 """Names of functions that raise an error where an argument is wrong."""
 ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Warning|Interrupt)\b")
 BARE = frozenset({"Array", "AnyArray", "ArrayLike", "ndarray"})
 DTYPES = frozenset({"Float", "Int", "Bool", "Real", "Num", "UInt", "Shaped", "Inexact", "Complex", "Key", "Integer"})
 SHAPE = re.compile(r"\[[^\]\n]*\]|\bshapes?\b|\bscalars?\b|\bbroadcasts?\b|\b(?:one|a) (?:real )?number\b|\bdimension")
-EXEMPT: dict[str, str] = {}
+EXEMPT = {
+    "bayes_mdp.agents.EpsilonGreedyMean": "a baseline of TabulaRL, public code",
+    "bayes_mdp.agents.GaussianPSRL": "an agent of TabulaRL, public code",
+    "bayes_mdp.agents.MonteCarloThompson": "sample moments of values: no paper's method",
+    "bayes_mdp.planning.policy_probs": "a conversion, no algorithm",
+}
 """Full name -> why it cites no paper."""
 NOT_RAISED = {("bayes_mdp.diagnose", "ValueError"): "the number of draws that it has checked is 1"}
 """(Full name, error that a check can raise) -> why it is not raised here."""
@@ -128,7 +137,7 @@ class Source:
         body = self.node.body if isinstance(self.node, ast.ClassDef) else []
         return {
             field.target.id: text.value.value
-            for field, text in zip(body, body[1:], strict=False)
+            for field, text in pairwise(body)
             if isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)
             and isinstance(text, ast.Expr)
@@ -188,7 +197,7 @@ def entries(doc: str) -> dict[str, str]:
 
 def prose(doc: str) -> str:
     """The text without the sections of arguments, errors and examples."""
-    return re.split(r"^(?:Args|Attributes|Raises|Example):\s*$", doc, flags=re.M)[0]
+    return re.sub(r"^(?:Args|Attributes|Raises|Example):\n(?:[ ]+.*\n?|\n)*", "", doc, flags=re.M)
 
 
 def said_of(name: str, doc: str) -> str | None:
@@ -207,7 +216,7 @@ def says_what_returns(doc: str) -> bool:
     """Whether a docstring says what comes back."""
     first = re.match(r"\W*(\w+)", doc)
     told = re.search(r"^Returns:|\b(?:is|are) returned\b|\b[Rr]eturns (?:it|an?|the|what|whether)\b", doc, flags=re.M)
-    return bool(told) or bool(first and first[1] not in VERBS)
+    return bool(told) or bool(first and not VERBS.fullmatch(first[1]))
 
 
 # What must be said
@@ -424,9 +433,9 @@ def from_papers() -> set[str]:
     for name in public_names():
         thing = find(name)
         within = source_of(thing).module
-        if id(inspect.unwrap(thing)) in listed or within.startswith(
-            (f"{PACKAGE}.planning", f"{PACKAGE}.inference.value", f"{PACKAGE}.envs.papers")
-        ):
+        planner = inspect.isroutine(thing) and within.startswith(f"{PACKAGE}.planning")
+        paper = within.startswith((f"{PACKAGE}.inference.value", f"{PACKAGE}.envs.papers"))
+        if planner or paper or id(inspect.unwrap(thing)) in listed:
             found.add(name)
     return found
 

@@ -1,4 +1,4 @@
-"""Episodes of a fixed number of steps: backward induction."""
+"""Episodes of a fixed number of steps: backward induction [PUTERMAN94]."""
 
 from collections.abc import Callable
 

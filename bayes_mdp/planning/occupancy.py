@@ -1,4 +1,4 @@
-"""Where a policy spends its time."""
+"""Where a policy spends its time: discounted and average state-action frequencies [PUTERMAN94]."""
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +30,8 @@ def occupancy(
     Returns:
         Discounted: sum_t discount^t P(s_t, a_t). Episodic: [H S A], discount^t times the probability of each pair
         at each step t. FirstExit: expected number of visits (not finite for a policy that never ends). AverageReward:
-        the stationary distribution (`initial` is not needed; a chain with one recurrent class). Puterman 1994, section
-        6.9.
+        the stationary distribution (`initial` is not needed; a chain with one recurrent class). [PUTERMAN94]
+        section 6.9.
 
     Raises:
         ValueError, TypeError: `initial` is no distribution or missing; as `policy_probs`.

@@ -1,4 +1,7 @@
-"""`solve_soft`: planning with a soft maximum, v = temperature log sum_a exp(q / temperature)."""
+"""`solve_soft`: planning with a soft maximum, v = temperature log sum_a exp(q / temperature).
+
+Dynamic discrete choice [BUS87], learning with entropy as a reward [SOFTQ17].
+"""
 
 from collections.abc import Callable
 

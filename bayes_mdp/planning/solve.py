@@ -1,4 +1,7 @@
-"""`solve` and `evaluate`: the entry points of the planners, one planner per objective."""
+"""`solve` and `evaluate`: the entry points of the planners, one planner per objective.
+
+The theory of all four is in [PUTERMAN94], that of first exit in [SSP91] too; policy iteration is due to [HOWARD60].
+"""
 
 import equinox as eqx
 import jax

@@ -1,4 +1,4 @@
-"""BAMCP, Bayes-adaptive Monte Carlo planning (Guez, Silver and Dayan 2012, 2013) on any posterior."""
+"""BAMCP, Bayes-adaptive Monte Carlo planning ([BAMCP12], [BAMCP13]) on any posterior."""
 
 from typing import NamedTuple
 

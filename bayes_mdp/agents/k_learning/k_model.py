@@ -128,7 +128,14 @@ def k_model(
 
 
 def check_options(bonus: str, span: RealLike | None, noise: RealScalar) -> None:
-    """Refuse options of the bonus. Raises as `k_model`."""
+    """Refuse options of the bonus.
+
+    Args:
+        bonus, span, noise: as of `k_model`.
+
+    Raises:
+        ValueError: another `bonus`, a negative `span` or `noise`. TypeError: no number.
+    """
     check_name("bonus", bonus, BONUSES)
     check_not_negative("noise", noise)
     if span is not None:

@@ -87,11 +87,19 @@ class StudentTThompson(_OverReturns):
     noise: Float[Array, "*H S A"] | None = None
 
     def hold(self, key: PRNGKeyArray) -> "StudentTThompson":
-        """The same policy with one draw of every mean return, kept from now on."""
+        """The same policy with one draw of every mean return, kept from now on.
+
+        Args:
+            key: of the draw.
+        """
         return StudentTThompson(self.belief, standard_draws(key, self.belief.of_mean().dof))
 
     def draw(self, key: PRNGKeyArray | None, state: IntScalar, step: IntScalar = 0) -> Float[Array, " A"]:
-        """A draw of the mean returns of a state, or the kept one."""
+        """A draw of the mean returns of the actions in `state` at `step`, or the kept one.
+
+        Args:
+            key: of the draw; not used where one is kept.
+        """
         law = self._here(state, step).of_mean()
         if self.noise is not None:
             return jnp.asarray(law.loc + law.scale * lookup(self.noise, 1, state, step))
@@ -122,6 +130,10 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
 
     Gauss-Legendre in the arsinh of the own standard draw, on pieces that resolve every factor. Scales are positive; an
     action of loc -inf never wins.
+
+    Args:
+        law: of every action.
+        action: index of the action.
     """
     others = (jnp.arange(law.loc.shape[-1]) != action) & (law.loc > -jnp.inf)
     loc, scale, dof = law.loc[action], law.scale[action], law.dof[action]

@@ -28,12 +28,22 @@ Carry = tuple[Float[Array, "S A"], Float[Array, ""], Int[Array, ""]]
 
 
 def soft_max(q: Float[Array, "*rest A"], temperature: Scalar) -> Float[Array, "*rest"]:
-    """temperature log sum_a exp(q_a / temperature): from max q to max q + temperature log A."""
+    """temperature log sum_a exp(q_a / temperature): from max q to max q + temperature log A.
+
+    Args:
+        q: values of the actions; -inf where illegal.
+        temperature: greater than 0, in units of the return.
+    """
     return temperature * jax.nn.logsumexp(q / temperature, axis=-1)
 
 
 def soft_values(model: MeanModel, temperature: Scalar) -> Float[Array, "H S A"]:
-    """Q_h = r + E P tau log sum exp(Q_{h+1} / tau) of an episode; nothing follows the last step (0, not tau log A)."""
+    """Q_h = r + E P tau log sum exp(Q_{h+1} / tau) of an episode; nothing follows the last step (0, not tau log A).
+
+    Args:
+        model: the mean model.
+        temperature: tau, greater than 0, in units of the return.
+    """
     return model.backward(model.action_values, lambda q: soft_max(q, temperature))
 
 
@@ -44,6 +54,11 @@ def soft_fixed_point(
 
     They stop where one changes no value by more than a few roundings of the largest. `gap` bounds the error of exact
     sweeps (rounding comes on top); `v` is the soft value, tau log sum exp(Q / tau).
+
+    Args:
+        mdp: without a step axis.
+        discount: in [0, 1).
+        temperature: tau, greater than 0, in units of the return.
     """
     dtype = mdp.reward.dtype
     discount = jnp.asarray(discount, dtype)
@@ -99,7 +114,7 @@ class BoltzmannQ(TabularQ):
         return self.initial_q
 
     def policy(self, q: Float[Array, "*H S A"]) -> Boltzmann:
-        """Actions with probability proportional to exp(q / temperature)."""
+        """Actions with probability proportional to exp(`q` / temperature)."""
         return Boltzmann(q, self.temperature)
 
 

@@ -46,12 +46,21 @@ Table = Float[Array, "*H S A"]
 def bellman_target(
     place: Place, q: Table, reward: Scalar, value: Callable[[Float[Array, " A"]], Float[Array, ""]] = jnp.max
 ) -> Float[Array, ""]:
-    """reward + discount v(s'), 0 in place of v(s') where nothing follows; `value` makes v(s') of the row q(s', .)."""
+    """reward + discount v(s'), 0 in place of v(s') where nothing follows; `value` makes v(s') of the row q(s', .).
+
+    Args:
+        place: of the transition.
+        q: the table.
+        reward: of the transition.
+    """
     return reward + place.discount * jnp.where(place.over, 0.0, value(q[place.there]))
 
 
 def check_half_life(value: object, what: str) -> None:
-    """Refuse a half-life that is not greater than zero (infinity: `what` stays).
+    """Refuse a half-life that is not greater than zero.
+
+    Args:
+        value: in steps; infinity: `what` stays.
 
     Raises:
         ValueError: it is not.
@@ -75,14 +84,18 @@ class TabularQ(eqx.Module):
 
     @abc.abstractmethod
     def policy(self, q: Table) -> TablePolicy:
-        """The policy for a table."""
+        """The policy for a table `q`."""
 
     def state_value(self, q: Float[Array, " A"]) -> Float[Array, ""]:
-        """v(s') of the target, from the row of the table: its maximum."""
+        """v(s') of the target, from the row `q` of the table: its maximum."""
         return jnp.max(q)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Table:
         """The initial table, -inf where an action is illegal.
+
+        Args:
+            key: not used.
+            problem: sizes, legal actions and objective.
 
         Raises:
             ValueError: the objective is the average reward, for which this rule is not defined.
@@ -97,12 +110,23 @@ class TabularQ(eqx.Module):
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Table, belief: object = None
     ) -> tuple[TablePolicy, Table]:
-        """The policy of the table, which is unchanged."""
+        """The policy of the table, which is unchanged.
+
+        Args:
+            key, problem, belief: not used.
+            state: the table.
+        """
         del key, problem, belief
         return self.policy(state), state
 
     def observe(self, problem: Problem, state: Table, transition: Transitions, weight: Scalar = 1.0) -> Table:
-        """The table after one transition; unchanged where `weight` is 0."""
+        """The table after one transition; unchanged where `weight` is 0.
+
+        Args:
+            problem: sizes and objective.
+            state: the table.
+            transition: one.
+        """
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
         return moved_towards(state, place.here, target, self.step_size, weight)
@@ -152,7 +176,12 @@ class EpsilonGreedyQ(TabularQ):
 
 
 class TimedTable(eqx.Module):
-    """The state of `AnnealedQ`: q [*H S A] (-inf: illegal), and the number of steps."""
+    """The state of `AnnealedQ`.
+
+    Args:
+        q: [*H S A], -inf where an action is illegal.
+        time: steps so far.
+    """
 
     q: Table
     time: Float[Array, ""]
@@ -249,16 +278,24 @@ def local_uncertainty(
     """d0 = z sigma_max / (horizon sqrt(n)), z the upper theta / 2 quantile of a standard normal law.
 
     Args:
-        visits: n, from 1 on.
+        visits: n, from 1 on; one number or an array.
         theta: level of the interval, between 0 and 1.
         sigma_max: bound on the standard deviation of a return.
         horizon: 1 / (1 - discount), so that d0 is in units of the reward.
+
+    Returns:
+        d0, in units of the reward, of the shape of `visits`.
     """
     return norm.isf(jnp.asarray(theta, float) / 2.0) * sigma_max / (jnp.sqrt(visits) * horizon)
 
 
 class UpperTable(eqx.Module):
-    """The state of `IEQLPlus`: upper values q [*H S A] (-inf: illegal) and visits [*H S A]."""
+    """The state of `IEQLPlus`.
+
+    Args:
+        q: upper values [*H S A], -inf where an action is illegal.
+        visits: [*H S A], of every pair.
+    """
 
     q: Table
     visits: Table
@@ -371,6 +408,13 @@ class BonusQ(eqx.Module):
     Actions are greedy for Q_r + kappa Q_e, kappa = scale 2^(-t / half_life) after t steps; both tables have the same
     discount and learning rate. The form of the bonus, the schedule and the first values are ours.
 
+    Args:
+        scale: initial kappa.
+        half_life: steps in which kappa halves; infinity: it stays.
+        initial_bonus: initial Q_e.
+        learning_rate: of both tables, in [0, 1].
+        initial_q: initial Q_r.
+
     Raises:
         ValueError: a number outside its range. TypeError: no number, no rule of replanning.
     """
@@ -396,10 +440,18 @@ class BonusQ(eqx.Module):
 
     @abc.abstractmethod
     def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
-        """The bonus of a pair; `state` has counted the visit, and holds q as it was before `new_q`."""
+        """The bonus of a pair; `state` has counted the visit, and holds q as it was before `new_q`.
+
+        Args:
+            here: index of the pair in the tables.
+        """
 
     def kappa(self, time: Scalar) -> Scalar:
-        """scale 2^(-time / half_life)."""
+        """scale 2^(-time / half_life).
+
+        Args:
+            time: t, steps so far.
+        """
         return self.scale * 2.0 ** (-time / self.half_life)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> BonusTables:
@@ -424,7 +476,12 @@ class BonusQ(eqx.Module):
         return Greedy(state.q + self.kappa(state.time) * state.bonus_q), state
 
     def greedy(self, problem: Problem, state: BonusTables) -> Greedy:
-        """The policy with exploration switched off: greedy for Q_r alone."""
+        """The policy with exploration switched off: greedy for Q_r alone.
+
+        Args:
+            problem: not used.
+            state: of the agent.
+        """
         del problem
         return Greedy(state.q)
 

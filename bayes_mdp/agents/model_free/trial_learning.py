@@ -66,7 +66,14 @@ class Step(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """After a step of the sweep: tables, R_t, the new Q(s_t, a_t), the weight of R_{t+1} against Q (lambda)."""
+    """What is known after a step of the sweep.
+
+    Args:
+        tables: what is learned.
+        ret: R_t.
+        value: the new Q(s_t, a_t).
+        trace_decay: lambda, the weight of R_{t+1} against Q.
+    """
 
     tables: Tables
     ret: Float[Array, ""]
@@ -197,6 +204,13 @@ def sweep(
 class EpisodeLearner(eqx.Module):
     """Base of `SarsaLambda` and `TDBMA`: all but the weight of the return that the sweep found.
 
+    Args:
+        learning_rate: in [0, 1].
+        initial_q: initial value of every entry.
+        frozen: whether a sweep bootstraps from Q as it was during the trial.
+        bootstrap: whether the value beyond a trial that is cut is max_a Q and not 0.
+        trial_steps: a trial is cut after so many steps (not under `Episodic`).
+
     Raises:
         ValueError: a number outside its range. TypeError: another type.
     """
@@ -224,7 +238,7 @@ class EpisodeLearner(eqx.Module):
 
     @abc.abstractmethod
     def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Scalar:
-        """The weight lambda of the Monte-Carlo estimate `q_mc` against `q_td`, from the statistics of the pair."""
+        """The weight lambda of the Monte-Carlo estimate `q_mc` against `q_td`, from the `statistics` of the pair."""
 
     def tables(self, problem: Problem) -> Tables:
         """The initial tables; q is -inf where an action is illegal.
@@ -257,7 +271,12 @@ class EpisodeLearner(eqx.Module):
         return EpsilonGreedy(state.tables.q, self.epsilon), state
 
     def beyond(self, q: Float[Array, "*R A"], place: Place) -> Float[Array, "..."]:
-        """The value assumed for the rest of a trial that was cut and did not end."""
+        """The value assumed for the rest of a trial that was cut and did not end: of the shape of the indices.
+
+        Args:
+            q: the table.
+            place: of the last transition.
+        """
         return jnp.max(q[place.there], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.here])
 
     def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:

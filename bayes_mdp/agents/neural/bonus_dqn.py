@@ -17,7 +17,12 @@ from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 
 class BonusLearner(NamedTuple):
-    """What learning changes: the network, and the belief about its last layer, Sigma_a."""
+    """What learning changes.
+
+    Args:
+        q: the network.
+        belief: about its last layer, Sigma_a.
+    """
 
     q: Trained
     belief: LastLayer
@@ -94,7 +99,13 @@ class BonusDQN(eqx.Module):
         return BonusLearner(q, belief), watched | {"bonus": jnp.mean(replay.rows.extra[now])}
 
     def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
-        """As in `DQN`, the bonus added to the reward."""
+        """As in `DQN`, the bonus added to the reward.
+
+        Args:
+            parameters: of the network.
+            target: parameters of the target network.
+            batch: of transitions.
+        """
         paid = batch._replace(reward=batch.reward + batch.extra)
         return q_loss(self.trunk, self.learning, parameters, target, paid)
 

@@ -104,11 +104,22 @@ class BootstrappedDQN(eqx.Module):
         return Ensemble(nets, learner.prior), watched
 
     def members(self, parameters: PyTree, observation: AnyArray) -> Float[Array, "B M A"]:
-        """Values of every member's network, the prior left out."""
+        """Values of every member's network, the prior left out.
+
+        Args:
+            parameters: of the members' networks.
+            observation: [B ...].
+        """
         return jax.vmap(lambda p: q_values(self.trunk, p, observation), out_axes=1)(parameters)
 
     def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
-        """The members' losses, summed: each is the mean over the batch of what its mask lets through."""
+        """The members' losses, summed: each is the mean over the batch of what its mask lets through.
+
+        Args:
+            parameters: of the members' networks.
+            target: parameters of their target networks.
+            batch: of transitions.
+        """
 
         def own(p: PyTree, t: PyTree, mask: Array, prior: Array, next_prior: Array) -> tuple[Array, Array]:
             # Every member has its own target network and its own fixed prior: Q_m = f_m + scale p_m.
@@ -134,5 +145,9 @@ class BootstrappedDQN(eqx.Module):
 
 
 def bsuite_scale(parameters: PyTree) -> PyTree:
-    """Weights of variance 1 / inputs in place of 1 / (3 inputs), biases 0: how bsuite's networks begin."""
+    """Weights of variance 1 / inputs in place of 1 / (3 inputs), biases 0: how bsuite's networks begin.
+
+    Args:
+        parameters: of `dense_init`.
+    """
     return jax.tree.map(lambda x: jnp.sqrt(3.0) * x if x.ndim > 1 else jnp.zeros_like(x), parameters)

@@ -20,7 +20,13 @@ from bayes_mdp.mdp.typing import AnyArray
 
 
 class Filters(NamedTuple):
-    """Sizes of one convolution, without padding: number of filters, side of each, step from one to the next."""
+    """Sizes of one convolution, without padding.
+
+    Args:
+        number: of filters.
+        side: of each, in pixels.
+        stride: from one place to the next, in pixels.
+    """
 
     number: int
     side: int
@@ -28,7 +34,12 @@ class Filters(NamedTuple):
 
 
 class ConvNet(NamedTuple):
-    """Parameters of a convolutional trunk."""
+    """Parameters of a convolutional trunk.
+
+    Args:
+        convolutions: one after the other.
+        hidden: the linear layer on the last of them.
+    """
 
     convolutions: tuple[Conv, ...]
     hidden: Dense
@@ -108,7 +119,13 @@ class NatureConv(eqx.Module):
 
 
 def conv_init(key: PRNGKeyArray, planes: tuple[int, ...], filters: Sequence[Filters], width: int) -> ConvNet:
-    """Parameters of convolutions on planes [height, width, channels] and of a linear layer on them.
+    """Parameters of convolutions and of a linear layer on them.
+
+    Args:
+        key: of the draw.
+        planes: height, width and channels of an observation.
+        filters: sizes of each convolution.
+        width: units of the linear layer.
 
     Raises:
         ValueError: the planes are too small for the filters.
@@ -139,6 +156,11 @@ def convolve(x: Float[Array, "B H W C"], kernel: Float[Array, "s s C O"], stride
     On a CPU its gradients are convolutions with channels last as well, and not those that JAX derives: XLA's compiler
     brings the latter into that form only outside loops and branches, but all training is inside, where it is 20 to 50
     times slower (gradient of the first kernel at batch 32: 146 milliseconds against 3.7). The numbers are the same.
+
+    Args:
+        x: B images of C channels.
+        kernel: O filters of side s.
+        stride: in pixels.
     """
     if jax.default_backend() != "cpu":
         return _plain(x, kernel, stride)
@@ -178,7 +200,13 @@ _convolve.defvjp(_forwards, _backwards)
 
 
 def patches(x: Float[Array, "B H W C"], side: int, stride: int) -> Float[Array, "B h w P"]:
-    """The input of a filter of side x side at every place, P = side^2 C numbers in the order of a kernel [H W I]."""
+    """The input of a filter of side x side at every place, P = side^2 C numbers in the order of a kernel [H W I].
+
+    Args:
+        x: B images of C channels.
+        side: of the filter, in pixels.
+        stride: in pixels.
+    """
     height, width = ((n - side) // stride * stride + 1 for n in x.shape[1:3])
     # One slice of x for every entry of a filter: few large copies in place of many small windows.
     return jnp.concatenate(

@@ -21,7 +21,13 @@ NOISE = ("none", "episode", "action")
 
 
 class DeepLearner(NamedTuple):
-    """What learning changes: the networks of Q and w, the fixed features' parameters, the belief on them."""
+    """What learning changes.
+
+    Args:
+        nets: the networks of Q and w.
+        features: parameters of the fixed features.
+        belief: on these features.
+    """
 
     nets: Trained
     features: PyTree
@@ -136,18 +142,34 @@ class DeepUBE(eqx.Module):
         return DeepLearner(nets, learner.features, belief), watched
 
     def unknown(self, belief: LastLayer, features: Features) -> Float[Array, "B A"]:
-        """kappa: the posterior variance over that before data."""
+        """kappa: the posterior variance over that before data.
+
+        Args:
+            belief: about the last layer.
+            features: of B states.
+        """
         return belief.variance(features) / jnp.maximum(belief.initial_variance(features), 1e-12)[:, None]
 
     def values_of(
         self, parameters: PyTree, unknown: Float[Array, "B A"], observation: AnyArray
     ) -> tuple[Float[Array, "B A"], Float[Array, "B A"]]:
-        """Q and u."""
+        """Q and u of every action.
+
+        Args:
+            parameters: of both networks.
+            unknown: kappa, the share that is still unknown.
+            observation: [B ...].
+        """
         w = q_values(self.trunk, parameters["w"], observation)
         return q_values(self.trunk, parameters["q"], observation), self.uncertainty(unknown, w)
 
     def uncertainty(self, unknown: Float[Array, "B A"], w: Float[Array, "B A"]) -> Float[Array, "B A"]:
-        """u of the share still unknown and the learnt future part."""
+        """u of the share still unknown and the learnt future part.
+
+        Args:
+            unknown: kappa, the share that is still unknown.
+            w: the learnt future part, squared units of the return.
+        """
         bound = self.q_max**2  # U, the largest variance of a value in [-q_max, q_max]
         # nu + gamma^2 (kappa U + (1 - kappa) w): what is unknown has the bound, what is known the head.
         future = unknown * bound + (1 - unknown) * jnp.clip(w, 0.0, bound)
@@ -156,7 +178,14 @@ class DeepUBE(eqx.Module):
     def loss(
         self, parameters: PyTree, target: PyTree, batch: Batch, belief: LastLayer
     ) -> tuple[Float[Array, ""], Watched]:
-        """Of both networks on a batch."""
+        """The loss of both networks on a batch, and what is watched.
+
+        Args:
+            parameters: of both networks.
+            target: parameters of their target networks.
+            batch: of transitions.
+            belief: about the last layer.
+        """
         # Head of the variance: w learns u(s', a*), u of the target network and the belief as it is now.
         unknown = self.unknown(belief, batch.next_extra)
         q_next, u_next = self.values_of(target, unknown, batch.next_observation)
@@ -178,7 +207,12 @@ class DeepUBE(eqx.Module):
         return q_loss + w_loss, {"loss": q_loss, "u_loss": w_loss, "q": jnp.mean(q)}
 
     def next_action(self, q: Float[Array, "B A"], u: Float[Array, "B A"], batch: Batch) -> Int[Array, " B"]:
-        """a*, the action whose u the head learns: the optimistic one. With the greedy one it does not explore."""
+        """a*, the action whose u the head learns: the optimistic one. With the greedy one it does not explore.
+
+        Args:
+            q, u: of the next states.
+            batch: of transitions.
+        """
         del batch
         return jnp.argmax(q + self.beta * jnp.sqrt(u), 1)
 

@@ -25,13 +25,23 @@ class Epsilon(eqx.Module):
     steps: RealScalar = 250_000
 
     def at(self, step: IntScalar | Int[AnyArray, "..."]) -> Float[Array, "..."]:
-        """Its value after this many environment steps, or after each of many."""
+        """Its value after so many environment steps, of the shape of `step`.
+
+        Args:
+            step: environment steps, one number or an array.
+        """
         share = jnp.clip(step / self.steps, 0.0, 1.0)
         return jnp.asarray(self.start + share * (self.end - self.start))
 
 
 def epsilon_greedy(key: PRNGKeyArray, q: Float[Array, "E A"], epsilon: RealScalar) -> Int[Array, " E"]:
-    """The best action, or with probability epsilon one drawn uniformly from all."""
+    """The best action, or with probability epsilon one drawn uniformly from all.
+
+    Args:
+        key: of the draws.
+        q: of every environment.
+        epsilon: probability of a random action.
+    """
     num_envs, n_actions = q.shape
     u = jax.random.uniform(key, (2, num_envs))
     # Both draws are made in any case: the random numbers do not depend on which one is used.
@@ -82,7 +92,13 @@ class DQN(eqx.Module):
         return self.learning.learn(key, learner, replay, iteration, self.loss)
 
     def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
-        """Of a batch: its mean, and what is watched."""
+        """Of a batch: its mean, and what is watched.
+
+        Args:
+            parameters: of the network.
+            target: parameters of the target network.
+            batch: of transitions.
+        """
         return q_loss(self.trunk, self.learning, parameters, target, batch)
 
     def values(self, learner: Trained, observation: AnyArray) -> Values:
@@ -91,21 +107,41 @@ class DQN(eqx.Module):
 
 
 def q_network(key: PRNGKeyArray, trunk: Trunk, spec: Spec) -> dict[str, PyTree]:
-    """Parameters of a trunk and of the layer of Q on it."""
+    """Parameters of a trunk and of the layer of Q on it.
+
+    Args:
+        key: of the draw.
+        trunk: its sizes.
+        spec: of the environments.
+    """
     key_trunk, key_q = jax.random.split(key)
     width = trunk.num_features(spec.observation_shape)
     return {"trunk": trunk.init(key_trunk, spec.observation_shape), "q": dense_init(key_q, width, spec.n_actions)}
 
 
 def q_values(trunk: Trunk, parameters: PyTree, observation: AnyArray) -> Float[Array, "B A"]:
-    """Q at observations [B ...]."""
+    """Q of every action at B observations.
+
+    Args:
+        trunk: its sizes.
+        parameters: of `q_network`.
+        observation: [B ...].
+    """
     return dense(parameters["q"], trunk.apply(parameters["trunk"], observation))
 
 
 def q_loss(
     trunk: Trunk, learning: QLearning, parameters: PyTree, target: PyTree, batch: Batch
 ) -> tuple[Float[Array, ""], Watched]:
-    """The loss of one-step Q-learning, and what is watched: it and the mean Q."""
+    """The loss of one-step Q-learning, and what is watched: it and the mean Q.
+
+    Args:
+        trunk: its sizes.
+        learning: how the network learns.
+        parameters: of the network.
+        target: parameters of the target network.
+        batch: of transitions.
+    """
     q = q_values(trunk, parameters, batch.observation)
     # r + gamma max_a Q(s', a) of the target network; with `double` a is the online network's best action.
     next_q = q_values(trunk, target, batch.next_observation)

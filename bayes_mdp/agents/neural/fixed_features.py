@@ -65,7 +65,10 @@ class Box(eqx.Module):
         require(high <= low, "high", high, "more than low")
 
     def unit(self, observation: AnyArray) -> Float[Array, "B d"]:
-        """Observations [B ...] as points of the unit cube.
+        """Observations as points of the unit cube.
+
+        Args:
+            observation: [B ...].
 
         Raises:
             ValueError: observations of another number of entries.

@@ -66,6 +66,9 @@ class LastLayerPrior(Protocol):
 def check_prior(posterior: object) -> None:
     """Refuse what makes no belief.
 
+    Args:
+        posterior: what an agent was given.
+
     Raises:
         TypeError: no `belief`.
     """
@@ -140,5 +143,9 @@ METHODS = ("variance", "initial_variance", "update")
 
 
 def outline(tree: PyTree) -> str:
-    """Structure, shapes and dtypes of a tree, in words."""
+    """Structure, shapes and dtypes of a tree, in words.
+
+    Args:
+        tree: of arrays.
+    """
     return eqx.tree_pformat(jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), tree), struct_as_array=True)

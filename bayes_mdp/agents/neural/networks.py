@@ -90,12 +90,21 @@ class Trunk(Protocol):
 
 
 def flat(observation: AnyArray) -> Float[Array, "B I"]:
-    """Observations [B ...] as rows of numbers."""
+    """Observations as rows of I numbers.
+
+    Args:
+        observation: [B ...].
+    """
     return jnp.asarray(observation.reshape(len(observation), -1).astype(jnp.float32))
 
 
 def rectified(layers: Iterable[Dense], x: Float[Array, "B I"]) -> Float[Array, "B D"]:
-    """Features after linear layers with a ReLU each."""
+    """Features after linear layers with a ReLU each.
+
+    Args:
+        layers: one after the other.
+        x: the inputs.
+    """
     for layer in layers:
         x = jax.nn.relu(dense(layer, x))
     return x

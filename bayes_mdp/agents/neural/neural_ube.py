@@ -39,14 +39,25 @@ class UncertaintyHead(eqx.Module):
         check_count("num_steps", self.num_steps)
 
     def init(self, key: PRNGKeyArray, num_features: int, n_actions: int) -> PyTree:
-        """Its parameters."""
+        """Its parameters.
+
+        Args:
+            key: of the draw.
+            num_features: D.
+            n_actions: A.
+        """
         if not self.width:
             return (dense_init(key, num_features, n_actions),)
         first, last = jax.random.split(key)
         return dense_init(first, num_features, self.width), dense_init(last, self.width, n_actions)
 
     def apply(self, parameters: PyTree, features: Float[AnyArray, "B D"]) -> Float[Array, "B A"]:
-        """u, which may come out below zero."""
+        """u, which may come out below zero.
+
+        Args:
+            parameters: from `init`, or learned.
+            features: of B states.
+        """
         *hidden, last = parameters
         for layer in hidden:
             features = jax.nn.relu(dense(layer, features))
@@ -180,6 +191,13 @@ class NeuralUBE(eqx.Module):
 
         y is the sum of gamma^2k nu_k up to an end or to n, plus gamma^2j u(s_j, a_j): j is n, or the first step that
         was truncated. Weight 0 where that is the oldest one.
+
+        Args:
+            u: parameters of the network of u.
+            features: of the n + 1 steps, the oldest first.
+            action: taken there.
+            local: nu, of the first n steps.
+            terminated, truncated: how each of these ended.
         """
         n, num_envs = local.shape
         cut = jnp.concatenate([truncated, jnp.ones((1, num_envs), bool)])
@@ -197,7 +215,13 @@ class NeuralUBE(eqx.Module):
         return jnp.sum(jnp.where(counted, factor[:n, None] * local, 0.0), 0) + beyond, (stop > 0).astype(float)
 
     def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
-        """Of Q on a batch, as in `DQN`."""
+        """Of Q on a batch, as in `DQN`.
+
+        Args:
+            parameters: of the network.
+            target: parameters of the target network.
+            batch: of transitions.
+        """
         return q_loss(self.trunk, self.learning, parameters, target, batch)
 
     def values(self, learner: UBELearner, observation: AnyArray) -> Values:
@@ -212,6 +236,11 @@ def variance_of_taken(belief: LastLayer, features: Float[Array, "E D"], action: 
 
     With one environment, only that action's matrix of a `LinearGaussian` is read, not those of the others (a megabyte
     each at 512 features). The expression is that of the update, so that the compiler computes it once.
+
+    Args:
+        belief: about the last layer.
+        features: of E states.
+        action: taken there.
     """
     if isinstance(belief, LinearGaussian) and len(action) == 1:
         rooted = features[0] @ belief.root[action[0]]  # phi' R, Sigma_a = noise R R'

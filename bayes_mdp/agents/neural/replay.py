@@ -76,9 +76,11 @@ class Batch(NamedTuple):
 
 
 class Replay(eqx.Module):
-    """The rows of the last iterations: arrays [R E ...] of a `Row`. Row i of the run lies at i modulo R.
+    """The rows of the last R iterations. Row i of the run lies at i modulo R.
 
-    `stack`: observations are stacks of frames, of which the rows hold the newest.
+    Args:
+        rows: arrays [R E ...].
+        stack: observations are stacks of frames, of which the rows hold the newest; None: they are not.
     """
 
     rows: Row
@@ -101,12 +103,22 @@ def empty_replay(num_rows: int, row: Row, stack: Stack | None = None) -> Replay:
 
 
 def replay_bytes(num_rows: int, row: Row, stack: Stack | None = None) -> int:
-    """Size of that replay."""
+    """Size of the replay that `empty_replay` makes of these arguments, in bytes.
+
+    Args:
+        num_rows, row, stack: as of `empty_replay`.
+    """
     return num_rows * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_kept(num_rows, row, stack)))
 
 
 def add(replay: Replay, iteration: Int[Array, ""], row: Row) -> Replay:
-    """The replay with the row of this iteration, in place of the oldest one."""
+    """The replay with the row of this iteration, in place of the oldest one.
+
+    Args:
+        replay: of the rows so far.
+        iteration: from 0.
+        row: of this iteration.
+    """
     place = iteration % replay.shape[0]
     if replay.stack is not None:
         row = row._replace(observation=row.observation[:, -1])
@@ -115,7 +127,13 @@ def add(replay: Replay, iteration: Int[Array, ""], row: Row) -> Replay:
 
 
 def sample(key: PRNGKeyArray, replay: Replay, iteration: Int[Array, ""], batch_size: int) -> Batch:
-    """Transitions drawn uniformly, with replacement, from those whose next row exists. `iteration` is at least 1."""
+    """Transitions drawn uniformly, with replacement, from those whose next row exists. `iteration` is at least 1.
+
+    Args:
+        key: of the draws.
+        replay: that holds the row of this iteration.
+        batch_size: B.
+    """
     num_rows, num_envs = replay.shape
     known = jnp.minimum(iteration, num_rows - _reach(replay.stack))  # transitions of each environment
     drawn = jax.random.randint(key, (batch_size,), 0, known * num_envs)
@@ -125,7 +143,13 @@ def sample(key: PRNGKeyArray, replay: Replay, iteration: Int[Array, ""], batch_s
 
 
 def transitions_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, " B"]) -> Batch:
-    """The transitions of these rows and environments."""
+    """The transitions of these rows and environments.
+
+    Args:
+        replay: that holds them.
+        row: places of the rows in the replay.
+        env: indices of the environments.
+    """
     rows = replay.rows
     next_row = (row + 1) % replay.shape[0]
     taken: Row = jax.tree.map(lambda ring: ring[row, env], rows)
@@ -144,7 +168,11 @@ def transitions_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, 
 
 
 def observations_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, " B"]) -> Shaped[Array, "B *O"]:
-    """The observations of these rows and environments; stacks are rebuilt."""
+    """The observations of these rows and environments; stacks are rebuilt.
+
+    Args:
+        replay, row, env: as of `transitions_at`.
+    """
     rows, stack = replay.rows, replay.stack
     if stack is None:
         return rows.observation[row, env]
@@ -186,7 +214,12 @@ def _kept(num_rows: int, row: Row, stack: Stack | None) -> Row:
 
 
 def last_transitions(replay: Replay, iteration: Int[Array, ""]) -> Batch:
-    """The newest transition of every environment whose next row exists: that of the iteration before."""
+    """The newest transition of every environment whose next row exists: that of the iteration before.
+
+    Args:
+        replay: that holds the row of this iteration.
+        iteration: at least 1.
+    """
     num_rows, num_envs = replay.shape
     row = jnp.broadcast_to((iteration - 1) % num_rows, (num_envs,))
     return transitions_at(replay, row, jnp.arange(num_envs))

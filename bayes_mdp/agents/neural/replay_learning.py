@@ -20,7 +20,13 @@ Loss: TypeAlias = Callable[[PyTree, PyTree, Batch], tuple[Float[Array, ""], Watc
 
 
 class Trained(NamedTuple):
-    """Parameters, the copy that targets are computed with, and the state of the optimiser."""
+    """A network while it is trained.
+
+    Args:
+        parameters: of the network.
+        target: the copy that targets are computed with.
+        opt_state: of the optimiser.
+    """
 
     parameters: PyTree
     target: PyTree
@@ -62,11 +68,19 @@ class QLearning(eqx.Module):
             check_count(name, getattr(self, name))
 
     def begin(self, parameters: PyTree) -> Trained:
-        """Before the first gradient step."""
+        """Before the first gradient step.
+
+        Args:
+            parameters: of the network.
+        """
         return Trained(parameters, parameters, scale(self.optimizer).init(parameters))
 
     def first(self, num_envs: int) -> int:
-        """The first iteration that trains."""
+        """The first iteration that trains.
+
+        Args:
+            num_envs: stepped side by side.
+        """
         return max(-(-self.learning_starts // num_envs), 1)
 
     def learn(
@@ -117,7 +131,12 @@ class QLearning(eqx.Module):
         next_q: Float[AnyArray, "B A"],
         online_q: Float[AnyArray, "B A"] | None = None,
     ) -> Float[Array, " B"]:
-        """r + gamma (1 - terminated) max_a Q(s', a), Q of the target network; `online_q` chooses a if `double`."""
+        """r + gamma (1 - terminated) max_a Q(s', a), Q of the target network; `online_q` chooses a if `double`.
+
+        Args:
+            reward, terminated: of the transitions.
+            next_q: of the target network.
+        """
         if self.double and online_q is not None:
             best = jnp.take_along_axis(next_q, jnp.argmax(online_q, 1)[:, None], 1)[:, 0]
         else:
@@ -127,7 +146,13 @@ class QLearning(eqx.Module):
     def error(
         self, predicted: Float[AnyArray, " B"], target: Float[AnyArray, " B"], weight: RealLike
     ) -> Float[Array, ""]:
-        """Mean loss of a batch; half a square, linear beyond 1 if `huber`."""
+        """Mean loss of a batch; half a square, linear beyond 1 if `huber`.
+
+        Args:
+            predicted: Q of the action that was taken.
+            target: of `target`.
+            weight: one number or [B].
+        """
         miss = predicted - jax.lax.stop_gradient(target)
         size = jnp.abs(miss)
         each = jnp.where(size > 1, size - 0.5, 0.5 * miss**2) if self.huber else 0.5 * miss**2
@@ -139,6 +164,9 @@ _SCALES = ("adam", "rmsprop")
 
 def scale(optimizer: str) -> "optax.GradientTransformation":
     """The optax transformation of gradients, before the learning rate.
+
+    Args:
+        optimizer: "adam" or "rmsprop".
 
     Raises:
         ImportError: optax is missing.
@@ -155,7 +183,15 @@ def scale(optimizer: str) -> "optax.GradientTransformation":
 def descend(
     optimizer: str, learning_rate: RealScalar, parameters: PyTree, gradient: PyTree, opt_state: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """Parameters and state of the optimiser after one step. The learning rate is a number that may be traced."""
+    """Parameters and state of the optimiser after one step. The learning rate is a number that may be traced.
+
+    Args:
+        optimizer: "adam" or "rmsprop".
+        learning_rate: of the step.
+        parameters: before the step.
+        gradient: of the loss.
+        opt_state: before the step.
+    """
     # optax scales the gradient; the learning rate is applied here as a traced number: another one needs no compilation.
     direction, opt_state = scale(optimizer).update(gradient, opt_state, parameters)
     return jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction), opt_state

@@ -1,6 +1,6 @@
 """BEB: the Bayesian exploration bonus.
 
-Kolter and Ng, *Near-Bayesian Exploration in Polynomial Time*, ICML 2009.
+Kolter and Ng, *Near-Bayesian Exploration in Polynomial Time*, ICML 2009 [BEB09].
 """
 
 import equinox as eqx

@@ -1,6 +1,6 @@
 """BOLT: Bayesian optimistic local transitions.
 
-Araya-Lopez, Thomas and Buffet, *Near-Optimal BRL using Optimistic Local Transitions*, ICML 2012.
+Araya-Lopez, Thomas and Buffet, *Near-Optimal BRL using Optimistic Local Transitions*, ICML 2012 [BOLT12].
 """
 
 import equinox as eqx

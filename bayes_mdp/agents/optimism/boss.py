@@ -1,7 +1,7 @@
 """BOSS: best of sampled set, the best plan that picks one of a few draws of the posterior at every step.
 
 Asmuth, Li, Littman, Nouri and Wingate, *A Bayesian Sampling Approach to Exploration in Reinforcement Learning*, UAI
-2009.
+2009 [BOSS09].
 """
 
 import equinox as eqx

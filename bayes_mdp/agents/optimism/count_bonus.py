@@ -68,7 +68,7 @@ def local_bonus(
 
 
 def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
-    """Propagate a bonus by the Bellman equation of a policy: B = local + discount sum P pi B ([UBE18] figure 1).
+    """A bonus, propagated by the Bellman equation of a policy: B = local + discount sum P pi B ([UBE18] figure 1).
 
     Q + B is the optimistic value of the policy. Compare `planning.variance_backup.propagate`, which adds variances.
 
@@ -84,7 +84,12 @@ def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: PolicyLike, objecti
 
 
 class CountBonusState(eqx.Module):
-    """The state of `CountBonus`: the last plan (None under `Episodic`), and how many plans were made."""
+    """The state of `CountBonus`.
+
+    Args:
+        plan: the last one; None under `Episodic`.
+        num_plans: made so far.
+    """
 
     plan: Solution | None
     num_plans: Int[Array, ""]

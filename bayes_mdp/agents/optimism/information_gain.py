@@ -1,12 +1,12 @@
 """Planning to be surprised: the expected information about the transition rows is a reward, maximised by planning.
 
 Sun, Gomez and Schmidhuber, *Planning to be surprised: optimal Bayesian exploration in dynamic environments*, AGI 2011
-(the expected information of a plan, by value iteration in the mean MDP); Houthooft et al., *VIME: variational
-information maximizing exploration*, NeurIPS 2016 (reward + eta * information). The information of one transition is
-exact (`CanInform`). That of a plan is the sum over its transitions: by the chain rule exact where rows are independent
-and none is visited twice (always so where every step has its own rows), too large where a row is visited again, because
-the belief is not updated inside the plan. Information about rewards is not counted: where all rows are known (a bandit,
-say) the agent is greedy.
+[INFO11] (the expected information of a plan, by value iteration in the mean MDP); Houthooft et al., *VIME: variational
+information maximizing exploration*, NeurIPS 2016 [VIME16] (reward + eta * information). The information of one
+transition is exact (`CanInform`). That of a plan is the sum over its transitions: by the chain rule exact where rows
+are independent and none is visited twice (always so where every step has its own rows), too large where a row is
+visited again, because the belief is not updated inside the plan. Information about rewards is not counted: where all
+rows are known (a bandit, say) the agent is greedy.
 """
 
 from typing import Protocol, runtime_checkable

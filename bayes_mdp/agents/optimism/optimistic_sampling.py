@@ -114,13 +114,23 @@ class DrawsForEpisodes(eqx.Module):
 
     @abc.abstractmethod
     def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
-        """The optimistic values."""
+        """The optimistic values.
+
+        Args:
+            key: of all draws.
+            belief: with mean, variances and `sample_next`.
+            objective: `Episodic`.
+        """
 
     def __check_init__(self) -> None:
         _ = self.draws  # which checks its numbers
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> None:
         """No state.
+
+        Args:
+            key: not used.
+            problem: what is known of the MDP before any data.
 
         Raises:
             ValueError: an objective other than `Episodic`.
@@ -141,6 +151,12 @@ class DrawsForEpisodes(eqx.Module):
     def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: SampledBelief) -> tuple[Greedy, None]:
         """Greedy for the optimistic values.
 
+        Args:
+            key: of all draws.
+            problem: what is known of the MDP before any data.
+            state: None.
+            belief: with mean, variances and `sample_next`.
+
         Raises:
             TypeError: the belief has no `sample_next`.
         """
@@ -154,7 +170,13 @@ def quantile_values(
     """q_h = the quantile of r + sum_s' p(s') V_{h+1}(s'), p ~ Dirichlet(n0 delta_{s0} + c), V = max_a q.
 
     By Monte Carlo, interpolated between the order statistics of J draws: it cannot exceed the largest draw.
-    Arguments and errors: as `drawn_values`; `quantile` between 0 and 1.
+    `quantile` lies between 0 and 1.
+
+    Args:
+        key, belief, objective, draws: as of `drawn_values`.
+
+    Raises:
+        TypeError, ValueError: as `drawn_values`.
     """
     return drawn_values(
         key, belief, objective, draws, lambda drawn: jnp.quantile(drawn, quantile, axis=0), "BayesUCBVI"
@@ -204,7 +226,13 @@ def best_of_draws(
 ) -> Float[Array, "H S A"]:
     """q_h = max_{j <= J} (r_j + sum_s' p_j(s') V_{h+1}(s')), p_j ~ Dirichlet((n0 delta_{s0} + c) / kappa), V = max_a q.
 
-    With one draw and `pseudo_count` 0 it is PSRL. Arguments and errors: as `drawn_values`.
+    With one draw and `pseudo_count` 0 it is PSRL.
+
+    Args:
+        key, belief, objective, draws: as of `drawn_values`.
+
+    Raises:
+        TypeError, ValueError: as `drawn_values`.
     """
     return drawn_values(key, belief, objective, draws, lambda drawn: jnp.max(drawn, 0), "OPSRL")
 

@@ -1,6 +1,6 @@
 """Regularised information-directed sampling: the plan of the largest expected value and information together.
 
-Hao and Lattimore, *Regret Bounds for Information-Directed Reinforcement Learning*, NeurIPS 2022.
+Hao and Lattimore, *Regret Bounds for Information-Directed Reinforcement Learning*, NeurIPS 2022 [IDS22].
 """
 
 import equinox as eqx

@@ -1,4 +1,4 @@
-"""UCB-H: optimistic Q-learning with a Hoeffding bonus (Jin, Allen-Zhu, Bubeck and Jordan 2018, algorithm 1)."""
+"""UCB-H: optimistic Q-learning with a Hoeffding bonus ([UCBH18] algorithm 1)."""
 
 import math
 
@@ -34,11 +34,13 @@ def hoeffding_update(
 ) -> Float[Array, "..."]:
     """The value of a pair after its `visits`-th visit: (1 - alpha) q + alpha (target + b) (algorithm 1).
 
-    alpha = (H + 1) / (H + t) and b = bonus_scale sqrt(H^3 log_term / t), t = `visits`, from 1 on.
+    alpha = (H + 1) / (H + t) and b = bonus_scale sqrt(H^3 log_term / t), t = `visits`, from 1 on. Elementwise: arrays
+    broadcast.
 
     Args:
         q: value before; it has no weight at the first visit (alpha = 1).
         target: r + V_{h+1}(s').
+        horizon: H, steps of an episode.
         bonus_scale: c; times the largest reward where that is not 1.
         log_term: iota = log(S A T / p).
     """

@@ -1,6 +1,6 @@
 """UCBVI: optimism by a bonus on the empirical model, values clipped by those of the plan before.
 
-Azar, Osband and Munos, *Minimax Regret Bounds for Reinforcement Learning*, ICML 2017 (algorithms 1 to 4); the
+Azar, Osband and Munos, *Minimax Regret Bounds for Reinforcement Learning*, ICML 2017 [UCBVI17] (algorithms 1 to 4); the
 "simplified" bonus is that of Osband's TabulaRL.
 """
 
@@ -37,7 +37,13 @@ Bonus = Callable[[IntScalar, Float[Array, " S"]], Float[Array, "S A"]]
 
 
 def log_factor(num_pairs: RealScalar, num_steps: RealScalar, delta: RealScalar) -> Float[Array, ""]:
-    """L = ln(5 S A T / delta), T = K H the steps of all episodes."""
+    """L = ln(5 S A T / delta), T = K H the steps of all episodes.
+
+    Args:
+        num_pairs: S A.
+        num_steps: T.
+        delta: between 0 and 1.
+    """
     return jnp.log(5.0 * num_pairs * num_steps / delta)
 
 
@@ -61,9 +67,11 @@ def bernstein_bonus(
     log_term: Scalar,
     span: Scalar,
 ) -> Float[Array, "S A"]:
-    """The bonus of UCBVI-BF at one step (algorithm 4): with V the values of the next step and p the mean rows,
+    """The bonus of UCBVI-BF at one step (algorithm 4), with V the values of the next step and p the mean rows.
 
-    sqrt(8 L Var_p(V) / N) + 14 H L / (3 N) + sqrt(8 / N sum_y p(y) min(100^2 H^3 S^2 A L^2 / N'(y), H^2)).
+    It is
+
+        sqrt(8 L Var_p(V) / N) + 14 H L / (3 N) + sqrt(8 / N sum_y p(y) min(100^2 H^3 S^2 A L^2 / N'(y), H^2)).
 
     N'(y) are the visits of y at the next step, and the minimum is H^2 where there are none. Counts that all steps share
     are divided by H instead. The last step has no third term.
@@ -128,7 +136,12 @@ def clipped_values(
 
 
 class UCBVIState(eqx.Module):
-    """The q of the last plan, H times the largest reward at first, and how many plans were made."""
+    """The state of `UCBVI`.
+
+    Args:
+        q: of the last plan; H times the largest reward at first.
+        num_plans: made so far.
+    """
 
     q: Float[Array, "H S A"]
     num_plans: Int[Array, ""]

@@ -1,6 +1,6 @@
 """UCFH: optimism over component-wise confidence intervals of rows, for episodes of a fixed length.
 
-Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcement Learning*, NeurIPS.
+Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcement Learning*, NeurIPS [UCFH15].
 """
 
 import math
@@ -110,7 +110,12 @@ def confidence_set(
     scale: Scalar,
     max_reward: Scalar,
 ) -> ExtendedMDP:
-    """The set over which `UCFH` plans (its arguments); estimates, counts and known pairs as in `ucrl2`.
+    """The set over which `UCFH` plans; estimates, counts and known pairs as in `ucrl2`.
+
+    Args:
+        belief: with mean and counts.
+        objective: `Episodic`.
+        delta, epsilon, scale, max_reward: as of `UCFH`.
 
     Raises:
         TypeError: `belief` has no mean or no counts. ValueError: as `ucrl2.known_pairs`.

@@ -1,7 +1,7 @@
 """UCRL2: optimism over confidence sets of rows and rewards (Jaksch, Ortner and Auer 2010).
 
-*Near-optimal Regret Bounds for Reinforcement Learning*, JMLR 11; for episodes with the constants of TabulaRL (Osband,
-public code).
+*Near-optimal Regret Bounds for Reinforcement Learning*, JMLR 11 [UCRL10]; for episodes with the constants of TabulaRL
+(Osband, public code).
 """
 
 import equinox as eqx
@@ -90,6 +90,9 @@ def _check(visits: Pairs, delta: Scalar, constants: str) -> tuple[int, int]:
 def known_pairs(belief: object) -> tuple[Known, Known]:
     """Which rows and which mean rewards are known: their variance is 0. Without `HasVariances`: none.
 
+    Args:
+        belief: any.
+
     Raises:
         ValueError: not inside a trace, a variance of a mean reward that does not exist.
     """
@@ -102,23 +105,38 @@ def known_pairs(belief: object) -> tuple[Known, Known]:
 
 
 def optimistic_reward(reward: Pairs, radius: Pairs, known: Known, max_reward: Scalar) -> Pairs:
-    """The largest plausible mean reward, at most `max_reward`; where it is known, itself."""
+    """The largest plausible mean reward, at most `max_reward`; where it is known, itself.
+
+    Args:
+        reward: mean reward.
+        radius: of its interval.
+        known: where the mean reward is known.
+    """
     return jnp.where(known, reward, jnp.minimum(reward + radius, max_reward)).astype(reward.dtype)
 
 
 def episode_number(visits: Pairs, horizon: int) -> Array:
-    """Number of the current episode, from 1 on; for a stationary belief exact if no episode has ended early."""
+    """Number of the current episode, a scalar, from 1 on; of a stationary belief exact if no episode has ended early.
+
+    Args:
+        visits: of every pair.
+        horizon: H, steps of an episode.
+    """
     return 1.0 + (jnp.sum(visits[0]) if visits.ndim == 3 else jnp.floor(jnp.sum(visits) / horizon))
 
 
 def confidence_set(
     belief: CountedBelief, objective: Objective, *, delta: Scalar, scale: Scalar, max_reward: Scalar
 ) -> ExtendedMDP:
-    """The set over which `UCRL2` plans (its arguments).
+    """The set over which `UCRL2` plans.
 
     phat, rhat and N are the posterior means and the visit counts of `belief`, as in TabulaRL: a Dirichlet prior whose
     concentration goes to 0 gives the paper's empirical estimates. Outcomes of mean probability 0 are impossible under
     the prior and stay so; known rows and rewards have radius 0.
+
+    Args:
+        objective: of the run.
+        delta, scale, max_reward: as of `UCRL2`.
 
     Raises:
         TypeError: `belief` has no mean or no counts. ValueError: as `known_pairs`.

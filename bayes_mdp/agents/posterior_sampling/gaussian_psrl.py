@@ -48,6 +48,9 @@ def noise_scales(belief: HasVariances) -> tuple[Pairs, Pairs]:
 
     The first is that of the mean reward under the belief; the second 1 / sqrt(c0), c0 the total of the concentrations
     of a row. A known reward or row has none.
+
+    Args:
+        belief: with variances.
     """
     factor = belief.variance_factor("dirichlet")  # 1 / (c0 + 1)
     # factor / (1 - factor) = 1 / c0; a known row has factor 0, and so no noise.

@@ -1,8 +1,8 @@
 """LMC-LSVI: least-squares value iteration whose weights are drawn by Langevin Monte Carlo.
 
 Ishfaq, Lan, Xu, Mahmood, Precup, Anandkumar and Azizzadenesheli, *Provable and Practical: Efficient Exploration in
-Reinforcement Learning via Langevin Monte Carlo*, ICLR 2024. With Q linear in features; one feature a pair is the
-tabular case.
+Reinforcement Learning via Langevin Monte Carlo*, ICLR 2024 [LMCLSVI24]. With Q linear in features; one feature a pair
+is the tabular case.
 """
 
 from typing import NamedTuple
@@ -49,15 +49,19 @@ class Spectrum(NamedTuple):
     vectors: Float[Array, "*H d d"] | None
 
     def at(self, layer: IntScalar) -> "Spectrum":
-        """That of one step (itself where all steps share their data)."""
+        """That of one step (itself where all steps share their data).
+
+        Args:
+            layer: step of the episode, from 0.
+        """
         return self if self.values.ndim == 1 else jax.tree.map(lambda x: x[layer], self)
 
     def rotated(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """U^T x."""
+        """U^T `x`."""
         return x if self.vectors is None else self.vectors.T @ x
 
     def restored(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """U x."""
+        """U `x`."""
         return x if self.vectors is None else self.vectors @ x
 
 

@@ -1,4 +1,4 @@
-"""PSRL, posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013); Bayesian DP."""
+"""PSRL, posterior sampling for reinforcement learning [PSRL00] [PSRL13]; Bayesian DP [PSRL00]."""
 
 import math
 

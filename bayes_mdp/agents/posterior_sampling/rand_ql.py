@@ -1,8 +1,8 @@
 """RandQL: posterior sampling without a model, by randomised learning rates.
 
 Tiapkin, Belomestny, Calandriello, Moulines, Munos, Naumov, Perrault, Valko and Menard, *Model-free Posterior Sampling
-via Learning Rate Randomization*, NeurIPS 2023. RandQL and Sampled-RandQL, as in the public code of the first author;
-the staged variant, for which the regret bound is proven, is not here.
+via Learning Rate Randomization*, NeurIPS 2023 [RANDQL23]. RandQL and Sampled-RandQL, as in the public code of the first
+author; the staged variant, for which the regret bound is proven, is not here.
 """
 
 import equinox as eqx
@@ -32,6 +32,7 @@ def learning_rates(
     rate ~ Beta((H + 1) / inflation, (n + n0) / inflation), weight ~ Beta(n + n0, n0 / inflation). Traceable.
 
     Args:
+        key: of the draws.
         visits: n, of the pair, from 1 on (this one included, as in the public code).
         horizon: H.
         num: J.
@@ -54,6 +55,7 @@ def randomized_update(
     """The temporary values of a pair after a visit: (1 - rate) q + rate (weight target + (1 - weight) ceiling).
 
     Args:
+        temporary: q, the values before.
         target: r + V_{h+1}(s'), a number or [J].
         rate, weight: as `learning_rates`.
         ceiling: the optimistic value of the prior transition.
@@ -70,7 +72,7 @@ class Ensemble(eqx.Module):
         acting: Float[H S A], what the greedy policy and the targets use: the smallest value
             that the maximum of the ensemble has had.
         visits: Float[H S A].
-        words: the key of the learning rates, as two integers.
+        words: [2], the key of the learning rates as two integers.
         time: updates so far.
     """
 

@@ -1,4 +1,4 @@
-"""RLSVI: randomized least-squares value iteration, tabular (Osband, Van Roy and Wen 2016; Osband et al. 2019)."""
+"""RLSVI: randomized least-squares value iteration, tabular ([RLSVI16], [RLSVI19])."""
 
 import equinox as eqx
 import jax
@@ -33,7 +33,12 @@ class RegressionData(eqx.Module):
         return cls(jnp.zeros((*shape, shape[-2])), jnp.zeros(shape), jnp.zeros(shape))
 
     def observed(self, problem: Problem, transition: Transitions, weight: Scalar = 1.0) -> "RegressionData":
-        """The data with one transition more; unchanged where `weight` is 0."""
+        """The data with one transition more; unchanged where `weight` is 0.
+
+        Args:
+            problem: whose space is looked at.
+            transition: one.
+        """
         cell, counted = transition.cell(problem.space), jnp.asarray(weight) != 0
         continues = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)
         return RegressionData(
@@ -59,6 +64,7 @@ def randomized_values(
     per pair. Nothing follows an end or the last step.
 
     Args:
+        key: of the draw.
         data: its statistics.
         horizon: H.
         noise: standard deviation that the regression assumes of y given its mean, in units of the reward.

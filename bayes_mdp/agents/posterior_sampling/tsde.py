@@ -1,6 +1,7 @@
 """TSDE: posterior sampling for the average reward, with dynamic episodes.
 
-Ouyang, Gagrani, Nayyar and Jain, *Learning Unknown Markov Decision Processes: A Thompson Sampling Approach*, NIPS 2017.
+Ouyang, Gagrani, Nayyar and Jain, *Learning Unknown Markov Decision Processes: A Thompson Sampling Approach*, NIPS 2017
+[TSDE17].
 """
 
 import equinox as eqx

@@ -28,7 +28,14 @@ Powers: TypeAlias = tuple[Float[Array, "N N"], Float[Array, "N N"], Int[Array, "
 
 
 class Rows(NamedTuple):
-    """The input of the recursion: pbar [*H S A S], k [*H S A], Var(sum p (r + g E V)) [*H S A], policy [*H S A]."""
+    """The input of the recursion.
+
+    Args:
+        probs: pbar, mean probabilities of the next states.
+        factor: k, of the covariance of a row.
+        local: Var(sum p (r + g E V)), squared units of the value.
+        policy: probabilities of the actions.
+    """
 
     probs: Float[Array, "*H S A S"]
     factor: Float[Array, "*H S A"]
@@ -50,7 +57,15 @@ class Structure(eqx.Module):
 
 
 class Covariances(NamedTuple):
-    """q [*H S A A], between the actions of a state; v [*H S S], between states; how the recursion ended."""
+    """The output of the recursion, in squared units of the value.
+
+    Args:
+        q: between the actions of a state.
+        v: between states.
+        converged: whether the recursion ended by itself.
+        iterations: sweeps, steps of an episode, or states.
+        change: of the last sweep.
+    """
 
     q: Float[Array, "*H S A A"]
     v: Float[Array, "*H S S"]
@@ -86,14 +101,20 @@ def of_pairs(
 
 
 def with_diagonal(matrix: Float[Array, "*B N N"], diagonal: Float[Array, "*B N"]) -> Float[Array, "*B N N"]:
-    """`matrix` with another diagonal."""
+    """`matrix` with `diagonal` in place of its own."""
     return jnp.where(jnp.eye(matrix.shape[-1], dtype=bool), diagonal[..., None], matrix)
 
 
 def backup(
     rows: Rows, c: Float[Array, "S S"], discount: float | Float[Array, ""]
 ) -> tuple[Float[Array, "S A A"], Float[Array, "S S"]]:
-    """One layer: covariances of Q and V from that of the values which all its rows lead to."""
+    """One layer: covariances of Q and V from that of the values which all its rows lead to.
+
+    Args:
+        rows: of one layer.
+        c: covariance of the values of the next states.
+        discount: g.
+    """
     q = of_pairs(rows.probs, rows.factor, rows.local, c, discount)[0]
     # Cov(V(s), V(t)) = g^2 P_pi C P_pi' for different states; the variance of a state comes from that of its actions.
     chain = discount * jnp.einsum("sa,saz->sz", rows.policy, rows.probs)
@@ -102,7 +123,12 @@ def backup(
 
 
 def layered(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
-    """Rows of their own at every step: exact, from the last step to the first."""
+    """Rows of their own at every step: exact, from the last step to the first.
+
+    Args:
+        rows: of all steps.
+        discount: g.
+    """
     horizon, n = rows.policy.shape[:2]
 
     def step(
@@ -119,6 +145,10 @@ def unrolled(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
     """The fixed point of `backup`: the infinite unrolling with an independent copy of every row at every step.
 
     Every sweep shrinks errors by discount^2. `change` is that of the last sweep.
+
+    Args:
+        rows: without a step axis.
+        discount: g, below 1.
     """
     n = rows.policy.shape[0]
     eps = float(jnp.finfo(rows.probs.dtype).eps)
@@ -148,6 +178,11 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
 
     `d` holds Cov(V(j), Q(s, a)) for the pairs that V can depend on (`once`): an action that the policy does not take,
     or a known one, may lead to states that lead back to s.
+
+    Args:
+        rows: without a step axis.
+        structure: of the states that the policy reaches.
+        discount: g.
     """
     n, n_actions = rows.policy.shape
     # Split the rows: transitions to states of the same component (known pairs), and those that leave it.
@@ -180,7 +215,11 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
 
 
 def geometric_sum(matrix: Float[Array, "N N"]) -> Float[Array, "N N"]:
-    """I + M + M^2 + ... for a non-negative M of spectral radius below one, by doubling: no cancellation, no LAPACK."""
+    """I + M + M^2 + ... by doubling: no cancellation, no LAPACK.
+
+    Args:
+        matrix: M, not negative, of spectral radius below one.
+    """
     tiny = float(jnp.finfo(matrix.dtype).tiny) ** 0.5
 
     def body(state: Powers) -> Powers:
@@ -196,7 +235,13 @@ def geometric_sum(matrix: Float[Array, "N N"]) -> Float[Array, "N N"]:
 def mix(
     weights: Float[AnyArray, " K"], means: Float[Array, "K *H N"], covariances: Float[Array, "K *H N N"]
 ) -> Float[Array, "*H N N"]:
-    """Covariance of a mixture: that within its components and that of their means; -inf (illegal) means count as 0."""
+    """Covariance of a mixture: that within its components and that of their means; -inf (illegal) means count as 0.
+
+    Args:
+        weights: probabilities of the components.
+        means: of N values in each component.
+        covariances: of these.
+    """
     means = jnp.where(jnp.isfinite(means), means, 0.0)
     off = means - jnp.tensordot(weights, means, axes=1)
     return jnp.tensordot(weights, covariances + off[..., :, None] * off[..., None, :], axes=1)

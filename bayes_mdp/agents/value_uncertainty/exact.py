@@ -1,7 +1,7 @@
 """The exact posterior covariance of the values of a policy by a recursion, and the agent `CovarianceThompson`.
 
 Also here: the same variance over sampled MDPs (`by_draws`) and by the uncertainty Bellman equation whose solution it is
-(`exact_ube`).
+(`exact_ube`, [EUBE23]).
 """
 
 from typing import TYPE_CHECKING

@@ -199,7 +199,16 @@ def _equation(
 
 
 class Terms(NamedTuple):
-    """Means over `number` sampled MDPs: the two parts of w; V_pi[Q^p - Qbar]; status of the evaluations."""
+    """What is summed over sampled MDPs; moments in squared units of the value.
+
+    Args:
+        number: of sampled MDPs.
+        one_step, downstream: the two parts of w.
+        of_actions: V_pi[Q^p - Qbar].
+        unfinished: whether an evaluation did not converge.
+        iterations: the most of an evaluation.
+        gap: the largest of an evaluation.
+    """
 
     number: Float[Array, ""]
     one_step: Float[Array, "*H S A"]

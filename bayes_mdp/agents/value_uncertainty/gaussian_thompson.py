@@ -52,10 +52,19 @@ class ThompsonAgent(eqx.Module):
     def policy(
         self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
-        """The Gaussian policy for the values of `plan`, which is optimal in the `mean` MDP of `belief`."""
+        """The Gaussian policy for the values of `plan`, which is optimal in the `mean` MDP of `belief`.
+
+        Args:
+            key: of the draws and of the noise.
+            problem: what is known of the MDP before any data.
+        """
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Args:
+            key: not used.
+            problem: what is known of the MDP before any data.
 
         Raises:
             ValueError: an objective other than `Discounted` and `Episodic`.
@@ -67,6 +76,12 @@ class ThompsonAgent(eqx.Module):
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanMean
     ) -> tuple[GaussianThompson, Solution | None]:
         """The policy, and the plan of the mean MDP.
+
+        Args:
+            key: of the draws and of the noise.
+            problem: what is known of the MDP before any data.
+            state: the last plan.
+            belief: as `check_belief` accepts it.
 
         Raises:
             ValueError, TypeError: as `check_belief`.

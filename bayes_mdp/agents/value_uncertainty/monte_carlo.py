@@ -80,14 +80,25 @@ def check_draws(key: object, posterior: object, num_draws: object, who: str) -> 
 
 
 def read_probs(posterior: CanSample, policy: PolicyLike, objective: Objective) -> Float[Array, "*H S A"]:
-    """The policy as probabilities, checked against the sizes and legal actions of sampled MDPs. Host side."""
+    """The policy as probabilities, checked against the sizes and legal actions of sampled MDPs. Host side.
+
+    Args:
+        posterior: any that can sample.
+        policy: Int[*H S], Float[*H S A] or a `Policy`.
+        objective: whose horizon is looked at.
+    """
     key = jax.random.key(0)
     shape = jax.eval_shape(posterior.sample, key).reward.shape
     return policy_probs(policy, outline(key, posterior, shape), horizon=horizon_of(objective))
 
 
 def chunk_size(posterior: CanSample, num_draws: int) -> int:
-    """How many sampled MDPs are evaluated at once."""
+    """How many sampled MDPs are evaluated at once.
+
+    Args:
+        posterior: any that can sample.
+        num_draws: the number in all.
+    """
     outline = jax.eval_shape(posterior.sample, jax.random.key(0))
     numbers = sum(math.prod(array.shape) for array in jax.tree.leaves(outline))
     return min(num_draws, MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers))
@@ -216,7 +227,13 @@ def action_covariance(
 ) -> Float[Array, "*H S A A"]:
     """Covariance between the values of the actions of each state, over the draws of `by_draws` with this key.
 
-    Host-side. Zero where an action is illegal. Arguments and errors: as `by_draws`.
+    Host-side. Zero where an action is illegal.
+
+    Args:
+        key, posterior, policy, objective, num_draws: as of `by_draws`.
+
+    Raises:
+        ValueError, TypeError: as `by_draws`.
     """
     return _checked_moments(key, posterior, policy, objective, num_draws, "exact.action_covariance")[0].covariance
 

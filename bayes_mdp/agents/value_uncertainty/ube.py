@@ -94,12 +94,12 @@ def solve(
     q_max: RealScalar | None = None,
     form: str = "ratio",
 ) -> ValueUncertainty:
-    """Solve the uncertainty Bellman equation of a policy ([UBE18] equation 6, with the square of the discount).
+    """The solution of the uncertainty Bellman equation of a policy.
 
-    u = nu + discount^2 sum pbar pi u. u bounds the posterior variance of Q from above where rows are independent, no
-    unknown pair can be visited twice and the form is a bound; `validity` records whether that was proven. Pure and
-    traceable (under a trace nothing can be proven of cycles). A mixture is taken component by component, then by total
-    variance.
+    [UBE18] equation 6, with the square of the discount: u = nu + discount^2 sum pbar pi u. u bounds the posterior
+    variance of Q from above where rows are independent, no unknown pair can be visited twice and the form is a bound;
+    `validity` records whether that was proven. Pure and traceable (under a trace nothing can be proven of cycles). A
+    mixture is taken component by component, then by total variance.
 
     Args:
         posterior, objective, q_max, form: as `local_uncertainty`; mixtures of posteriors with independent rows too.
@@ -131,6 +131,10 @@ def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
 
     Mean rewards are those of (s, a), or of every possible outcome where rewards depend on it, so that reward + discount
     value is bounded too; of legal pairs, and over all components of a mixture.
+
+    Args:
+        posterior: the belief.
+        objective: any but `FirstExit`.
 
     Raises:
         ValueError: `FirstExit`, which has no such bound.

@@ -1,4 +1,4 @@
-"""DeepSea of bsuite (Osband et al. 2020, "Behaviour Suite for Reinforcement Learning"): hidden actions."""
+"""DeepSea of bsuite ([BSUITE20]): hidden actions."""
 
 import jax.numpy as jnp
 import numpy as np

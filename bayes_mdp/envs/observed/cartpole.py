@@ -1,4 +1,4 @@
-"""CartPole-v1 as an `ObservedEnvironment`: a pole on a cart is kept upright (Barto, Sutton and Anderson 1983)."""
+"""CartPole-v1 as an `ObservedEnvironment`: a pole on a cart is kept upright [POLE83]."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""DeepSea of bsuite as an `ObservedEnvironment`: the observation is a plane of zeros with a one at the position."""
+"""DeepSea of bsuite [BSUITE20] as an `ObservedEnvironment`: observed is a plane of zeros with a one at the position."""
 
 from typing import NamedTuple
 

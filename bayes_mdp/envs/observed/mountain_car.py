@@ -1,4 +1,4 @@
-"""MountainCar-v0 as an `ObservedEnvironment`: a weak car swings itself out of a valley (Moore 1990)."""
+"""MountainCar-v0 as an `ObservedEnvironment`: a weak car swings itself out of a valley [CAR90]."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Garnet: random MDPs of a given branching (Archibald, McKinnon and Thomas 1995; Bhatnagar et al. 2009)."""
+"""Garnet: random MDPs of a given branching ([GARNET95], [GARNET09])."""
 
 import jax.numpy as jnp
 import numpy as np

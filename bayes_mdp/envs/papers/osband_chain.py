@@ -1,4 +1,4 @@
-"""The chains of TabulaRL (Osband, Van Roy and Russo; "Deep exploration via randomized value functions", 2019)."""
+"""The chains of TabulaRL ([RLSVI19])."""
 
 import jax.numpy as jnp
 import numpy as np

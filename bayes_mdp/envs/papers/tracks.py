@@ -1,4 +1,4 @@
-"""Tracks of the racetrack as text maps: those of the papers, and a reader for others."""
+"""Tracks of the racetrack as text maps: those of the papers ([TDBMA10], [TRACK95]), and a reader for others."""
 
 import os
 from dataclasses import dataclass

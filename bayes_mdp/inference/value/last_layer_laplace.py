@@ -1,4 +1,4 @@
-"""Laplace's approximation on a last layer where targets are not Gaussian: successes, counts."""
+"""Laplace's approximation [BS94] on a last layer where targets are not Gaussian: successes, counts."""
 
 from functools import partial
 from typing import NamedTuple, Self

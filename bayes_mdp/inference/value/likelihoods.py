@@ -1,4 +1,7 @@
-"""Laws of a target y given eta = phi . w, canonical link: log p(y) = (y eta - b(eta)) / dispersion + constant."""
+"""Laws of a target y given eta = phi . w, canonical link: log p(y) = (y eta - b(eta)) / dispersion + constant.
+
+The exponential families of one parameter ([BS94] section 5.2).
+"""
 
 from typing import Protocol, runtime_checkable
 

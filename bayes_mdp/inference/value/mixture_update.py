@@ -1,4 +1,4 @@
-"""Mixture updating of a belief about returns (Dearden et al. 1998, section 5.2), by deterministic quadrature.
+"""Mixture updating of a belief about returns ([BQL98] section 5.2), by deterministic quadrature.
 
 If the return x were known, the belief would stay normal-gamma; as it is not, the posterior is a mixture over x, and
 the update is the normal-gamma law p that minimises KL(mixture || p). Given x every moment is closed form, which leaves

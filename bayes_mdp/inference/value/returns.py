@@ -1,4 +1,4 @@
-"""Normal-gamma beliefs about the mean and the precision of the return of every pair (Dearden et al. 1998).
+"""Normal-gamma beliefs about the mean and the precision of the return of every pair [BQL98].
 
 With it: the law of a one-step target, moment updating (section 5.1 of the paper; `mixture_update` has section 5.2) and
 the myopic value of perfect information (section 4.3).

@@ -1,4 +1,4 @@
-"""Student-t laws with location and scale: the marginal laws of a normal-gamma belief."""
+"""Student-t laws with location and scale: the marginal laws of a normal-gamma belief [BS94]."""
 
 import equinox as eqx
 import jax
