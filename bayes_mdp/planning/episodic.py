@@ -34,7 +34,7 @@ def backward_induction(
     policy: Float[AnyArray, "*P S A"] | None = None,
     dtype: DTypeLike = float,
 ) -> Float[Array, "H S A"]:
-    """q of every step of an episode, from the last step to the first.
+    """q of every step of an episode, from the last step to the first ([PUTERMAN94]).
 
     Args:
         backup: (values of the next states, step) -> reward + E values(next) for every pair, e.g. one layer of a

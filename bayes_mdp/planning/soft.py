@@ -46,7 +46,7 @@ def solve_soft(
 ) -> SoftSolution:
     """Plan with the soft maximum v = temperature log sum_a exp(q / temperature), policy softmax(q / temperature).
 
-    The same equation is dynamic discrete choice with logit shocks (centred Gumbel of scale `temperature`; Rust 1987)
+    The same equation is dynamic discrete choice with logit shocks (centred Gumbel of scale `temperature`; [BUS87])
     and reinforcement learning with entropy as a reward, `temperature` a nat (Ziebart 2010). `v` includes what the
     shocks, or the entropy, are worth: `evaluate(mdp, soft.policy, objective)` leaves it out. As the temperature goes to
     zero the values come down to those of `solve`; a step adds at most temperature log A.

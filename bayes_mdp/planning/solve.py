@@ -33,6 +33,9 @@ def solve(
 ) -> Solution:
     """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch.
 
+    The theory of the four objectives is in [PUTERMAN94], that of `FirstExit` in [SSP91] too. Episodes are planned by
+    backward induction, the others by policy iteration [HOWARD60].
+
     `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and the discount of `Discounted`: forward
     and reverse mode, any order, by one linear system each, whatever the number of iterations. They are those of the
     policy that is returned: where actions tie (`Solution.gap_to_second`) the optimal values have a kink, and this is
@@ -79,6 +82,7 @@ def _plan(mdp: MDP | SparseMDP, objective: Objective, start: Solution | None, to
 def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """Values of a policy in a known MDP. Pure and traceable, one element: `vmap` it over batches.
 
+    The theory is in [PUTERMAN94].
     `q`, `v` and `gain` have derivatives by probabilities of the policy, rewards, rows, end probabilities and the
     discount of `Discounted`.
 
@@ -164,7 +168,7 @@ def in_one_dtype(mdp: MDP | SparseMDP) -> MDP | SparseMDP:
 
 
 def policy_chain(mdp: MDP | SparseMDP, policy: PolicyLike) -> MDP | SparseMDP:
-    """The Markov chain of a policy of a stationary MDP, as an MDP with one action.
+    """The Markov chain of a policy of a stationary MDP, as an MDP with one action ([PUTERMAN94]).
 
     Args:
         mdp: dense or sparse, without a step axis.

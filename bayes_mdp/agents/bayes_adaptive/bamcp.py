@@ -35,7 +35,7 @@ class SearchState(NamedTuple):
 
 
 class BAMCP(eqx.Module):
-    """Bayes-adaptive Monte Carlo planning: before every step, a search of the tree of histories by simulation.
+    """Bayes-adaptive Monte Carlo planning [BAMCP12]: before every step a search of the tree of histories by simulation.
 
     Each simulation plays in an MDP drawn from the posterior, by UCT inside the tree and at random below it. What a
     history would teach is what the simulations that reach it have in common: no posterior is computed in the tree. The

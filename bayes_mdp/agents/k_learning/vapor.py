@@ -77,7 +77,7 @@ class VaporPolicy(Boltzmann):
 
 
 class VAPOR(eqx.Module):
-    """VAPOR for `Episodic` objectives: solve the program before every plan, act by its occupancy.
+    """VAPOR [VAPOR23] for `Episodic` objectives: solve the program before every plan, act by its occupancy.
 
     Args:
         bonus, span, noise: as in `k_learning.k_values`.

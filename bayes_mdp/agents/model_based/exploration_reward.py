@@ -116,6 +116,8 @@ class ExplorationReward(ModelBased):
 class FrequencyBonus(ExplorationReward):
     """Pairs that were used often are avoided: the reward of exploration is -n / scale, n the visits of a pair.
 
+    From [WS98], after [OIM08].
+
         Qr = mean reward + discount sum_y N(y) / n max Qr(y, .)
         Qe = -n / scale + bonus_discount sum_y N(y) / n max Qe(y, .)
 
@@ -151,6 +153,8 @@ class FrequencyBonus(ExplorationReward):
 
 class RecencyBonus(ExplorationReward):
     """Pairs that were used lately are avoided: the reward of exploration is -t / scale, t the step of the last use.
+
+    From [WS98], after [OIM08].
 
         Qr = mean reward + discount sum_y N(y) / n max Qr(y, .)
         Qe = -t / scale + bonus_discount sum_y N(y) / n max Qe(y, .)

@@ -60,7 +60,7 @@ def favoured(
 
 
 class MBIEWS(OptimisticModel):
-    """The model of the plan increases the probability of every pair's most valuable successor.
+    """The model of the plan increases the probability of every pair's most valuable successor ([WS98], after [OIM08]).
 
         Q+(x, a) = mean reward + discount sum_y p+(y) max Q+(y, .)
 

@@ -83,7 +83,7 @@ def soft_fixed_point(
 
 
 class BoltzmannQ(TabularQ):
-    """Q-learning (Watkins 1989: target r + discount max q(s', .)) with Boltzmann exploration.
+    """Q-learning ([Q89]: target r + discount max q(s', .)) with Boltzmann exploration.
 
     Args:
         temperature, learning_rate, initial_q, replan: as in `SoftQ`.

@@ -133,7 +133,7 @@ class TabularQ(eqx.Module):
 
 
 class EpsilonGreedyQ(TabularQ):
-    """Q-learning with a constant learning rate; actions are epsilon-greedy.
+    """Q-learning [Q89] with a constant learning rate; actions are epsilon-greedy.
 
     Args:
         learning_rate: in [0, 1].
@@ -302,7 +302,7 @@ class UpperTable(eqx.Module):
 
 
 class IEQLPlus(eqx.Module):
-    """IEQL+, interval estimation with Q-learning (Meuleau and Bourgine 1999), as far as it can be reconstructed.
+    """IEQL+, interval estimation with Q-learning [IEQL99], as far as it can be reconstructed.
 
     Greedy Q-learning with the bonus d0 = `local_uncertainty` at the n-th visit and alpha = learning_rate /
     n^rate_power. Under `Episodic(H)` H replaces 1 / (1 - discount).
@@ -513,7 +513,7 @@ def _count_target(state: BonusTables, place: Place, target: Scalar, counted: Boo
 
 
 class VarianceBonusQ(BonusQ):
-    """Q-learning with a bonus for pairs whose targets vary: b = sqrt((prior_sd^2 + M2) / n^2).
+    """Q-learning with a bonus for pairs whose targets vary: b = sqrt((prior_sd^2 + M2) / n^2) ([OIM08]).
 
     M2 is the sum of squared deviations of the n targets of the pair, so that b^2 is about the variance of their mean.
 
@@ -551,6 +551,8 @@ class VarianceBonusQ(BonusQ):
 
 class ErrorBonusQ(BonusQ):
     """Q-learning with a bonus for pairs whose value still moves: b = |Q_r after - Q_r before| of the pair.
+
+    From [OIM08].
 
     Args:
         scale, half_life, initial_bonus, learning_rate, initial_q, replan: as in `VarianceBonusQ`.

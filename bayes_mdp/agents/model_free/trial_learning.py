@@ -345,7 +345,7 @@ def _one_more(entry: Float[Array, " 3"], ret: Scalar) -> Float[Array, " 3"]:
 
 
 class SarsaLambda(EpisodeLearner):
-    """SARSA(lambda) after Downey and Sanner (2010), Algorithm 2, inside generalised policy iteration (Algorithm 1).
+    """SARSA(lambda) after [TDBMA10], Algorithm 2, inside generalised policy iteration (Algorithm 1).
 
     A sweep from the last step of a trial to the first: R_T = r_{T+1},
 
@@ -416,7 +416,7 @@ def weight(
 
 
 class TDBMA(EpisodeLearner):
-    """TD-BMA (Downey and Sanner 2010, Algorithm 3): a backward sweep over each trial with a lambda for every step.
+    """TD-BMA ([TDBMA10] Algorithm 3): a backward sweep over each trial with a lambda for every step.
 
     lambda of a step is the posterior probability (`weight`) that its return is better predicted by the return R_{t+1}
     that followed than by Q(s_{t+1}, a_{t+1}), under a normal law fitted to the earlier returns of the pair (count, mean

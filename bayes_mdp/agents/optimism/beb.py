@@ -47,7 +47,7 @@ def exploration_bonus(
 
 
 class BEB(NeedsConcentrations):
-    """Greedy for the optimal plan of the mean MDP with the bonus of `exploration_bonus` added to its rewards.
+    """Greedy for the optimal plan of the mean MDP with the bonus of `exploration_bonus` added to its rewards [BEB09].
 
     Q(s, a) = r(s, a) + beta / (1 + c0(s, a)) + discount sum_s' pbar(s' | s, a) max_a' Q(s', a'), with posterior means
     r and pbar: the prior's concentrations count in both. BEB approximates the Bayes-optimal policy, not the optimal

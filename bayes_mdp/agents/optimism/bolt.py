@@ -116,7 +116,7 @@ def _at(support: Support, layer: IntScalar) -> Bool[AnyArray, "S A O"] | None:
 
 
 class BOLT(NeedsConcentrations):
-    """Greedy for the plan in which every pair has `eta` imaginary transitions to its best successor.
+    """Greedy for the plan in which every pair has `eta` imaginary transitions to its best successor [BOLT12].
 
     Q(s, a) = r(s, a) + discount max_s* ptilde(s, a) . V with ptilde of `imagined_share` and posterior means r, pbar:
     the prior's concentrations count. Known rows have no imaginary transitions. Rewards are not changed: the paper's

@@ -55,9 +55,10 @@ def _best_draw(q: Float[Array, "*H S AK"], num_draws: int) -> Float[Array, "*H S
 class BOSS(eqx.Module):
     """Draw K MDPs, plan optimally in the MDP whose actions are pairs (action, draw), take the action of the pair.
 
-    The value of an action is that of the draw that suits it best, in every state anew (`merged`): at least the optimal
-    value of every draw. New MDPs are drawn when a pair has been visited B times for the first time, so at most once
-    for every pair: with all of them known the plan is final. K times the memory of one draw is needed.
+    From [BOSS09]. The value of an action is that of the draw that suits it best, in every state anew (`merged`): at
+    least the optimal value of every draw. New MDPs are drawn when a pair has been visited B times for the first
+    time, so at most once for every pair: with all of them known the plan is final. K times the memory of one draw
+    is needed.
 
     Args:
         num_draws: K (5 is our choice).

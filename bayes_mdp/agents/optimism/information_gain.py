@@ -31,7 +31,7 @@ class InformedBelief(CanMean, CanInform, Protocol):
 
 
 class InformationGain(eqx.Module):
-    """Greedy for the optimal plan of the mean MDP with rewards: mean reward + scale * expected information.
+    """Greedy for the optimal plan of the mean MDP with rewards: mean reward + scale * expected information [INFO11].
 
     Args:
         scale: units of the reward per nat, zero or greater (a leaf of the pytree: parameter sweeps can vmap over it).

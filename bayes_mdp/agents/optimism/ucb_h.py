@@ -51,7 +51,7 @@ def hoeffding_update(
 
 
 class UCBH(eqx.Module):
-    """Optimistic Q-learning with bonus b = scale sqrt(H^3 iota / t), iota = log(S A T / delta). Episodes only.
+    """Optimistic Q-learning with bonus b = scale sqrt(H^3 iota / t), iota = log(S A T / delta) [UCBH18]. Episodes only.
 
     Q starts at H `max_reward`, actions are greedy, and the value of a state is min(H max_reward, max_a Q). Every (step,
     state, action) is visited at most once an episode: replanning every episode loses nothing.

@@ -148,7 +148,7 @@ class UCBVIState(eqx.Module):
 
 
 class UCBVI(eqx.Module):
-    """Greedy for optimistic values of the posterior-mean model.
+    """Greedy for optimistic values of the posterior-mean model [UCBVI17].
 
     Posterior means of rows and rewards stand for the paper's empirical ones: they are those where the concentrations
     of a Dirichlet prior go to 0. Its constants are for rows that all steps share, with known rewards; with rows of

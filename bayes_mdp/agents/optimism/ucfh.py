@@ -136,7 +136,7 @@ def confidence_set(
 
 
 class UCFH(eqx.Module):
-    """Greedy for the plan that is best over component-wise confidence sets (Dann and Brunskill 2015, algorithm 1).
+    """Greedy for the plan that is best over component-wise confidence sets ([UCFH15] algorithm 1).
 
     Two departures. Rewards are known in the paper; unknown ones get the interval of UCRL2 with TabulaRL's constants, as
     there. The paper plans with counts that it updates when they have doubled, and no more after a number m of visits;

@@ -157,7 +157,7 @@ def confidence_set(
 
 
 class UCRL2(eqx.Module):
-    """Greedy for the plan that is best in the best MDP of a confidence set (Jaksch, Ortner and Auer 2010, figure 1).
+    """Greedy for the plan that is best in the best MDP of a confidence set ([UCRL10] figure 1).
 
     `AverageReward` is the paper's objective. It and `Discounted` use the paper's radii with t the number of steps;
     `Episodic` those of TabulaRL with t the number of episodes, at every step of its own where the belief has a step

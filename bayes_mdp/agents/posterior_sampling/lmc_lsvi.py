@@ -122,14 +122,14 @@ def _paper_steps(values: Float[Array, " d"], horizon: int, plans: Int[Array, ""]
 class LMCLSVI(eqx.Module):
     """Greedy for Q_h(s, a) = min(phi(s, a)^T w_h, (H - h) max_reward), w_h from J steps of Langevin Monte Carlo.
 
-    From the last step of an episode to the first, with y_i = r_i + max_a Q_{h+1}(s'_i, a) over the transitions seen:
-    L_h(w) = sum_i (y_i - phi_i^T w)^2 + regularization |w|^2, and J times
-    w <- w - eta grad L_h(w) + sqrt(2 eta / inverse_temperature) xi, from the w_h of the plan before (the first: 0). The
-    recursion is linear, so its law after J steps is normal and known: w is drawn from that law (`langevin_law`), at a
-    cost that does not depend on J. With many steps w is near N(w_hat, Lambda^{-1} / (2 inverse_temperature)), w_hat the
-    least-squares solution and Lambda = sum_i phi_i phi_i^T + regularization I, with variances up to 1 / (1 - step_size)
-    times larger: but for the upper limit of Q, and for one feature a pair, that is `RLSVI` with noise^2 =
-    1 / (2 inverse_temperature) and the regularization 2 inverse_temperature regularization.
+    From [LMCLSVI24]. From the last step of an episode to the first, with y_i = r_i + max_a Q_{h+1}(s'_i, a) over
+    the transitions seen: L_h(w) = sum_i (y_i - phi_i^T w)^2 + regularization |w|^2, and J times w <- w - eta grad
+    L_h(w) + sqrt(2 eta / inverse_temperature) xi, from the w_h of the plan before (the first: 0). The recursion is
+    linear, so its law after J steps is normal and known: w is drawn from that law (`langevin_law`), at a cost that
+    does not depend on J. With many steps w is near N(w_hat, Lambda^{-1} / (2 inverse_temperature)), w_hat the
+    least-squares solution and Lambda = sum_i phi_i phi_i^T + regularization I, with variances up to 1 / (1 -
+    step_size) times larger: but for the upper limit of Q, and for one feature a pair, that is `RLSVI` with noise^2
+    = 1 / (2 inverse_temperature) and the regularization 2 inverse_temperature regularization.
 
     Where the space has no horizon, all steps share their data, as in `RLSVI`; the paper has data for every step. Q is
     not cut below.

@@ -21,7 +21,7 @@ _LAYERED_ABOVE = 4096
 
 
 class PSRL(eqx.Module):
-    """Draw one MDP from the posterior, follow a policy that is optimal in it until the next plan.
+    """Draw one MDP from the posterior, follow a policy that is optimal in it until the next plan [PSRL13].
 
     Args:
         replan: when to draw anew: a rule of `agents.replan`, a number of steps, "episode", "doubling", a function of

@@ -84,7 +84,7 @@ class Ensemble(eqx.Module):
 
 
 class RandQL(eqx.Module):
-    """Q-learning with an ensemble of tables whose learning rates are random, and no bonus. Episodes only.
+    """Q-learning with an ensemble of tables whose learning rates are random, and no bonus [RANDQL23]. Episodes only.
 
     After (s, a, r, s') at step h, every one of J tables takes `randomized_update` with target r + V_{h+1}(s'), V the
     best acting value, with rates of its own; the ceiling is (H - h) `max_reward`, which is also where all tables start.

@@ -89,6 +89,8 @@ def randomized_values(
 class RLSVI(eqx.Module):
     """Greedy for one draw of `randomized_values`, drawn anew for every plan. The agent keeps its own data statistics.
 
+    From [RLSVI16].
+
     Args:
         noise, regularization: as in `randomized_values`. The prior is N(0, 1 / regularization): it makes an unseen pair
             attractive only where 1 / sqrt(regularization) is not small beside the returns.

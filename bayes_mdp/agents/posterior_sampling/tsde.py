@@ -14,7 +14,7 @@ from bayes_mdp.planning.solution import Solution
 
 
 class TSDE(PSRL):
-    """`PSRL` for `AverageReward`, with a new draw by the rule of the paper (`DynamicEpisodes`).
+    """`PSRL` for `AverageReward`, with a new draw by the rule of [TSDE17] (`DynamicEpisodes`).
 
     A draw is followed by a policy that is optimal for the average reward in it. The episodes are those of the agent: a
     draw is kept for at most one step more than the one before, and until the visits of a pair have more than doubled.

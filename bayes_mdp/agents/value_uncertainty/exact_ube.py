@@ -302,6 +302,8 @@ def _expected(mdp: MDP | SparseMDP, values: Float[Array, "*H S"]) -> Float[Array
 class ExactUBE(UsesDraws):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `exact_ube`.
 
+    From [EUBE23].
+
     Args:
         num_draws: 2 or more, for every plan.
         clip: raise negative local terms to zero. With few draws many are negative by chance, and their pairs would lose

@@ -252,6 +252,8 @@ def _validity(form: str, again: str | None, proven: bool, q_max: RealScalar) -> 
 class UBE(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `ube.solve`.
 
+    From [UBE18].
+
     Args:
         q_max: as in `local_uncertainty` (an array leaf); it is not compared with the values.
         form: as in `local_uncertainty`.

@@ -126,7 +126,7 @@ class ICUSepsis(Environment):
 
 
 def icu_sepsis(*, listed: bool = False, admissible_only: bool = True) -> ICUSepsis:
-    """ICU-Sepsis of Choudhary, Gupta and Thomas (2024): does a patient with sepsis survive? Meant for `FirstExit()`.
+    """ICU-Sepsis [SEPSIS24]: does a patient with sepsis survive? Meant for `FirstExit()`.
 
     States 0 to 712 are conditions of patients, made from the records of MIMIC-III; an episode ends with the one step
     that leaves "death", 713, for nothing, or "survival", 714, for a reward of 1. Rewards are thus known, and a value is

@@ -14,10 +14,11 @@ COST = 0.01
 def bsuite_deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: int | None = None) -> Environment:
     """DeepSea as in bsuite: `size` x `size` grid, N = `size` steps from the top-left column; meant for `Episodic(N)`.
 
-    Every step goes down a row and one column left or right (clipped). Which action means right is drawn for every
-    cell (`action_mapping`). Right costs 0.01 / N, and pays 1 in column N - 1, whether or not it succeeds. `stochastic`:
-    right succeeds with probability 1 - 1/N, else the column stays; in the last row, columns 0 and N - 1, both actions
-    have noise N(0, 1). State = column, step = row, as in `deep_sea`: arrays [N, N, 2] and one listed successor, or two.
+    From [BSUITE20]. Every step goes down a row and one column left or right (clipped). Which action means right is
+    drawn for every cell (`action_mapping`). Right costs 0.01 / N, and pays 1 in column N - 1, whether or not it
+    succeeds. `stochastic`: right succeeds with probability 1 - 1/N, else the column stays; in the last row, columns
+    0 and N - 1, both actions have noise N(0, 1). State = column, step = row, as in `deep_sea`: arrays [N, N, 2] and
+    one listed successor, or two.
 
     `optimum` is the optimal value of an episode: 0.99; stochastic, with p = 1 - 1/N, p^(N - 1) - 0.01 (1 - p^N), which
     goes left, for nothing, once a right has failed. bsuite reports p^(N - 1) - 0.01, where every right is paid for.

@@ -90,7 +90,7 @@ def _moved(physics: Float[Array, "4"], force: Float[Array, ""]) -> Float[Array, 
 
 
 def cartpole(max_steps: int = 500) -> CartPole:
-    """CartPole-v1 of Gymnasium in JAX, in float32.
+    """CartPole-v1 of Gymnasium [POLE83] in JAX, in float32.
 
     An episode terminates where the cart leaves 2.4 metres or the pole 12 degrees, and is truncated after `max_steps`.
     A step that does both is terminated only (Gymnasium's wrapper sets both flags).

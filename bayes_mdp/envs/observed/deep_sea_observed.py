@@ -99,8 +99,8 @@ class DeepSeaObserved(eqx.Module):
 def deep_sea_observed(size: int = 10, *, stochastic: bool = False, mapping_seed: int | None = 42) -> DeepSeaObserved:
     """DeepSea of bsuite as a deep agent sees it; rules and arguments of `bsuite_deep_sea`, which is its table.
 
-    The observation is an N x N plane, one at the diver's place, as in bsuite. `TimeStep.score` of an episode sums to 1
-    where it found the treasure, else to 0: what bsuite counts, without cost and noise.
+    From [BSUITE20]. The observation is an N x N plane, one at the diver's place, as in bsuite. `TimeStep.score` of
+    an episode sums to 1 where it found the treasure, else to 0: what bsuite counts, without cost and noise.
 
     Args:
         size: N.
@@ -116,7 +116,7 @@ def deep_sea_observed(size: int = 10, *, stochastic: bool = False, mapping_seed:
 
 
 def deep_sea_stochastic_observed(size: int = 10, *, mapping_seed: int | None = 42) -> DeepSeaObserved:
-    """DeepSea of bsuite as a deep agent sees it, stochastic: `deep_sea_observed(stochastic=True)`.
+    """DeepSea of bsuite [BSUITE20] as a deep agent sees it, stochastic: `deep_sea_observed(stochastic=True)`.
 
     Args:
         size, mapping_seed: as of `deep_sea_observed`.

@@ -89,7 +89,7 @@ def _observation(state: MountainCarState) -> Float[Array, "2"]:
 
 
 def mountain_car(max_steps: int = 200) -> MountainCar:
-    """MountainCar-v0 of Gymnasium in JAX, in float32.
+    """MountainCar-v0 of Gymnasium [CAR90] in JAX, in float32.
 
     An episode terminates at the goal, and is truncated after `max_steps`. A step that does both is terminated only
     (Gymnasium's wrapper sets both flags).

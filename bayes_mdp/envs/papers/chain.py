@@ -15,9 +15,9 @@ PAPER_SLIP, PAPER_GAIN = 0.2, 3.6768
 def chain(slip: float = PAPER_SLIP) -> Environment:
     """Chain: 5 states, action 0 goes forward (10 for staying at the end), action 1 resets to state 0 (2); continuing.
 
-    With probability `slip` the other action's move and reward happen. The first state is 0. `optimum` is the
-    optimal gain at the paper's slip 0.2, exactly 3.6768 (always forward; 3677 per phase of 1000 steps), and None at
-    any other.
+    With probability `slip` the other action's move and reward happen. The first state is 0. The problem is that of
+    [PSRL00]. `optimum` is the optimal gain at the paper's slip 0.2, exactly 3.6768 (always forward; 3677 per phase of
+    1000 steps), and None at any other.
 
     Raises:
         ValueError: `slip` is no probability.

@@ -44,7 +44,8 @@ def deep_sea(size: int = 10, *, noise: float = 0.1) -> Environment:
 def reachable(size: int) -> np.ndarray:
     """Bool[L L] over (row, column): the L (L + 1) / 2 cells that can be reached, of the L^2 cells of the grid.
 
-    Which of the two numbers stands for "the number of states" enters the temperature of K-learning.
+    Of `deep_sea` [KL21]. Which of the two numbers stands for "the number of states" enters the temperature of
+    K-learning.
 
     Raises:
         ValueError: `size` is below 1. TypeError: no integer.

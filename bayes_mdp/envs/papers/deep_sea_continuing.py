@@ -17,10 +17,10 @@ LARGEST_CHECKED = 40
 def deep_sea_continuing(n_states: int = 4, *, noise: Literal["none", "delta"] = "none") -> Environment:
     """Continuing DeepSea: N = `n_states` states in a line, action 0 left (reward 0), action 1 right; first state 0.
 
-    Right moves up with probability 1 - 1/N, else down (clipped), and costs delta = 0.1 exp(-N / 4) either way; from
-    the last state it returns to state 0 with reward +1, or else moves down at the same cost. `noise="delta"` adds
-    N(0, delta^2) to every reward, as the published code does; the paper's text has none. `optimum` is the optimal
-    gain, that of always right (optimal for every N checked, up to 40), and None beyond.
+    From [BMRL19]. Right moves up with probability 1 - 1/N, else down (clipped), and costs delta = 0.1 exp(-N / 4)
+    either way; from the last state it returns to state 0 with reward +1, or else moves down at the same cost.
+    `noise="delta"` adds N(0, delta^2) to every reward, as the published code does; the paper's text has none.
+    `optimum` is the optimal gain, that of always right (optimal for every N checked, up to 40), and None beyond.
 
     Raises:
         ValueError: `n_states` below 3 (with 2 the two rewards of the last state have one next state), unknown

@@ -17,12 +17,12 @@ def garnet(
 ) -> Environment:
     """Garnet(n, m, b): n = `n_states`, m = `n_actions`, b = `branching` possible next states of every pair; continuing.
 
-    They are distinct, drawn uniformly (by a random order of all states; above 2^29 numbers, as for 12,000 states and 4
-    actions, one by one, which needs n m b numbers only); their probabilities are the lengths into which b - 1 uniform
-    points cut [0, 1].
-    As in Bhatnagar, Sutton, Ghavamzadeh and Lee (2009, without their drift), a mean reward is drawn from
-    N(0, 1), here one for every pair, and rewards are N(mean, noise^2). The first state is 0. A `SparseMDP` where b < n.
-    Nothing sees to it that all states communicate; `optimum` is None (see `planning.solve`).
+    From [GARNET09]. They are distinct, drawn uniformly (by a random order of all states; above 2^29 numbers, as for
+    12,000 states and 4 actions, one by one, which needs n m b numbers only); their probabilities are the lengths
+    into which b - 1 uniform points cut [0, 1]. As in Bhatnagar, Sutton, Ghavamzadeh and Lee (2009, without their
+    drift), a mean reward is drawn from N(0, 1), here one for every pair, and rewards are N(mean, noise^2). The
+    first state is 0. A `SparseMDP` where b < n. Nothing sees to it that all states communicate; `optimum` is None
+    (see `planning.solve`).
 
     Args:
         n_states, n_actions, branching: n, m, b.

@@ -38,7 +38,7 @@ MOST_CODES = 2**31 - 1
 
 
 class RobotState(NamedTuple):
-    """The state of a Mail Robot, as three numbers (see `MailRobot`).
+    """The state of a Mail Robot, as three numbers (see `MailRobot`, [TDBMA10]).
 
     Args:
         car: cell and velocity, a row of `MailRobot.cars`.
@@ -52,8 +52,9 @@ class RobotState(NamedTuple):
 
 
 class MailRobot(eqx.Module):
-    """See `mail_robot`, which makes it. C cars (cells x velocities), L loads, P pickups, D destinations; all are
-    numbered in the map's reading order.
+    """The Mail Robot of [TDBMA10]; `mail_robot` makes it.
+
+    C cars (cells x velocities), L loads, P pickups, D destinations; all are numbered in the map's reading order.
 
     Args:
         name, n_actions, num_codes, picture: as in `SimulatedEnvironment`.

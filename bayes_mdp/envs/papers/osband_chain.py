@@ -14,10 +14,10 @@ LEFT, RIGHT = 0, 1
 def osband_chain(n_states: int = 10, *, horizon: int | None = None, stochastic: bool = False) -> Environment:
     """A chain that pays at its far end: n = `n_states` states in a line, first state 0; meant for `Episodic(horizon)`.
 
-    Action 0 moves left (clipped), action 1 right (clipped); `stochastic`: right succeeds with probability 1 - 1/n, else
-    it moves left (clipped). Left in state 0 pays N(0, 1), right in state n - 1 pays N(1, 1) whether or not it succeeds,
-    everything else pays exactly 0. The MDP does not depend on the step. Source: `make_deterministicChain` and
-    `make_stochasticChain` of TabulaRL.
+    From [RLSVI19]. Action 0 moves left (clipped), action 1 right (clipped); `stochastic`: right succeeds with
+    probability 1 - 1/n, else it moves left (clipped). Left in state 0 pays N(0, 1), right in state n - 1 pays N(1,
+    1) whether or not it succeeds, everything else pays exactly 0. The MDP does not depend on the step. Source:
+    `make_deterministicChain` and `make_stochasticChain` of TabulaRL.
 
     `optimum` is the optimal value of an episode of `horizon` steps: max(0, H - n + 1), and (1 - 1/n)^(n - 1) in a
     stochastic chain with H = n.

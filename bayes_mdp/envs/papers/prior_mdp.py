@@ -23,11 +23,12 @@ def prior_mdp(
 ) -> Environment:
     """PriorMDP: rows drawn from Dirichlet(1, .., 1), laws of the rewards from a normal-gamma; continuing, from state 0.
 
-    A reward is N(mu, 1 / tau), where tau ~ Gamma(4, rate 4) and mu ~ N(0, 1 / (pseudo_count tau)). The paper's text
-    and its code disagree twice. `pseudo_count`: 300 in the text (mean rewards of standard deviation 0.07), 1 in the
-    code (1.15), to which its plots belong. `rewards_on`: a law for every (state, action) in the text, for every
-    (state, action, next state), "outcome", in the code. The defaults are the code's; the paper's environments are
-    seeds 0 to 3. `optimum` is the optimal gain (every row is positive, so that it is the same from every state).
+    From [BMRL19]. A reward is N(mu, 1 / tau), where tau ~ Gamma(4, rate 4) and mu ~ N(0, 1 / (pseudo_count tau)).
+    The paper's text and its code disagree twice. `pseudo_count`: 300 in the text (mean rewards of standard
+    deviation 0.07), 1 in the code (1.15), to which its plots belong. `rewards_on`: a law for every (state, action)
+    in the text, for every (state, action, next state), "outcome", in the code. The defaults are the code's; the
+    paper's environments are seeds 0 to 3. `optimum` is the optimal gain (every row is positive, so that it is the
+    same from every state).
 
     An environment of any other prior is `models.random_environment`.
 

@@ -81,7 +81,8 @@ def racetrack_space(
 ) -> StateActionSpace:
     """Names for `racetrack` with these arguments: states (row, column, v_row, v_column), actions (down, right).
 
-    `space.states[i]` is state i; rows and columns are counted from 0. Slips and penalties do not change the states.
+    `space.states[i]` is state i; rows and columns are counted from 0. Slips and penalties do not change the states. The
+    problem is that of [TRACK95].
 
     Args:
         track, max_speed, crash: as of `racetrack`.

@@ -31,8 +31,8 @@ def riverswim() -> Environment:
 def riverswim_episodic() -> Environment:
     """Osband's RiverSwim: rewards on (state, action), without noise, first state 0; meant for `Episodic(20)`.
 
-    The MDP does not depend on the step. `optimum` is the optimal value of an episode of 20 steps, 3.397264 (optimal
-    gain 0.42862). Source: `make_riverSwim` of TabulaRL.
+    After [MBIE08]. The MDP does not depend on the step. `optimum` is the optimal value of an episode of 20 steps,
+    3.397264 (optimal gain 0.42862). Source: `make_riverSwim` of TabulaRL.
     """
     rows = _rows(first=(0.4, 0.6), middle=(0.05, 0.6, 0.35), last=(0.4, 0.6))
     reward = np.zeros((N_STATES, 2))

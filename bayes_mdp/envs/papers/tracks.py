@@ -99,7 +99,7 @@ TRACKS = {"cliff": _CLIFF, "corner": _CORNER, "curves": _CURVES, "barto_l": _BAR
 class Track:
     """A text map: `#` wall, `x` gray, `.` track, `S` start, `F` finish. Beyond its border all is wall.
 
-    Whether a finish can be reached depends on the rules: `racetrack` sees to it.
+    Whether a finish can be reached depends on the rules: `racetrack` sees to it. Racetracks are from [TRACK95].
 
     Args:
         name: for tables and files.

@@ -21,9 +21,10 @@ def two_action_chain(
 ) -> Environment:
     """A root with two actions whose values are equally uncertain, though one is a single reward and one a long chain.
 
-    State 0 is the root. Its action 0 pays N(mean_stop, scale^2) and ends the episode. Its action 1 pays the first of
-    `depth` independent rewards N(mean_chain, scale^2 (1 - discount^2)) and leads to state 1; states 1 .. depth - 1 pay
-    one each by their only legal action 0 and lead to the next state, the last one ends. Transitions are deterministic.
+    From [UBE18], figure 1. State 0 is the root. Its action 0 pays N(mean_stop, scale^2) and ends the episode. Its
+    action 1 pays the first of `depth` independent rewards N(mean_chain, scale^2 (1 - discount^2)) and leads to state 1;
+    states 1 .. depth - 1 pay one each by their only legal action 0 and lead to the next state, the last one ends.
+    Transitions are deterministic.
 
     For `Discounted(discount)`, an episode of the chain has the variance sum_h discount^(2 h) scale^2 (1 - discount^2) =
     scale^2 (1 - discount^(2 depth)): that of action 0 but for the truncation, which is never a self-loop, because the

@@ -19,7 +19,7 @@ def wide_narrow(
     scale_high: float = 1.0,
     scale_low: float = 1.0,
 ) -> Environment:
-    """WideNarrow: a deterministic ring of 2 N + 1 states, N = `num_pairs`, W = `width` actions; continuing.
+    """WideNarrow [BMRL19]: a deterministic ring of 2 N + 1 states, N = `num_pairs`, W = `width` actions; continuing.
 
     Counted from 0, states 0, 2, .., 2 N - 2 are wide: action 0 pays N(mean_high, scale_high^2), actions 1 .. W - 1 pay
     N(mean_low, scale_low^2). States 1, 3, .., 2 N - 1 are narrow: one action, N(mean_low, scale_low^2). Each leads to

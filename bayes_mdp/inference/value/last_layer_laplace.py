@@ -20,7 +20,8 @@ Row = tuple[Float[Array, " D"], Int[Array, ""], Float[Array, ""] | None, Float[A
 class LastLayerLaplace(eqx.Module):
     """w_a ~ N(mean_a, root_a root_a'), independent between actions; a target has mean b'(phi . w_a).
 
-    Same interface as `LinearGaussian`: `NeuralUBE` accepts either, and so does `DeepUBE` with `shrink=False`. They give
+    The covariance is that of Laplace's approximation [BS94]. Same interface as `LinearGaussian`: `NeuralUBE` accepts
+    either, and so does `DeepUBE` with `shrink=False`. They give
     no targets: rows are then weighted by b'' at the current mean.
 
     Args:
@@ -172,7 +173,7 @@ class LastLayerLaplace(eqx.Module):
 
 
 class LaplaceFit(NamedTuple):
-    """The result of `LastLayerLaplace.fit`, per action.
+    """The result of `LastLayerLaplace.fit`, per action: Laplace's approximation [BS94].
 
     Args:
         belief: mode and inverse Hessian.
@@ -191,7 +192,7 @@ class LaplaceFit(NamedTuple):
 
 
 class LastLayerLaplacePrior(eqx.Module):
-    """Independent weights N(0, variance).
+    """Independent weights N(0, variance), for Laplace's approximation [BS94].
 
     Args:
         likelihood: of a target: `Bernoulli()`, `Poisson()`, `Gaussian(variance)`, or an own `Likelihood`.

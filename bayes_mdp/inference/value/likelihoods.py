@@ -16,7 +16,7 @@ from bayes_mdp.inference.value.feature_rows import check_positive, require
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """b with two derivatives, elementwise; b is convex."""
+    """b with two derivatives, elementwise; b is convex ([BS94] section 5.2)."""
 
     @property
     def dispersion(self) -> float | Float[Array, ""]:
@@ -57,7 +57,7 @@ class Likelihood(Protocol):
 
 
 class Bernoulli(eqx.Module):
-    """A target of 0 or 1, or a share between; logit link."""
+    """A target of 0 or 1, or a share between; logit link ([BS94] section 5.2)."""
 
     @property
     def dispersion(self) -> float:
@@ -82,7 +82,7 @@ class Bernoulli(eqx.Module):
 
 
 class Poisson(eqx.Module):
-    """A count; log link."""
+    """A count; log link ([BS94] section 5.2)."""
 
     @property
     def dispersion(self) -> float:
@@ -108,6 +108,8 @@ class Poisson(eqx.Module):
 
 class Gaussian(eqx.Module):
     """A target of known variance; Laplace's approximation is then exact, and `LinearGaussian` cheaper.
+
+    From [BS94] section 5.2.
 
     Args:
         dispersion: that variance.

@@ -21,7 +21,7 @@ LEAST_CONCENTRATION = 1.001
 
 
 class Quadrature(NamedTuple):
-    """The accuracy of `mixture_update`.
+    """The accuracy of `mixture_update` ([BQL98] section 5.2).
 
     Args:
         num_nodes: of the rule.
@@ -56,7 +56,7 @@ class _Nodes(NamedTuple):
 
 
 def mixture_update(own: ReturnBelief, target: StudentT, quadrature: Quadrature = FAST) -> ReturnBelief:
-    """`own` after one return of law `target`: the normal-gamma law nearest to the mixture.
+    """`own` after one return of law `target`: the normal-gamma law nearest to the mixture ([BQL98] section 5.2).
 
     Elementwise. Where the target is known (scale 0) it is the conjugate update. Pseudo-count and concentration may
     fall; the concentration stays at 1.001 or more (`LEAST_CONCENTRATION`), applied before the rate, which keeps E[tau].

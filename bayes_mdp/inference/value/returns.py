@@ -18,6 +18,7 @@ Flag = bool | Bool[Array, "..."]
 class ReturnBelief(eqx.Module):
     """precision ~ Gamma(concentration, rate); mean return | precision ~ Normal(loc, 1 / (pseudo_count precision)).
 
+    The belief of [BQL98].
     Elementwise on arrays of one shape, [*H S A] in an agent. All but `loc` are positive. An illegal action has loc
     -inf.
 
@@ -57,7 +58,7 @@ class ReturnBelief(eqx.Module):
 
 
 def target(reward: Number, discount: Number, next_belief: ReturnBelief, over: Flag = False) -> StudentT:
-    """The law of reward + discount (next return), elementwise.
+    """The law of reward + discount (next return), elementwise [BQL98].
 
     Where `over`, nothing follows: the reward itself, with scale 0.
 
@@ -73,7 +74,7 @@ def target(reward: Number, discount: Number, next_belief: ReturnBelief, over: Fl
 
 
 def moment_update(own: ReturnBelief, target: StudentT) -> ReturnBelief:
-    """`own` after one return whose first two moments are those of `target`.
+    """`own` after one return whose first two moments are those of `target` ([BQL98] section 5.1).
 
     The expected return counts as an observation, so the precision grows too quickly (a known flaw of the rule).
     The rate is inf where the target has no variance (its dof <= 2: the next belief has concentration <= 1).
@@ -87,9 +88,10 @@ def moment_update(own: ReturnBelief, target: StudentT) -> ReturnBelief:
 def value_of_perfect_information(belief: ReturnBelief) -> Float[Array, "*lead A"]:
     """Expected gain per decision from knowing the mean return of one action exactly before choosing.
 
-    Actions are the last axis. With a1, a2 the best and the second best by loc: E[(mu_a - loc(a1))^+] for a other than
-    a1, E[(loc(a2) - mu_a1)^+] for a1. Never negative; unchanged when all loc are shifted. inf where concentration is at
-    most 1/2 (the mean return has no mean), 0 for an illegal action (loc -inf) and for the only one.
+    From [BQL98] section 4.3. Actions are the last axis. With a1, a2 the best and the second best by loc:
+    E[(mu_a - loc(a1))^+] for a other than a1, E[(loc(a2) - mu_a1)^+] for a1. Never negative; unchanged when all loc
+    are shifted. inf where concentration is at most 1/2 (the mean return has no mean), 0 for an illegal action (loc
+    -inf) and for the only one.
 
     Args:
         belief: about the returns of the actions, [... A].

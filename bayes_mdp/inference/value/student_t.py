@@ -15,7 +15,7 @@ Broadcasts = Float[Array | np.ndarray, "*#shape"]
 
 
 class StudentT(eqx.Module):
-    """loc + scale t, t a Student-t of `dof` degrees of freedom; scale 0: a known number.
+    """loc + scale t, t a Student-t of `dof` degrees of freedom; scale 0: a known number ([BS94]).
 
     Args:
         loc, scale, dof: Float[*shape]; `scale` not negative, `dof` positive.
