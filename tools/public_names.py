@@ -61,10 +61,10 @@ def _page(package: ModuleType, homes: dict[int, str]) -> Page:
         thing, full = getattr(package, name), f"{package.__name__}.{name}"
         if inspect.ismodule(thing):
             continue
-        if _identity(thing) in homes:
-            page.elsewhere.append(homes[_identity(thing)])
+        if identity(thing) in homes:
+            page.elsewhere.append(homes[identity(thing)])
         elif inspect.isclass(thing) or inspect.isroutine(thing):
-            homes[_identity(thing)] = full
+            homes[identity(thing)] = full
             page.own.append(full)
     if package.__name__.startswith(WITH_MODULES):
         page.modules.extend(_modules(package, homes))
@@ -81,13 +81,14 @@ def _modules(package: ModuleType, homes: dict[int, str]) -> list[tuple[str, list
         own = []
         for name, thing in vars(module).items():
             defined = getattr(thing, "__module__", None) == module.__name__ and not name.startswith("_")
-            if defined and (inspect.isclass(thing) or inspect.isroutine(thing)) and _identity(thing) not in homes:
-                homes[_identity(thing)] = f"{module.__name__}.{name}"
-                own.append(homes[_identity(thing)])
+            if defined and (inspect.isclass(thing) or inspect.isroutine(thing)) and identity(thing) not in homes:
+                homes[identity(thing)] = f"{module.__name__}.{name}"
+                own.append(homes[identity(thing)])
         if own:
             modules.append((module.__name__, own))
     return modules
 
 
-def _identity(thing: object) -> int:
+def identity(thing: object) -> int:
+    """The same for what a decorator has wrapped."""
     return id(inspect.unwrap(thing)) if callable(thing) else id(thing)
