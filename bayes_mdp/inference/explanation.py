@@ -163,7 +163,7 @@ def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
     law = probe.program.law.family
     if law not in FAMILIES_OF:
         other = CONJUGATE_LAWS.get(law)
-        return f"a {law} law of rewards has no conjugate sites", f"{other} has" if other else ""
+        return f"a {law} law of rewards has no conjugate sites", f"one that has some: {other}" if other else ""
     for parameter, entries in probe.reward.items():
         families = FAMILIES_OF[law].get(str(parameter), ())
         if site.name in probe.depends(entries) and site.family not in families:
