@@ -63,6 +63,7 @@ from .experiments import plot_compare as plot_compare
 from .experiments import plot_cost_effectiveness as plot_cost_effectiveness
 from .experiments import plot_env as plot_env
 from .experiments import plot_expected_loss as plot_expected_loss
+from .experiments import plot_policies as plot_policies
 from .experiments import plot_posterior as plot_posterior
 from .experiments import plot_regret as plot_regret
 from .experiments import plot_trajectory as plot_trajectory

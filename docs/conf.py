@@ -38,8 +38,8 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
-# Pages are Markdown (MyST). Pages with a `kernelspec` are notebooks as text: the build runs them and keeps the outputs in
-# `_build/.jupyter_cache`, so that a second build runs only what has changed. A cell that fails is an error.
+# Pages are Markdown (MyST). Pages with a `kernelspec` are notebooks as text: the build runs them and keeps the outputs
+# in `_build/.jupyter_cache`, so that a second build runs only what has changed. A cell that fails is an error.
 nb_execution_mode = "cache"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True

@@ -1094,6 +1094,7 @@ CALLS = [
     Call("plot_cost_effectiveness", {"draws": _costed}, {"draws": POSTERIOR, "reference": ["c"], "wtp": [-1.0, NAN]}),
     Call("plot_acceptability", {"table": value(None)}, {"table": [3, None, "x", {}]}),
     Call("plot_expected_loss", {"table": value(None)}, {"table": [3, None, "x", {}]}),
+    Call("plot_policies", {"comparison": value(None)}, {"comparison": [3, None, "x", {}]}),
     Call("plot_cohort", {"table": value(None)}, {"table": [3, None, "x", {}]}),
     Call(
         "expected_value_of_perfect_information",

@@ -12,6 +12,7 @@ from bayes_mdp.experiments.plots.decision_plots import (
     plot_cohort,
     plot_cost_effectiveness,
     plot_expected_loss,
+    plot_policies,
 )
 from bayes_mdp.experiments.plots.plot_environment import plot_env, plot_trajectory
 from bayes_mdp.experiments.plots.result_plots import plot_posterior, plot_regret, plot_values
@@ -42,6 +43,7 @@ __all__ = [
     "plot_env",
     "plot_expected_loss",
     "plot_learning_curve",
+    "plot_policies",
     "plot_posterior",
     "plot_regret",
     "plot_shrinkage",

@@ -1,10 +1,14 @@
-"""Figures of strategies: cost-effectiveness plane, acceptability, expected loss, cohort traces."""
+"""Figures of policies and strategies: values, cost-effectiveness plane, acceptability, expected loss, cohort traces."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bayes_mdp.decisions import StrategyDraws
+import numpy as np
+
+from bayes_mdp.decisions import PolicyComparison, StrategyDraws
 from bayes_mdp.experiments.plots.result_plots import place
-from bayes_mdp.mdp.validation import check_dataset, check_name, check_number, check_type
+from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.mdp.validation import check_dataset, check_finite, check_name, check_number, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -13,6 +17,53 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 2000
 """Draws that a plane shows."""
+BINS = 40
+"""Of the histograms of values, over the range of all of them."""
+
+
+def plot_policies(
+    comparison: PolicyComparison,
+    *,
+    truth: "Mapping[str, RealScalar] | None" = None,
+    axes: "Axes | None" = None,
+) -> "Figure":
+    """Values of policies under one posterior: a histogram of draws for each, its mean as a dashed line.
+
+    Histograms may overlap where one policy is better in every draw: values are compared draw by draw
+    (`comparison.difference`).
+
+    Args:
+        comparison: what `compare_policies` returned.
+        truth: name -> true value, where it is known; a solid line of the policy's colour.
+        axes: where to draw; None: in a figure of its own.
+
+    Raises:
+        TypeError: no comparison. ValueError: a true value that is not finite, or of no policy of the comparison.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
+        >>> policies = {"always 0": np.array([0, 0]), "always 1": np.array([1, 1])}
+        >>> compared = bm.compare_policies(jax.random.key(1), posterior, policies, bm.Discounted(0.9), num_draws=50)
+        >>> bm.plot_policies(compared).axes[0].get_xlabel()
+        'value'
+    """
+    check_type("comparison", comparison, PolicyComparison, "what compare_policies returned")
+    for name, value in (truth or {}).items():
+        check_name("truth", name, tuple(comparison.values))
+        check_finite(f"truth[{name!r}]", value)
+    figure, where = place(axes)
+    every = np.concatenate([value.draws for value in comparison.values.values()])
+    edges = np.histogram_bin_edges(every, BINS)
+    for i, (name, value) in enumerate(comparison.values.items()):
+        where.hist(value.draws, edges, density=True, alpha=0.4, color=f"C{i}", label=name)
+        where.axvline(value.mean, color=f"C{i}", linestyle="--", linewidth=1)
+        if truth is not None and name in truth:
+            where.axvline(float(truth[name]), color=f"C{i}", linewidth=2, label=f"{name}: true value")
+    where.set_xlabel("value")
+    where.set_ylabel("posterior density")
+    where.legend()
+    return figure
 
 
 def plot_cost_effectiveness(

@@ -21,6 +21,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.by_numpy.place import place_as
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.planning import Solution, evaluate, solve
+from bayes_mdp.products import matmul
 
 
 def needs_values(regret: str, objective: Objective) -> bool:
@@ -71,7 +72,7 @@ class Truth(eqx.Module):
         lost = (old - new)[step, state]
         if block.live is not None:
             lost = jnp.where(block.live[0], lost, 0.0)
-        return jnp.where(step == 0, self.initial @ (self.optimal - new)[0], lost)
+        return jnp.where(step == 0, matmul(self.initial, (self.optimal - new)[0]), lost)
 
     def lost_by_actions(self, block: Segment) -> Float[Array, ""]:
         """The sum over the steps of a segment of V*(s) - Q*(s, a), a the action taken.

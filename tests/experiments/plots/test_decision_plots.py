@@ -1,5 +1,6 @@
 """Figures of strategies: what is drawn, by the artists' own data."""
 
+import jax
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -59,3 +60,22 @@ def test_cohort():
     assert legend(bm.plot_cohort(table, strategy="b").axes[0]) == ["well", "dead"]
     with pytest.raises(ValueError, match="strategy is 'c'"):
         bm.plot_cohort(table, strategy="c")
+
+
+def test_values_of_policies():
+    rows, reward = np.full((2, 2, 2), 0.5), np.array([[0.0, 1.0], [0.0, 1.0]])
+    posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=bm.StateActionSpace(2, 2))
+    policies = {"first": np.array([0, 0]), "second": np.array([1, 1])}
+    compared = bm.compare_policies(jax.random.key(1), posterior, policies, bm.Discounted(0.5), num_draws=64)
+    true = {name: float(bm.evaluate(bm.MDP(rows, reward), x, bm.Discounted(0.5)).v[0]) for name, x in policies.items()}
+    axes = bm.plot_policies(compared, truth=true).axes[0]
+    assert sorted(legend(axes)) == ["first", "first: true value", "second", "second: true value"]
+    at = [line.get_xdata()[0] for line in axes.lines]
+    np.testing.assert_allclose(at, [compared.values["first"].mean, 0.0, compared.values["second"].mean, 2.0], atol=1e-6)
+    # Every draw is in a bin: each histogram has area one.
+    areas = [sum(bar.get_height() * bar.get_width() for bar in bars) for bars in axes.containers]
+    np.testing.assert_allclose(areas, 1.0)
+    with pytest.raises(ValueError, match="truth is 'third', expected one of"):
+        bm.plot_policies(compared, truth={"third": 1.0})
+    with pytest.raises(ValueError, match=r"truth\['first'\] is nan"):
+        bm.plot_policies(compared, truth={"first": np.nan})
