@@ -6,7 +6,7 @@ posterior serves to compare policies (`compare_policies`), to diagnose (`check`,
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The names are listed in __init__.pyi and loaded when they are first used: `import bayes_mdp` alone loads no NumPyro,
 # cvxpy, ArviZ, Gymnasium or matplotlib.
