@@ -18,7 +18,7 @@ from numpyro.infer.util import log_density
 from bayes_mdp.inference.collapsed.compression import Grouped
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, Values, conjugate_inside, find_hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.detection.certify import TOLERANCE, certify, invent, site_densities, summarised
+from bayes_mdp.inference.detection.certify import certify, invent, site_densities, summarised, tolerance
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import Program
@@ -111,7 +111,7 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
     below = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
     expected = np.array([value for name, value in found.items() if name not in below])
     given = float(_compiled_prior(hierarchy)(dict(values)))
-    if not abs(given - expected.sum()) <= TOLERANCE * (1.0 + np.abs(expected).sum()):
+    if not abs(given - expected.sum()) <= tolerance(program) * (1.0 + np.abs(expected).sum()):
         raise NotConjugate(
             f"prior: the density of {', '.join(map(repr, hierarchy.hyperparameters))} is {given:.12g} without the "
             f"conjugate sites and {expected.sum():.12g} with them, so that they cannot be integrated out"

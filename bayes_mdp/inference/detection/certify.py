@@ -113,7 +113,7 @@ def check_at(
     terms = _terms(detected, transitions, point)
     for term in terms:
         actual = sum(found[name] for name in term.sites)
-        if not abs(actual - term.value) <= _tolerance(program) * (1.0 + term.size):
+        if not abs(actual - term.value) <= tolerance(program) * (1.0 + term.size):
             names = ", ".join(repr(name) for name in term.sites)
             raise NotConjugate(
                 f"prior: its density is not that of conjugate sites: {names} {actual:.12g} at a random point, expected "
@@ -411,7 +411,7 @@ def _spread(rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> F
     return drawn if size <= MANY else np.resize(drawn, shape)
 
 
-def _tolerance(program: Program) -> float:
+def tolerance(program: Program) -> float:
     """float64 rounding, or that of float32 where any array of the program is one (a constant of the user's)."""
     return 1e2 * float(np.finfo(np.float32).eps) if np.dtype(np.float32) in dtypes(program.closed) else TOLERANCE
 

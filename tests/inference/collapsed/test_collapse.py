@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -256,3 +257,20 @@ def test_a_hyperparameter_in_the_law_is_refused(name):
 
     with pytest.raises(NotConjugate):
         find_hierarchy(trace_program(prior, SPACE), np.random.default_rng(0))
+
+
+def test_a_hyperprior_in_single_precision_is_no_obstacle():
+    """A law that the user made outside the program has arrays of 32 bits: its density is compared as closely as these.
+
+    Its density differs by 5e-7 with and without the conjugate sites, which is rounding.
+    """
+    single = dist.Beta(jnp.float32(1.0), jnp.float32(5.0))
+
+    def prior(space):
+        typical = numpyro.sample("typical", single)
+        alike = numpyro.sample("alike", dist.LogNormal(np.log(20.0), 1.0))
+        with numpyro.plate("state", space.n_states):
+            there = numpyro.sample("there", dist.Beta(alike * typical, alike * (1 - typical)))
+        return MDPSpec(jnp.stack([1 - there, there], -1)[:, None], jnp.zeros((2, 1)))
+
+    assert bm.explain(prior, bm.StateActionSpace(2, 1)).route == "collapsed"
