@@ -18,6 +18,7 @@ sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 import bibliography_style  # noqa: E402, F401  (registers the style "keys")
 from api_pages import as_rst, cite_keys, write_api_pages  # noqa: E402
 from notebooks import notebooks_to_leave  # noqa: E402
+from stored_pages import write_measured_pages, write_paper_tables  # noqa: E402
 
 import bayes_mdp  # noqa: E402
 
@@ -35,7 +36,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "papers/tables", "measured/*_table.md"]
 templates_path: list[str] = []
 
 # Pages are Markdown (MyST). Pages with a `kernelspec` are notebooks as text: the build runs them and keeps the outputs
@@ -85,6 +86,9 @@ html_title = f"bayes_mdp {release}"
 html_static_path: list[str] = []
 
 write_api_pages(DOCS / "reference" / "api", bibliography=DOCS / "references.bib")
+write_paper_tables(DOCS / "papers" / "tables", stored=DOCS.parent / "reproductions" / "stored")
+BENCHMARKS = DOCS.parent / "benchmarks"
+write_measured_pages(DOCS / "measured", record=BENCHMARKS / "record.json", validation=BENCHMARKS / "validation")
 
 
 def setup(app) -> None:

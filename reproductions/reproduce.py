@@ -2,7 +2,10 @@
 
 import json
 import math
+import os
+import platform
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +134,7 @@ def reproduce(
         save_result(result, path)
         write_beside(figure_path(path), lambda beside: figure.savefig(beside, dpi=150))
         manifest = {name: json.loads(x) for name, x in result.attrs.items() if name != "format"}
+        manifest |= {"finished": datetime.now(UTC).date().isoformat(), "machine": _machine()}
         write_json(manifest_path(path), manifest)
     if cells is not None:
         cells.remove()
@@ -153,8 +157,12 @@ def _options(name: str, reproduction: Reproduction, scale: Scale, changed: Mappi
 
 
 def manifest_path(path: str | Path) -> Path:
-    """Where the manifest is kept: configuration, versions, key and verdicts, to be read without a program."""
+    """Where the manifest is kept: configuration, versions, key, verdicts, date and machine, to be read without a program."""
     return Path(path).with_suffix(".json")
+
+
+def _machine() -> str:
+    return f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores"
 
 
 def figure_path(path: str | Path) -> Path:
