@@ -7,6 +7,7 @@ import numpy as np
 
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import described
 
@@ -36,7 +37,7 @@ class Verdict(eqx.Module):
         """One line, and two for each reason."""
         if self.decided:
             return "verdict: no reason to abstain was found (prior's share, stated range, choice and judgement apart)"
-        lines = ["verdict: not decided by these data"]
+        lines = [f"verdict: not decided by these data {see('how-to/decide-from-a-log')}"]
         for reason, cure in zip(self.reasons, self.would_decide, strict=True):
             lines += [f"  - {reason}", f"    what would decide: {cure}"]
         return "\n".join(lines)

@@ -30,6 +30,7 @@ from bayes_mdp.experiments.describe import Json, first_difference, unidentified
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
 from bayes_mdp.mdp.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from bayes_mdp.parallel.tasks import Task, run_tasks
@@ -40,6 +41,7 @@ ComputeCell: TypeAlias = Callable[[Path | None], Mapping[str, ArrayLike]]
 """(path beside which it may keep snapshots, or None) -> arrays by name."""
 _NOTE = "configuration.json"
 _KEPT = 2  # checkpoints
+_REMEDY = f"remove it or choose another path {see('how-to/continue-after-a-kill')}"
 
 
 def refuse_another(there: Json, here: Json, place: str | Path, what: str) -> None:
@@ -55,10 +57,10 @@ def refuse_another(there: Json, here: Json, place: str | Path, what: str) -> Non
     """
     difference = first_difference(there, here)
     if difference is not None:
-        raise ValueError(f"{place} holds {what}: {difference}; remove it or choose another path")
+        raise ValueError(f"{place} holds {what}: {difference}; {_REMEDY}")
     why = unidentified(here)
     if why is not None:
-        raise ValueError(f"{place} may hold {what}, as {why}; remove it or choose another path")
+        raise ValueError(f"{place} may hold {what}, as {why}; {_REMEDY}")
 
 
 def note_configuration(folder: Path, configuration: Mapping[str, Json], expected: str, what: str) -> None:

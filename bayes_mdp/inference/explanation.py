@@ -11,6 +11,7 @@ from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import Route, prove
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
 
@@ -22,9 +23,6 @@ ROLES = {
     "nuts": "chains draw every site",
     "gibbs": "chains draw what rows share, rows and rewards in closed form",
 }
-PAGE = "docs/reference/conjugate-forms.md"
-"""The forms that are recognised, with an example of each."""
-
 CONJUGATE_LAWS = {
     "StudentT": "Normal, or a normal-gamma prior: its predictive density is a Student-t",
     "Cauchy": "Normal",
@@ -95,7 +93,7 @@ class Explanation:
             if site.why:
                 lines.append(f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else ""))
         if any(site.why for site in self.sites):
-            lines.append(f"the forms that are recognised: {PAGE}")
+            lines.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
         return "\n".join(lines)
 
 

@@ -36,6 +36,7 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
@@ -402,7 +403,7 @@ def _check_known_rewards(program: Program, data: Transitions | Counts, known: Fl
         raise ValueError(
             f"{where}{list(place) if place else ''} is {reward[place]:g}, and the prior fixes this reward at "
             f"{np.asarray(known)[place]:g}: expected the same; where rewards vary, give their law in the prior "
-            "(dist.Normal(mean, scale), ...), or data without rewards (reward=None)"
+            f"(dist.Normal(mean, scale), ...), or data without rewards (reward=None) {see('how-to/write-a-reward-law')}"
         )
 
 

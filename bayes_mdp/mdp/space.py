@@ -16,6 +16,7 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.observed_successors import observed_successors
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import (
     as_indices,
@@ -37,7 +38,8 @@ UNSEEN = "unseen"
 LOGGED = "logged"
 LONG = 32  # places of a list: from here on bisection beats a look at every place
 DENSE_REMEDY = (
-    "a row has a number for every state; list the possible successors, StateActionSpace(successors=Int[S A K])"
+    "a row has a number for every state; list the possible successors, StateActionSpace(successors=Int[S A K]) "
+    + see("how-to/many-states")
 )
 PLATE_NAMES = ("step", "state", "action")
 

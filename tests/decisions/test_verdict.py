@@ -70,7 +70,7 @@ def test_it_abstains_for_each_reason_and_only_then(found, value_range, held_out,
 def test_its_words():
     assert str(Verdict((), ())).startswith("verdict: no reason to abstain was found")
     text = str(verdict_on({"a": value(share=0.5)}, None, False))
-    assert text.splitlines()[0] == "verdict: not decided by these data"
+    assert text.splitlines()[0] == "verdict: not decided by these data (see docs/how-to/decide-from-a-log.md)"
     assert "what would decide: data of low go (0.5), or a prior that is known to fit" in text
 
 

@@ -8,10 +8,12 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, CanMean, HasVariances, NamesSharedParameters, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.mdp.validity import Kind
 from bayes_mdp.planning.structure import find_cycle
+from bayes_mdp.products import tensordot
 
 
 @runtime_checkable
@@ -38,7 +40,8 @@ def require_rows(posterior: object, who: str) -> None:
         ties = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
         raise ValueError(
             f"posterior has rows that are not independent ({ties or 'which ones is not known'}), expected independent "
-            f"rows, or a mixture of posteriors with such, for {who}: sampled MDPs work for any belief (exact.by_draws)"
+            f"rows, or a mixture of posteriors with such, for {who}: sampled MDPs work for any belief (exact.by_draws) "
+            + see("explanation/validity-of-variances")
         )
 
 
@@ -98,6 +101,6 @@ def total_variance(
     # An illegal action has mean -inf in every component: -inf - -inf would be nan.
     finite = jnp.isfinite(means)
     safe = jnp.where(finite, means, 0.0)
-    mean = jnp.tensordot(weights, safe, axes=1)
-    variance = jnp.tensordot(weights, variances + (safe - mean) ** 2, axes=1)
+    mean = tensordot(weights, safe, axes=1)
+    variance = tensordot(weights, variances + (safe - mean) ** 2, axes=1)
     return jnp.where(finite[0], mean, -jnp.inf), jnp.where(finite[0], variance, 0.0)

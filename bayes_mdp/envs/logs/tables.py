@@ -13,6 +13,7 @@ from zlib import error as zlib_error
 
 import numpy as np
 
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.validation import described
 
 if TYPE_CHECKING:
@@ -219,7 +220,8 @@ def require_columns(name: str, columns: dict[str, str], present: list[Hashable])
             )
         if column not in present:
             raise ValueError(
-                f"{role} is column {column!r}, which {name} has not, expected one of {', '.join(map(repr, present))}"
+                f"{role} is column {column!r}, which {name} has not, expected one of {', '.join(map(repr, present))} "
+                + see("how-to/read-a-log")
             )
 
 
