@@ -69,8 +69,13 @@ def cite_keys(app, docname: str, source: list[str]) -> None:
     del app
     if docname.startswith("reference/api/"):
         return
-    parts = re.split(r"(^```.*?^```)", source[0], flags=re.S | re.M)
-    source[0] = "".join(
+    source[0] = cited(source[0])
+
+
+def cited(text: str) -> str:
+    """Markdown in which [KEY] is a citation, if the bibliography has that key; code blocks stay as they are."""
+    parts = re.split(r"(^```.*?^```)", text, flags=re.S | re.M)
+    return "".join(
         part
         if place % 2
         else re.sub(r"\[(\w+)\](?!\()", lambda m: f"{{cite}}`{m[1]}`" if m[1] in _KEYS else m[0], part)

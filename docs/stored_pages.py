@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from api_pages import cited
+
 from benchmarks.record import stored as stored_benchmarks
 from benchmarks.record.tables import describe_record
 from reproductions.reproduce import REPRODUCTIONS, find_reproduction
@@ -22,6 +24,8 @@ VERDICTS = ("agrees", "undecided", "differs")
 def write_paper_tables(folder: Path, *, stored: Path) -> None:
     """A table for each published experiment, and `overview.md` with a line for each.
 
+    Call it after `write_api_pages`, which reads the keys of the bibliography.
+
     Args:
         folder: of the tables, `NAME.md`.
         stored: folder of the JSON files.
@@ -30,12 +34,12 @@ def write_paper_tables(folder: Path, *, stored: Path) -> None:
     for name in REPRODUCTIONS:
         results = [json.loads(path.read_text()) for path in _of(name, stored)]
         parts = list(map(_experiment, results)) or [_unknown(name)]
-        _write(folder / f"{name}.md", "\n\n".join([f"### `{name}`", *parts]))
+        _write(folder / f"{name}.md", cited("\n\n".join([f"### `{name}`", *parts])))
         lines += [(f"`{name}`", _source(name), *_numbers(result)) for result in results] or [
             (f"`{name}`", _source(name), "not stored", "", "", "", "")
         ]
     heads = ("experiment", "paper", "scale", *VERDICTS, "not as expected")
-    _write(folder / "overview.md", _table(heads, lines))
+    _write(folder / "overview.md", cited(_table(heads, lines)))
 
 
 def _of(name: str, stored: Path) -> list[Path]:
@@ -85,12 +89,12 @@ def _experiment(result: dict[str, Any]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+    return "" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _interval(half: float | None) -> str:
     """Half the width of the interval; None: not finite, one seed or a level that nobody reached."""
-    return "" if half is None else f"± {half:.2g}" if half else "exact"
+    return "" if half is None else f"± {_number(half) if half >= 1000 else f'{half:.2g}'}" if half else "exact"
 
 
 def _band(band: Sequence[str] | None) -> str:
@@ -98,8 +102,8 @@ def _band(band: Sequence[str] | None) -> str:
         return ""
     low, high = map(float, band)
     if low == -float("inf"):
-        return f"at most {high:.4g}"
-    return f"at least {low:.4g}" if high == float("inf") else f"{low:.4g} to {high:.4g}"
+        return f"at most {_number(high)}"
+    return f"at least {_number(low)}" if high == float("inf") else f"{_number(low)} to {_number(high)}"
 
 
 def write_measured_pages(folder: Path, *, record: Path, validation: Path) -> None:
@@ -112,9 +116,9 @@ def write_measured_pages(folder: Path, *, record: Path, validation: Path) -> Non
     """
     about = (
         "CPU time of a task by this library and by a peer, which take turns in one process; the ratio is the peer's time "
-        "divided by ours, so above 1 we are faster, below 1 slower. `python -m benchmarks` measures it on your machine "
-        "and `--compare` beside this run. [Speed](../explanation/speed.md) says what the tasks are and what was done about the slow "
-        "ones."
+        "divided by ours: above 1 we are faster, below 1 slower. `python -m benchmarks` measures it on your machine, "
+        "`--compare` beside this run. [Speed](../explanation/speed.md) says what the tasks are, and what was done about "
+        "the slow ones."
     )
     text = describe_record(stored_benchmarks.load(record))
     _write(folder / "benchmarks.md", f"# Speed beside other libraries\n\n{about}\n\n{text}\n")
