@@ -86,14 +86,16 @@ def cited(text: str) -> str:
 def as_rst(app, what, name, thing, options, lines: list[str]) -> None:
     """Edit a docstring in place: what reStructuredText would read as markup is escaped, [KEY] is made a link.
 
-    Text between backticks and indented blocks after `::` are code and stay as they are.
+    Text between backticks, indented blocks after `::`, and examples (`>>>`, up to an empty line) are code and stay as
+    they are.
     """
     del app, what, name, thing, options
-    literal = False
+    literal = example = False
     for number, line in enumerate(lines):
         indented = line.startswith(" ") or not line.strip()
         literal = literal and indented
-        if not literal:
+        example = line.strip() != "" and (example or line.lstrip().startswith(">>> "))
+        if not (literal or example):
             pieces = re.split(r"(``.*?``|`[^`]*`)", line)
             lines[number] = "".join(piece if place % 2 else _escape(piece) for place, piece in enumerate(pieces))
         literal = literal or line.rstrip().endswith("::")

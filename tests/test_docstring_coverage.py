@@ -21,6 +21,7 @@ MISSES = {
     "no_error": {("errors", "ValueError")},
     "no_error_of_check": {("errors", "TypeError")},
     "no_source": {("source", "no paper is cited")},
+    "no_example": {("example", "no example")},
     "complete": set(),
     "NoField": {("parameters", "height")},
 }
@@ -28,7 +29,7 @@ MISSES = {
 
 @pytest.mark.parametrize("name", MISSES)
 def test_what_is_left_out_is_found(name):
-    report = check({name: getattr(undocumented, name)}, {"no_source", "complete"})
+    report = check({name: getattr(undocumented, name)}, {"no_source", "complete"}, {"no_example", "complete"})
     assert {(miss.rule, miss.what) for miss in report.misses} == MISSES[name]
     assert {miss.name for miss in report.misses} <= {name}
 
@@ -38,7 +39,7 @@ def test_every_rule_has_a_twin():
 
 
 def test_what_a_base_says_counts_and_no_more():
-    report = check({"Plant": undocumented.Plant}, ())
+    report = check({"Plant": undocumented.Plant}, (), ())
     assert report.misses == [Miss("parameters", "Plant.watered", "litres")]
 
 
@@ -63,7 +64,7 @@ def test_the_package_leaves_nothing_out():
 
 
 def test_the_exit_status_says_that_something_is_missing(monkeypatch, capsys):
-    report = check({"no_result": undocumented.no_result}, ())
+    report = check({"no_result": undocumented.no_result}, (), ())
     monkeypatch.setattr(docstrings, "check_all", lambda: report)
     assert docstrings.main([]) == 1
     assert "no_result: what comes back" in capsys.readouterr().out

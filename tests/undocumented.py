@@ -68,6 +68,11 @@ def no_source(rate: float) -> float:
     return rate
 
 
+def no_example(rate: float) -> float:
+    """The `rate`."""
+    return rate
+
+
 def complete(values: ArrayLike, rate: float) -> np.ndarray:
     """Multiples of some values ([PUTERMAN94]).
 
@@ -80,6 +85,10 @@ def complete(values: ArrayLike, rate: float) -> np.ndarray:
 
     Raises:
         ValueError, TypeError: `rate` is no positive number.
+
+    Example:
+        >>> complete([1.0], 2.0)
+        array([2.])
     """
     check_positive("rate", rate)
     return np.asarray(values) * rate

@@ -15,7 +15,9 @@ The exit status is 1 where anything is missing. The rules:
 - errors: a function that raises, or calls a function that checks an argument (`CHECKS`), names each of these errors;
 - source: what comes from papers cites one as [KEY] of `docs/references.bib`: every agent of `AGENTS`, every environment
   of `ENVS`, `SIMULATED` and `OBSERVED`, all that is public in `envs.papers` and `inference.value`, the functions of
-  `planning`. `EXEMPT` has the reason of those that do not.
+  `planning`. `EXEMPT` has the reason of those that do not;
+- example: what `bayes_mdp`, `models` and `envs` export has an example (`>>>`), and of each family of agents one has;
+  `tests/test_doctests.py` runs them.
 
 A method that overrides one of a base class, or is required by a protocol that its class has all members of (`Agent`,
 `CanSample`, ...), need not repeat what is said there: parameters, what is returned, shapes and errors may be documented
@@ -41,7 +43,7 @@ sys.path.insert(0, str(ROOT))
 from tools.public_names import ROOT as PACKAGE  # noqa: E402
 from tools.public_names import find, identity, public_names  # noqa: E402
 
-RULES = ("sentence", "parameters", "returns", "shapes", "errors", "source")
+RULES = ("sentence", "parameters", "returns", "shapes", "errors", "source", "example")
 VERBS = re.compile(
     r"Add|Adjust|Allow|Apply|Append|Ask|Attach|Average|Build|Calculate|Call|Check|Choose|Clip|"
     r"Collect|Combine|Compare|Compile|Compute|Convert|Copy|Count|Create|Decide|Describe|Discount|"
@@ -452,8 +454,30 @@ def check_source(name: str, thing: object, report: Report) -> None:
     report.check("source", name, [] if cites(source_of(thing).doc) or name in EXEMPT else ["no paper is cited"])
 
 
-def check(things: dict[str, object], papers: Container[str]) -> Report:
-    """Check functions and classes by their names; of those in `papers` the source too."""
+def to_be_shown() -> set[str]:
+    """Full names of what must have an example: what `bayes_mdp`, `models` and `envs` export."""
+    found = set()
+    for name in public_names():
+        folder = name.split(".")[1:-1]
+        if folder in ([], ["models"], ["envs"]):
+            found.add(name)
+    return found
+
+
+def check_families(report: Report) -> None:
+    """Check that of each family of agents, a package of `agents`, one class has an example."""
+    shown: dict[str, bool] = {}
+    for name in public_names():
+        source = source_of(find(name))
+        if source.module.startswith(f"{PACKAGE}.agents."):
+            family = ".".join(source.module.split(".")[:3])
+            shown[family] = shown.get(family, False) or ">>> " in source.doc
+    for family, one in shown.items():
+        report.check("example", family, [] if one else ["no example in the family"])
+
+
+def check(things: dict[str, object], papers: Container[str], shown: Container[str]) -> Report:
+    """Check functions and classes by their names; of those in `papers` the source, of those in `shown` the example."""
     report = Report(Counter(), [])
     for name, thing in things.items():
         if inspect.isclass(thing):
@@ -463,13 +487,16 @@ def check(things: dict[str, object], papers: Container[str]) -> Report:
             check_function(name, source, report, [], errors_of(source.module, source.qualname))
         if name in papers:
             check_source(name, thing, report)
+        if name in shown:
+            report.check("example", name, [] if ">>> " in source_of(thing).doc else ["no example"])
     return report
 
 
 def check_all() -> Report:
     """Check every public name, and that every exemption is needed."""
     papers = from_papers()
-    report = check({name: find(name) for name in public_names()}, papers)
+    report = check({name: find(name) for name in public_names()}, papers, to_be_shown())
+    check_families(report)
     for name in EXEMPT:
         if name not in papers or cites(source_of(find(name)).doc):
             report.misses.append(Miss("source", name, "need not be in EXEMPT"))

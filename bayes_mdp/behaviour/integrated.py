@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
 from bayes_mdp.mdp.validation import check_count, check_key, check_type
+from bayes_mdp.products import einsum
 
 _INFLATION = 1.2
 
@@ -74,7 +75,7 @@ def _integrated(
     usable = jnp.all(jnp.isfinite(hessian), (1, 2)) & jnp.all(jnp.isfinite(gradient), 1)
     symmetric = -0.5 * (hessian + jnp.swapaxes(hessian, 1, 2))
     values, vectors = jnp.linalg.eigh(jnp.where(usable[:, None, None], symmetric, 0.0))
-    precision = jnp.einsum("pik,pk,pjk->pij", vectors, jnp.maximum(values, 0.0), vectors)
+    precision = einsum("pik,pk,pjk->pij", vectors, jnp.maximum(values, 0.0), vectors)
     gradient = jnp.where(usable[:, None], gradient, 0.0)
 
     def of_group(x: tuple[Array, Float[Array, " K"], Float[Array, " K"]]) -> Float[Array, " P"]:
@@ -82,7 +83,7 @@ def _integrated(
         # In units of the group's spread around its mean: prior N(0, 1), likelihood precision S L S.
         factor = jnp.linalg.cholesky(jnp.eye(size) + precision * spread[:, None] * spread)
         # Slope of the approximation at the group's mean.
-        pull = spread * (gradient + jnp.einsum("pij,pj->pi", precision, centre - mean))
+        pull = spread * (gradient + einsum("pij,pj->pi", precision, centre - mean))
         middle = jax.vmap(lambda f, b: cho_solve((f, True), b))(factor, pull)
         e = jax.random.normal(key, (num_proposals, persons, size))
         draw = lambda f, e: solve_triangular(f, e, lower=True, trans=1)  # noqa: E731

@@ -110,6 +110,18 @@ def anchored_values(
     Raises:
         ValueError: too few whole episodes, rewards that are missing, an objective without episodes; as `policy_value`.
         TypeError: as `policy_value`.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 10, "r": [0.0, 1.0] * 10, "t": "a", "end": True})
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
+        >>> space, prior = bm.StateActionSpace.from_log(log), bm.models.dirichlet_bernoulli()
+        >>> posterior = bm.infer(jax.random.key(0), prior, log, space=space)
+        >>> values = bm.anchored_values(
+        ...     jax.random.key(1), posterior, {"always y": [1]}, log, bm.Episodic(1), num_draws=100
+        ... )
+        >>> values["always y"].returns  # mean return of the log: of x 0, of y 1
+        0.5
     """
     check_type("log", log, Log, "a Log (see read_log)")
     check_type("policies", policies, Mapping, "name -> policy")

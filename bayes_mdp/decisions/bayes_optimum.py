@@ -55,6 +55,12 @@ class BayesOptimal(eqx.Module):
         initial_given: whether it was given; if not it is uniform.
         space: sizes and names.
         discount: of the objective.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> best = bm.bayes_optimal(prior, space, objective=bm.Episodic(2))
+        >>> print(best.q.round(3), best.horizon)
+        [[1.083 1.083]] 2
     """
 
     value: float
@@ -127,6 +133,12 @@ def bayes_optimal(
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used: another objective, rewards whose law
             has infinitely many outcomes, too many hyper-states or too much memory, a prior without an exact posterior.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> best = bm.bayes_optimal(prior, space, objective=bm.Episodic(2))
+        >>> round(best.value, 4)  # the first pull is worth 1/2; thanks to it the second is worth 7/12
+        1.0833
     """
     if space is not None:
         check_space(space)

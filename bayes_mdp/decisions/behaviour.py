@@ -46,6 +46,13 @@ def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | N
         TypeError: the posterior has no `mean_mdp`.
         ValueError: the objective does not fit the mean MDP (see `solve`): an MDP that can end with `AverageReward`
             (see `restart_at_ends`), one without a proper policy with `FirstExit`; no optimal policy was found.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> data = bm.Transitions([0] * 4, [0, 1, 0, 1], [0.0, 1.0, 0.0, 1.0], [0] * 4)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> bm.greedy(posterior, bm.Discounted(0.9)).tolist()
+        [1]
     """
     require_ability(posterior, CanMean, "greedy")
     with jax.enable_x64(True):
@@ -81,6 +88,14 @@ def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = N
     Raises:
         TypeError: `log` is no `Log`.
         ValueError: `space` has other states or actions than the log; the log has an action that is illegal there.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": ["a", "a", "a", "b"], "a": ["x", "x", "y", "y"], "t": ["a", "a", "b", "b"]})
+        >>> log = bm.read_log(table, state="s", action="a", next_state="t")
+        >>> print(bm.behaviour_policy(log).round(3))
+        [[0.667 0.333]
+         [0.    1.   ]]
     """
     if not isinstance(log, (Log, FoldedLog)):
         raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log)")

@@ -27,6 +27,7 @@ from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem
+from bayes_mdp.products import tensordot
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,6 +55,14 @@ def probability_optimal(
 
     Raises:
         ValueError, TypeError: as `policy_value`, of the best policy of each draw.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> data = bm.Transitions([0] * 60, [0, 1] * 30, [0.0, 1.0] * 30, [0] * 60)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> optimal = bm.probability_optimal(jax.random.key(1), posterior, bm.Discounted(0.9), num_draws=100)
+        >>> optimal.values.round(2).tolist()
+        [[0.0, 1.0]]
     """
     import xarray as xr
 
@@ -93,7 +102,7 @@ def _share(keys: Keys, weight: Float[Array, " C"], posterior: CanSample, objecti
         return shared_out(solution.q), value[None], solution.gap[None], *row_faults(mdp)
 
     shares, *checks = jax.vmap(one)(keys)
-    return jnp.tensordot(weight, shares, axes=1), jnp.tensordot(weight, shares**2, axes=1), *checks
+    return tensordot(weight, shares, axes=1), tensordot(weight, shares**2, axes=1), *checks
 
 
 def shared_out(q: Float[Array, "*H S A"]) -> Float[Array, "*H S A"]:

@@ -33,6 +33,16 @@ class Outcome:
         ValueError: a discount outside (0, 1], a reward that is not finite or has no axis, or more than four; a reward
             of other axes with `half_cycle`.
         TypeError: no numbers.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> cost = bm.Outcome([[3.0, 5.0]])
+        >>> value = bm.policy_value(
+        ...     jax.random.key(1), posterior, [1], bm.Episodic(2), num_draws=10, outcomes={"cost": cost}
+        ... )
+        >>> value.outcomes["cost"].mean
+        10.0
     """
 
     reward: ArrayLike

@@ -32,6 +32,7 @@ from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.structure import find_cycle
+from bayes_mdp.products import matmul
 
 NORMAL_95 = 1.959963984540054
 
@@ -107,6 +108,13 @@ def expected_value_of_perfect_information(
 
     Raises:
         ValueError, TypeError: as `policy_value` and `greedy`.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> loss = bm.expected_value_of_perfect_information(jax.random.key(1), posterior, bm.Episodic(1))
+        >>> bool(abs(loss.value - 1 / 6) < 0.03)  # the larger of two uniform numbers is 2/3 on average
+        True
     """
     require_ability(posterior, CanSample, "expected_value_of_perfect_information")
     believed: Any = posterior  # `greedy` itself checks for the mean
@@ -143,7 +151,7 @@ def _solve_draws(
         mdp = posterior.sample(key)
         solution = solve(mdp, objective)
         first = solution.v[0] if solution.v.ndim == 2 else solution.v
-        value = solution.gain if isinstance(objective, AverageReward) else first @ jnp.asarray(start)
+        value = solution.gain if isinstance(objective, AverageReward) else matmul(first, jnp.asarray(start))
         return value, solution.gap, row_faults(mdp)[0][0]
 
     return jax.vmap(one)(keys)

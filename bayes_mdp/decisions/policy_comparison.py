@@ -168,6 +168,15 @@ def compare_policies(
 
     Raises:
         ValueError, TypeError: as `policy_value`, with the name of the policy; no policies; a range that is none.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> data = bm.Transitions([0] * 20, [0, 1] * 10, [0.0, 1.0] * 10, [0] * 20)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> policies = {"first": [0], "second": [1]}
+        >>> print(bm.compare_policies(jax.random.key(1), posterior, policies, bm.Episodic(1), num_draws=100))
+        Policies in 100 common draws, episodes of 1 steps
+        ...
     """
     check_value_range(value_range)
     check_bool("held_out", held_out)

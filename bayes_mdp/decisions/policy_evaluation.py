@@ -46,6 +46,7 @@ from bayes_mdp.planning.linear.systems import LISTED_DIRECT
 from bayes_mdp.planning.other_rewards import evaluate_reward
 from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.products import matmul
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -177,6 +178,14 @@ def policy_value(
         ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some
             draw (FirstExit with a policy that need not end), a gain that depends on the start or draws that can end
             (AverageReward; see `restart_at_ends`).
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> data = bm.Transitions([0] * 20, [0, 1] * 10, [0.0, 1.0] * 10, [0] * 20)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> value = bm.policy_value(jax.random.key(1), posterior, [1], bm.Episodic(1), num_draws=200)
+        >>> bool(abs(value.mean - 11 / 12) < 0.05)  # ten rewards of 1, a uniform prior
+        True
     """
     return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws, outcomes)["policy"]
 
@@ -398,7 +407,7 @@ def _evaluate_draws(
             paid = reward.expected(mdp)
             answers = jax.vmap(lambda policy: evaluate_reward(mdp, paid, policy, objective))(policies)
         first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
-        values = answers.gain if isinstance(objective, AverageReward) else first @ start
+        values = answers.gain if isinstance(objective, AverageReward) else matmul(first, start)
         return values, answers.gap, *row_faults(mdp)
 
     values, gaps, excess, ends = jax.vmap(one)(keys)
@@ -418,7 +427,7 @@ def _evaluate_each_chain(
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         probs, reward = chains.draw(posterior, key)
         found = chains.values(probs, reward, objective, mean)
-        values = found.gain if isinstance(objective, AverageReward) else found.v @ start
+        values = found.gain if isinstance(objective, AverageReward) else matmul(found.v, start)
         return values, found.gap, *chains.faults(probs)
 
     values, gaps, excess, ends = jax.vmap(one)(keys)

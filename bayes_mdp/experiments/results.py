@@ -107,6 +107,19 @@ def load_result(path: str | Path) -> "xr.Dataset":
     Raises:
         ValueError: the file is cut, altered (its checksum does not fit), or no result of this package.
         FileNotFoundError: there is no such file. OSError: it cannot be read.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.EpsilonGreedyQ(),
+        ...     bm.envs.chain(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=10,
+        ...     key=jax.random.key(0),
+        ...     path="run.nc",
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> bm.load_result("run.nc").identical(result)
+        True
     """
     result = read_netcdf(path, "a whole NetCDF file that save_result or run(path=...) wrote")
     if result.attrs.get("format") not in _FORMATS:

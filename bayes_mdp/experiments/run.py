@@ -104,6 +104,20 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
         FileNotFoundError: `path` lies in no folder that exists. PermissionError: nothing can be written there.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.PSRL(),
+        ...     bm.envs.chain(),
+        ...     prior=bm.models.dirichlet_normal(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=20,
+        ...     num_seeds=2,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> result["regret"].dims
+        ('seed', 'checkpoint')
     """
     case = RunConfig(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
     if path is not None:

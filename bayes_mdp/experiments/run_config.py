@@ -97,6 +97,19 @@ class RunOptions:
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> options = bm.RunOptions(num_checkpoints=5, progress=False)
+        >>> result = bm.run(
+        ...     bm.agents.EpsilonGreedyQ(),
+        ...     bm.envs.chain(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=100,
+        ...     key=jax.random.key(0),
+        ...     options=options,
+        ... )
+        >>> result.sizes["checkpoint"]
+        5
     """
 
     space: StateActionSpace | None = None

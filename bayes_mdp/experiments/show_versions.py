@@ -17,6 +17,10 @@ def show_versions() -> None:
     """Print versions of Python, of this package and of those it uses, the devices, and the width of floats.
 
     Paste it into a report of a problem. Nothing is compiled; JAX's devices are started if they were not.
+
+    Example:
+        >>> bm.show_versions()
+        bayes_mdp     ...
     """
     lines = {
         "bayes_mdp": bayes_mdp.__version__,

@@ -111,6 +111,14 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
 
     Raises:
         ValueError, TypeError: as `infer`, for a program that no route infers.
+
+    Example:
+        >>> print(bm.explain(bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 2)))
+        route: exact (every site in closed form)
+        rewards: BernoulliProbs
+        site        family     shape      role     inferred by
+        transition  Dirichlet  [2, 2, 2]  rows     closed form
+        reward      Beta       [2, 2]     rewards  closed form
     """
     program, route = prove(prior, space, "auto", NUTS())
     with jax.enable_x64(True), tracing():

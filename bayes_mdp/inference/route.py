@@ -160,6 +160,16 @@ def infer(
         ValueError: the prior has no posterior by this method (names the site in the way), a parameter is out of range,
             data that the space or the prior cannot hold, an empty log, a method that is not there.
         TypeError: `data` or what the prior returns is of another type.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> data = bm.Transitions([0, 1, 1], [0, 1, 0], [0.0, 1.0, 2.0], [1, 0, 1])
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> posterior.method
+        'exact'
+        >>> row = posterior.mean_mdp().transition_probs[0, 0]
+        >>> print(np.asarray(row).round(3))  # a flat prior, and one visit of state 1
+        [0.333 0.667]
     """
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)

@@ -128,6 +128,12 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
         TypeError: not a posterior of this package, a state or action name that is no str, int, float, bool, None or
             tuple of those, a reward law that is not NumPyro's own.
         OSError: the file cannot be written.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bm")
+        >>> bm.load("posterior.bm").method
+        'exact'
     """
     if not isinstance(posterior, Storable):
         raise TypeError(
@@ -165,6 +171,12 @@ def load(path: str | os.PathLike[str]) -> Storable:
             not make a posterior.
         OSError: the file cannot be read.
         TypeError: its parts are of another type than those of a posterior.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bm")
+        >>> bm.load("posterior.bm").space.shape
+        (2, 2)
     """
     # Checksum before content: nothing of an altered file is interpreted.
     content = read_bytes(path, "a posterior that bayes_mdp.save wrote")

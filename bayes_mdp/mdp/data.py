@@ -82,6 +82,11 @@ class Transitions(eqx.Module):
         ValueError: columns of other lengths, an index too large for JAX's integers, a reward too large for its floats
             or for the squares that their statistics need, a flag that is neither true nor false (or 1 or 0).
         TypeError: indices that are no integers, rewards that are no real numbers.
+
+    Example:
+        >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1], terminated=[False, True])
+        >>> data.outcome(bm.StateActionSpace(2, 1, ends=True)).tolist()  # the end is outcome 2
+        [1, 2]
     """
 
     state: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "state", "state"))
@@ -203,6 +208,12 @@ class Counts(eqx.Module):
     Raises:
         ValueError: shapes that disagree; a count, or a squared deviation of observed rewards, that is negative or not
             finite in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
+
+    Example:
+        >>> data = bm.Transitions([0, 0, 1], [0, 0, 0], [1.0, 3.0, 5.0], [1, 0, 1])
+        >>> counts = bm.Counts.of(data, bm.StateActionSpace(2, 1))
+        >>> print(counts.transitions[0, 0], counts.reward_mean[:, 0])
+        [1. 1.] [2. 5.]
     """
 
     transitions: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_statistic, "transitions"))

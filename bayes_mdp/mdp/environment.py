@@ -104,6 +104,12 @@ class Environment(eqx.Module):
         TypeError: no MDP, a law without `sample`, a name that is no string, an optimum that is no number.
         ValueError: an MDP without initial distribution; a distribution of another shape, or whose mean is not
             `mdp.reward` (up to rounding, where the action is legal).
+
+    Example:
+        >>> mdp = bm.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [[0.0], [1.0]], initial=[1.0, 0.0])
+        >>> env = bm.Environment(mdp, bm.mdp.NormalReward(mdp.reward, 0.1), name="coin")
+        >>> int(env.reset(jax.random.key(0)))
+        0
     """
 
     mdp: MDP | SparseMDP

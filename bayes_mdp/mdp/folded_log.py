@@ -49,6 +49,14 @@ class FoldedLog:
         by_step: whether the steps of episodes were kept, as spaces with a horizon need; else all are 0.
         has_rewards: whether the logs have rewards.
         given_labels: whether the states, and whether the actions, were given rather than found in the logs.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
+        >>> log = bm.fold_log(table, state="s", action="a", reward="r", next_state="t")
+        >>> print(log.counts(bm.StateActionSpace.from_log(log)).reward_mean)
+        [[0.]
+         [1.]]
     """
 
     states: Names

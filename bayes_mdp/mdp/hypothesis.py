@@ -26,6 +26,7 @@ from bayes_mdp.mdp.validation import (
     is_concrete,
     require,
 )
+from bayes_mdp.products import einsum
 
 
 def _floats_or_none(name: str, values: object) -> Array | None:
@@ -101,6 +102,12 @@ class MDP(_Hypothesis):
         ValueError: shapes disagree, an axis of length 0, a row that does not sum to one, a reward that is not finite
             (or not in JAX's float width), a state without legal action, lists of unequal lengths.
         TypeError: an argument that does not consist of real numbers; `legal` not of booleans.
+
+    Example:
+        >>> rows = [[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.2, 0.8]]]  # state, action, next state
+        >>> mdp = bm.MDP(rows, reward=[[0.0, 1.0], [2.0, 3.0]])
+        >>> mdp.n_states, mdp.n_actions
+        (2, 2)
     """
 
     transition_probs: Float[Array, "*H S A S"] = eqx.field(converter=partial(as_floats, "transition_probs"))
@@ -123,7 +130,7 @@ class MDP(_Hypothesis):
 
     def expected_next(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         """sum_s' P(s' | s, a) values(s'), for a hypothesis without a step axis; an end contributes nothing."""
-        return jnp.einsum("saz,z->sa", self.transition_probs, values)
+        return einsum("saz,z->sa", self.transition_probs, values)
 
     def at(self, step: IntScalar) -> "MDP":
         """The hypothesis at one step (itself where it does not depend on the step).
@@ -149,6 +156,11 @@ class SparseMDP(_Hypothesis):
     Raises:
         ValueError: as `MDP`, or a successor is no state index.
         TypeError: as `MDP`, or `successor` is not of an integer type.
+
+    Example:
+        >>> mdp = bm.SparseMDP([[[1]], [[0]]], [[[1.0]], [[1.0]]], reward=[[0.0], [1.0]])
+        >>> mdp.to_dense().transition_probs[:, 0].tolist()  # state 0 leads to 1, and 1 to 0
+        [[0.0, 1.0], [1.0, 0.0]]
     """
 
     successor: Int[Array, "*H S A K"] = eqx.field(converter=_successor)
@@ -239,6 +251,11 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
         ValueError: `horizon` is below 1, differs from the horizon that `mdp` already has, or needs more memory than
             there is.
         TypeError: no MDP, or a horizon that is no integer.
+
+    Example:
+        >>> mdp = bm.MDP([[[0.5, 0.5]], [[1.0, 0.0]]], [[0.0], [1.0]])
+        >>> bm.unroll(mdp, 3).n_states  # a state for every step, of the three
+        6
     """
     check_mdp(mdp)
     check_count("horizon", horizon)
@@ -262,7 +279,7 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
         return SparseMDP(successor, probability, reward, end_probs=ends, legal=legal, initial=initial)
     rows = jnp.where(inside[..., None], mdp.transition_probs, 0.0)
     next_step = jax.nn.one_hot(jnp.arange(horizon) + 1, horizon, dtype=rows.dtype)
-    dense = jnp.einsum("hsaz,hg->hsagz", jnp.broadcast_to(rows, (horizon, s, a, s)), next_step)
+    dense = einsum("hsaz,hg->hsagz", jnp.broadcast_to(rows, (horizon, s, a, s)), next_step)
     return MDP(dense.reshape(size, a, size), reward, end_probs=ends, legal=legal, initial=initial)
 
 

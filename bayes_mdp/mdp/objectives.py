@@ -30,6 +30,11 @@ class Discounted(eqx.Module):
     Raises:
         ValueError: `discount` is outside [0, 1) or not finite.
         TypeError: `discount` is no number.
+
+    Example:
+        >>> mdp = bm.MDP([[[1.0]]], [[1.0]])  # one state, reward 1 for ever
+        >>> round(float(bm.solve(mdp, bm.Discounted(0.9)).v[0]), 3)
+        10.0
     """
 
     discount: RealLike
@@ -66,6 +71,11 @@ class Episodic(eqx.Module):
     Raises:
         ValueError: `horizon` is below 1; `discount` is outside (0, 1] or not finite.
         TypeError: `horizon` is no integer; `discount` is no number, or traced.
+
+    Example:
+        >>> mdp = bm.MDP([[[1.0]]], [[1.0]])  # one state, reward 1 in each of three steps
+        >>> bm.solve(mdp, bm.Episodic(3)).v.tolist()
+        [[3.0], [2.0], [1.0]]
     """
 
     horizon: int = eqx.field(static=True, converter=as_int)
@@ -81,11 +91,23 @@ class Episodic(eqx.Module):
 
 
 class AverageReward(eqx.Module):
-    """Long-run reward per step (the gain), for MDPs that never end and whose gain does not depend on the start."""
+    """Long-run reward per step (the gain), for MDPs that never end and whose gain does not depend on the start.
+
+    Example:
+        >>> mdp = bm.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [[0.0], [1.0]])
+        >>> round(float(bm.solve(mdp, bm.AverageReward()).gain), 3)  # reward per step
+        0.5
+    """
 
 
 class FirstExit(eqx.Module):
-    """Expected undiscounted sum of rewards until the end; for proper policies (they end with probability one)."""
+    """Expected undiscounted sum of rewards until the end; for proper policies (they end with probability one).
+
+    Example:
+        >>> mdp = bm.MDP([[[0.0], [0.0]]], [[-1.0, -3.0]], end_probs=[[1.0, 1.0]])
+        >>> bm.solve(mdp, bm.FirstExit()).v.tolist()  # the cheaper way out
+        [-1.0]
+    """
 
 
 Objective = Discounted | Episodic | AverageReward | FirstExit

@@ -330,6 +330,12 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
 
     Every posterior has these members; some can do more (`HasVariances`, `CanInform`, `CanSplit`, `CanRefit`, ...):
     see `isinstance`. `str` of it is a summary for a person.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> isinstance(posterior, bm.Posterior), isinstance(posterior, bm.mdp.HasVariances)
+        (True, True)
     """
 
     @property

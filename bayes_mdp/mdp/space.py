@@ -120,6 +120,11 @@ class StateActionSpace(eqx.Module):
             is listed twice or does not exist, both `support` and `successors`.
         TypeError: a size that is no integer, `ends` that is no bool, a name that cannot be hashed, a mask that does
             not consist of booleans.
+
+    Example:
+        >>> space = bm.StateActionSpace(3, 2, ends=True, states=("new", "worn", "broken"))
+        >>> space.shape, space.outcome_names
+        ((3, 2), ('new', 'worn', 'broken', 'end'))
     """
 
     n_states: int = eqx.field(static=True, converter=as_int)

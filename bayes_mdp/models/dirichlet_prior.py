@@ -37,6 +37,14 @@ def supported_dirichlet(
         ValueError: a concentration that is negative or not finite, a row without a positive one, another shape; dense
             rows that would not fit in memory.
         TypeError: no space, a name that is no string, concentrations that are no numbers.
+
+    Example:
+        >>> import numpyro
+        >>> space = bm.StateActionSpace(2, 1, support=[[[True, True]], [[False, True]]])
+        >>> with numpyro.handlers.seed(rng_seed=0):
+        ...     rows = bm.models.supported_dirichlet(1.0, space)
+        >>> rows[1, 0].tolist()  # a row with one possible outcome is known
+        [0.0, 1.0]
     """
     check_space(space)
     check_dense_rows(space, ROW_BYTES)

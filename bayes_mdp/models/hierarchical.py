@@ -22,6 +22,7 @@ from bayes_mdp.mdp.validation import as_real, check_count, check_finite, check_p
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
 from bayes_mdp.models.priors import RewardsOn, dirichlet_normal, dirichlet_normal_gamma
+from bayes_mdp.products import matmul
 
 WIDE, WEIGHT, POSITIVE = dist.Normal(0.0, 5.0), dist.LogNormal(0.0, 1.0), dist.HalfNormal(5.0)
 """Default hyperpriors of a reward, of a concentration, and of a scale."""
@@ -40,6 +41,11 @@ def unknown_concentration(
 
     Raises:
         TypeError, ValueError: a hyperprior that is no continuous law of one positive number.
+
+    Example:
+        >>> print(bm.explain(bm.models.unknown_concentration(), bm.StateActionSpace(2, 1)))
+        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        ...
     """
     _check_hyper_prior("concentration", concentration)
     _check_factory(rewards)
@@ -68,6 +74,11 @@ def sticky(
 
     Raises:
         TypeError, ValueError: as `unknown_concentration`; a concentration that is not positive.
+
+    Example:
+        >>> print(bm.explain(bm.models.sticky(), bm.StateActionSpace(2, 1)))
+        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        ...
     """
     _check_hyper_prior("stickiness", stickiness)
     check_positive("concentration", concentration)
@@ -102,6 +113,11 @@ def shared_rewards(
     Raises:
         TypeError, ValueError: a hyperprior that is no continuous law of one number, or of one positive number; as
             `dirichlet_normal`.
+
+    Example:
+        >>> print(bm.explain(bm.models.shared_rewards(), bm.StateActionSpace(2, 1)))
+        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        ...
     """
     _check_hyper_prior("loc", loc, positive=False)
     for name, law in (("scale", scale), ("noise_scale", noise_scale)):
@@ -142,6 +158,12 @@ def clustered_states(
 
     Raises:
         TypeError, ValueError: as `shared_rewards`; fewer than one kind.
+
+    Example:
+        >>> prior = bm.models.clustered_states(num_clusters=2)
+        >>> print(bm.explain(prior, bm.StateActionSpace(3, 1)))
+        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        ...
     """
     check_count("num_clusters", num_clusters)
     _check_hyper_prior("concentration", concentration)
@@ -188,6 +210,12 @@ def feature_dynamics(
 
     Raises:
         TypeError, ValueError: as `unknown_concentration`; features or a scale of another shape, or out of range.
+
+    Example:
+        >>> prior = bm.models.feature_dynamics(np.eye(2))  # a feature for every state
+        >>> print(bm.explain(prior, bm.StateActionSpace(2, 1)))
+        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        ...
     """
     features = as_real("features", features)
     if features.ndim < 2:
@@ -204,7 +232,8 @@ def feature_dynamics(
         law: Any = dist.Normal(0.0, _own(scale)).expand([size])
         coefficients = jnp.asarray(numpyro.sample("coefficients", law.to_event(1), infer={"event_dims": ["feature"]}))
         total = numpyro.sample("strength", strength)
-        logits = broadcast_to_cells("features (without its last axis)", _own(features) @ coefficients, space, True)
+        linear = matmul(_own(features), coefficients)
+        logits = broadcast_to_cells("features (without its last axis)", linear, space, True)
         return rewards(concentration=total * _softmax(logits, space))(space)
 
     return program
@@ -231,6 +260,11 @@ def robust_rewards(
 
     Raises:
         TypeError, ValueError: as `unknown_concentration` and `dirichlet_normal`.
+
+    Example:
+        >>> print(bm.explain(bm.models.robust_rewards(), bm.StateActionSpace(2, 1)))
+        route: factorised (rows in closed form, chains draw what is behind the rewards)
+        ...
     """
     _check_hyper_prior("noise_scale", noise_scale)
     _check_hyper_prior("excess_df", excess_df)

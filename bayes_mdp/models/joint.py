@@ -49,6 +49,14 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
 
     Raises (the model):
         TypeError, ValueError: the program does not return a MDPSpec of this space, or the data do not fit.
+
+    Example:
+        >>> import numpyro
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 1)
+        >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1])
+        >>> program = numpyro.handlers.seed(bm.models.joint(prior, space), jax.random.key(0))
+        >>> sorted(site for site in numpyro.handlers.trace(program).get_trace(data) if "observed" in site)
+        ['observed_next_state', 'observed_reward']
     """
 
     _check_program(prior, space)
@@ -77,6 +85,17 @@ def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only:
         space: of the spec.
         data: the observations.
         rewards_only: leave out `observed_next_state`: the density is that of the rewards given the outcomes.
+
+    Example:
+        >>> import numpyro
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1])
+        >>> def program():
+        ...     spec = bm.models.dirichlet_bernoulli()(space)
+        ...     bm.models.observe(spec, space, data)
+        >>> trace = numpyro.handlers.trace(numpyro.handlers.seed(program, jax.random.key(0))).get_trace()
+        >>> sorted(site for site in trace if "observed" in site)
+        ['observed_next_state', 'observed_reward']
     """
     rewards = reward_table(spec, space)
     prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
@@ -106,6 +125,13 @@ def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics |
 
     Raises:
         TypeError, ValueError: as `joint`.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1])
+        >>> statistics = bm.models.summarise(bm.models.dirichlet_bernoulli(), space, data)
+        >>> statistics.counts.transitions[:, 0].tolist()
+        [[0.0, 1.0], [0.0, 1.0]]
     """
 
     _check_program(prior, space)
@@ -135,6 +161,14 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
 
     Raises:
         TypeError, ValueError: no program, no space, a program that returns no valid `MDPSpec` (see `check_spec`).
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 1)
+        >>> from numpyro.infer import Predictive
+        >>> model = bm.models.predictive(prior, space)
+        >>> new = Predictive(model, num_samples=5)(jax.random.key(0), jnp.array([0, 1]), jnp.array([0, 0]))
+        >>> new["observed_reward"].shape  # five draws of two transitions
+        (5, 2)
     """
 
     _check_program(prior, space)

@@ -47,6 +47,13 @@ class MDPSpec(eqx.Module):
 
     Raises:
         TypeError, ValueError: lists that hold no numbers, or are of unequal lengths.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), reward=dist.Normal(np.zeros((2, 1)), 1.0))
+        >>> bm.models.to_mdp(spec, space).reward.tolist()  # the means
+        [[0.0], [0.0]]
     """
 
     transition_probs: Real[AnyArray, "..."] = eqx.field(converter=partial(_array, "transition_probs"))
@@ -65,6 +72,13 @@ class RewardTable(eqx.Module):
             None where rewards are known.
         known: Float[*cells], the known rewards, of that shape; None where there is a law.
         by_outcome: whether rewards depend on the outcome.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), dist.Bernoulli(np.array([[0.25], [1.0]])))
+        >>> bm.models.reward_table(spec, space).mean.tolist()
+        [[0.25], [1.0]]
     """
 
     law: dist.Distribution | None
@@ -127,6 +141,11 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
     Raises:
         TypeError: not a `MDPSpec`, or a reward that is neither a distribution nor an array.
         ValueError: a shape that does not fit, a row that does not sum to one, a known reward that is not finite.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 2)
+        >>> spec = bm.models.MDPSpec(np.full((2, 2, 2), 0.5), np.zeros((2, 2)))
+        >>> bm.models.check_spec(spec, space)
     """
     check_space(space)
     if not isinstance(spec, MDPSpec):
@@ -165,6 +184,12 @@ def transition_table(spec: MDPSpec, space: StateActionSpace) -> Float[Array, "*H
     Args:
         spec: what a prior program returned.
         space: that it was called with.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> spec = bm.models.MDPSpec(np.array([0.5, 0.5]), 0.0)  # one row for all pairs
+        >>> bm.models.transition_table(spec, space).shape
+        (2, 1, 2)
     """
     _check_types(spec, space)
     return jnp.broadcast_to(spec.transition_probs, (*space.shape, space.n_outcomes))
@@ -176,6 +201,12 @@ def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
     Args:
         spec: what a prior program returned.
         space: that it was called with.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), np.array([[0.0], [1.0]]))
+        >>> bm.models.reward_table(spec, space).mean.tolist()
+        [[0.0], [1.0]]
     """
     _check_types(spec, space)
     if isinstance(spec.reward, dist.Distribution):
@@ -194,6 +225,12 @@ def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = N
 
     Raises:
         ValueError: as `MDP`; a law without a mean (see `check_mean`).
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), np.array([[0.0], [1.0]]))
+        >>> bm.models.to_mdp(spec, space).reward.tolist()
+        [[0.0], [1.0]]
     """
     rows, rewards = transition_table(spec, space), reward_table(spec, space)
     check_mean(rewards, space)

@@ -73,6 +73,11 @@ class NormalGamma(dist.Distribution):
 
     Raises:
         ValueError: `loc` is not finite, another is not finite and positive (concrete values only).
+
+    Example:
+        >>> law = bm.models.NormalGamma(np.zeros(3), 1.0, 2.0, 1.0)
+        >>> law.batch_shape, law.event_shape  # the mean and the precision of three rewards
+        ((3,), (2,))
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {  # noqa: RUF012 - as NumPyro declares it
@@ -157,6 +162,11 @@ def normal(mean_precision: ArrayLike) -> dist.Normal:
 
     Raises:
         ValueError, TypeError: a last axis of another length, numbers out of their range (concrete values only).
+
+    Example:
+        >>> law = bm.models.normal(np.array([2.0, 4.0]))  # mean 2, precision 4
+        >>> float(law.mean), float(law.variance)
+        (2.0, 0.25)
     """
     if is_concrete(mean_precision):
         mean_precision = as_real("mean_precision", mean_precision, "a mean and a precision")

@@ -189,6 +189,12 @@ def partial_pooling(
     Raises:
         TypeError: a hyperprior of another family, no factory. ValueError: `usage` that is not positive; of the program:
             a space with listed successors, steps, or a support that differs between pairs.
+
+    Example:
+        >>> prior = bm.models.partial_pooling()
+        >>> print(bm.explain(prior, bm.StateActionSpace(2, 2)))
+        route: gibbs (chains draw what rows share, rows and rewards in closed form)
+        ...
     """
     if not callable(rewards):
         raise TypeError(f"rewards is {described(rewards)}, expected a factory of priors that takes `concentration`")

@@ -46,6 +46,13 @@ def dirichlet_normal_gamma(
     Raises:
         ValueError: a hyperparameter out of its range (which, and where); an unknown `rewards_on`.
         TypeError: a hyperparameter that is no number; a space in place of the first one.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal_gamma(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 3, [0] * 3, [1.0, 2.0, 3.0], [0] * 3)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # 6 / (3 + 1): the prior mean 0 counts once
+        1.5
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {
@@ -86,6 +93,13 @@ def dirichlet_normal(
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
         TypeError: a hyperparameter that is no number; a space in place of the first one.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 3, [0] * 3, [1.0, 2.0, 3.0], [0] * 3)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # 6 / (3 + 1): the prior mean 0 counts once
+        1.5
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {"loc": loc, "scale": scale, "noise_scale": noise_scale}
@@ -119,6 +133,13 @@ def dirichlet_bernoulli(
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
         TypeError: a hyperparameter that is no number; a space in place of the first one.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 3, [0] * 3, [1.0, 1.0, 0.0], [0] * 3)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # 3 / 5
+        0.6
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {"concentration1": concentration1, "concentration0": concentration0}
@@ -152,6 +173,13 @@ def dirichlet_poisson(
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
         TypeError: a hyperparameter that is no number; a space in place of the first one.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_poisson(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 3, [0] * 3, [1.0, 2.0, 3.0], [0] * 3)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # (1 + 6) / (1 + 3)
+        1.75
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {"reward_concentration": reward_concentration, "rate": rate}
@@ -175,6 +203,12 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
     Raises:
         ValueError: a reward that is not finite, a concentration out of its range.
         TypeError: no numbers; a space in place of the first argument.
+
+    Example:
+        >>> prior, space = bm.models.known_rewards([[0.0], [1.0]]), bm.StateActionSpace(2, 1)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> posterior.mean_mdp().reward.tolist()
+        [[0.0], [1.0]]
     """
     _check_rows(concentration, "state_action")
     if is_concrete(reward):

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp.typing import AnyArray, Index
+from bayes_mdp.products import matmul
 
 
 def unwrap(law: dist.Distribution) -> dist.Distribution:
@@ -59,7 +60,7 @@ def law_mean(law: dist.Distribution) -> Float[Array, "..."]:
     """The mean of a law of numbers, with its batch shape; nan where none exists, or NumPyro has none."""
     probs = _category_probs(law)
     if probs is not None:  # NumPyro's own is nan: categories need not be numbers, rewards are
-        return probs @ jnp.arange(probs.shape[-1], dtype=probs.dtype)
+        return matmul(probs, jnp.arange(probs.shape[-1], dtype=probs.dtype))
     try:
         mean = jnp.asarray(law.mean)
     except NotImplementedError:

@@ -33,6 +33,11 @@ class CategoricalCounts(dist.Distribution):
 
     Raises:
         ValueError: one number, or an entry that is negative or not finite. TypeError: no numbers.
+
+    Example:
+        >>> law = bm.models.CategoricalCounts(np.array([0.25, 0.75]))
+        >>> round(float(np.exp(law.log_prob(np.array([1.0, 2.0])))), 4)  # 0.25 * 0.75 ** 2
+        0.1406
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {  # noqa: RUF012 - as NumPyro declares it
@@ -70,6 +75,13 @@ class RewardStatistics(dist.Distribution):
 
     Raises:
         TypeError: a law without sufficient statistics.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> law = bm.models.RewardStatistics(dist.Bernoulli(0.5))
+        >>> value = np.array([3.0, 1.0, 0.0, 0.0])  # three rewards, all of them 1
+        >>> round(float(np.exp(law.log_prob(value))), 3)  # 1/2 ** 3
+        0.125
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - as NumPyro declares it
@@ -103,6 +115,13 @@ class Statistics(eqx.Module):
     Args:
         counts: counts of outcomes, and moments of rewards in the cells of the law.
         log_base: Float[*cells], sum of the log base measures of the rewards of each cell (zero but for Poisson).
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1])
+        >>> statistics = bm.models.summarise(bm.models.dirichlet_bernoulli(), space, data)
+        >>> statistics.counts.reward_count.tolist()
+        [[1.0], [1.0]]
     """
 
     counts: Counts

@@ -179,6 +179,12 @@ class SupportedDirichlet(dist.Distribution):
         ValueError: shapes that differ, a row without a possible outcome, a concentration at a possible outcome that is
             not finite and positive (concrete values only).
         TypeError: concentrations that are no numbers, a mask that is none.
+
+    Example:
+        >>> law = bm.models.SupportedDirichlet(np.ones((2, 3)), np.array([[True, True, False], [True] * 3]))
+        >>> print(np.asarray(law.mean).round(3))
+        [[0.5   0.5   0.   ]
+         [0.333 0.333 0.333]]
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - what is positive depends on the mask

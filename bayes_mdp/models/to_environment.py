@@ -28,6 +28,13 @@ def environment(
 
     Raises:
         TypeError, ValueError: not a `MDPSpec` of this space; `initial` is no distribution over states.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 1)
+        >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), np.array([[0.0], [1.0]]))
+        >>> env = bm.models.environment(spec, space, [1.0, 0.0], name="coin")
+        >>> env.name, env.mdp.n_states
+        ('coin', 2)
     """
     check_spec(spec, space)
     law = reward_law(reward_table(spec, space), space)
@@ -56,6 +63,12 @@ def random_environment(
     Raises:
         TypeError, ValueError: no typed key; `prior` is no program, or returns no `MDPSpec` of this space; `initial` is
             no distribution over states.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal_gamma(), bm.StateActionSpace(4, 2)
+        >>> env = bm.models.random_environment(jax.random.key(0), prior, space)
+        >>> env.mdp.transition_probs.shape
+        (4, 2, 4)
     """
     check_key("key", key)
     check_space(space)

@@ -10,6 +10,7 @@ from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.policy_chain import action_values, at_policy, follow
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.products import matmul
 
 Carry = tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""], Bool[Array, ""]]
 """Values, policy, iterations, whether nothing improves, whether the policy is proper."""
@@ -56,7 +57,7 @@ def evaluate_exit_chain(
     guess = jnp.zeros_like(one) if start is None else start.v
     near_steps = one
     if inverse is not None:  # the expected steps of the similar chain
-        found = (inverse @ one.astype(inverse.dtype)).astype(one.dtype)
+        found = matmul(inverse, one.astype(inverse.dtype)).astype(one.dtype)
         near_steps = jnp.where(jnp.all(jnp.isfinite(found)), found, one)
     sides, guesses = jnp.stack([chain.reward[:, 0], one]), jnp.stack([guess, near_steps])
     # Both right-hand sides at once: the system is prepared once.

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.products import matmul
 
 _LANES = 128  # segments
 
@@ -81,7 +82,7 @@ class OrderedSweeps(eqx.Module):
         ) -> tuple[Float[Array, " LN"], None]:
             place, successor, weight, reward = row
             if successor is None:
-                q = reward + (weight @ x)[:, None]
+                q = reward + matmul(weight, x)[:, None]
             else:
                 # One gather of all, then products: vectors over the segments.
                 terms = weight * x[successor]

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import AnyArray, RealScalar
+from bayes_mdp.products import einsum
 
 _FEW = 8  # up to so many actions a selection by comparisons beats a gather
 UNROLLED = 32  # listed successors; more are summed over the last axis
@@ -70,5 +71,5 @@ def mix(mdp: MDP | SparseMDP, probs: Float[Array, "S A"]) -> MDP | SparseMDP:
         weights = (probs[..., None] * mdp.probability).reshape(listed)
         return SparseMDP(mdp.successor.reshape(listed), weights, reward, end_probs=ends)
     # P_pi = sum_a pi(a | s) P(. | s, a).
-    rows = jnp.einsum("sa,saz->sz", probs, mdp.transition_probs)
+    rows = einsum("sa,saz->sz", probs, mdp.transition_probs)
     return MDP(rows[:, None], reward, end_probs=ends)

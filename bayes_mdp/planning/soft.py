@@ -69,6 +69,11 @@ def solve_soft(
             temperature at which no finite values are found (the entropy of going round outweighs its costs). Under
             tracing the values cannot be looked into: `converged` is then false and `gap` infinite.
         TypeError: as `solve`.
+
+    Example:
+        >>> mdp = bm.MDP([[[1.0], [1.0]]], [[0.0, 0.0]])
+        >>> round(float(bm.solve_soft(mdp, bm.Episodic(1), 1.0).v[0, 0]), 3)  # log 2: the entropy
+        0.693
     """
     check_problem(mdp, objective)
     if is_concrete(temperature):

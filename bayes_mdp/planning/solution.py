@@ -79,6 +79,12 @@ class SoftSolution(eqx.Module):
         converged, iterations: as in `Solution`.
         gap: as in `Solution`, against the exact solution of the soft equation. Logarithms of probabilities are off by
             at most 2 gap / temperature (not for `AverageReward`).
+
+    Example:
+        >>> mdp = bm.MDP([[[1.0], [1.0]]], [[0.0, 1.0]])
+        >>> policy = bm.solve_soft(mdp, bm.Discounted(0.9), 1.0).policy
+        >>> print(np.asarray(policy).round(3))  # odds of e
+        [[0.269 0.731]]
     """
 
     q: Float[Array, "*H S A"]

@@ -54,6 +54,12 @@ def solve(
             for `FirstExit`, a state that cannot reach the end, or a cycle without end and with positive reward. Under
             tracing the values cannot be looked into: `converged` is then false and `gap` infinite.
         TypeError: no MDP, no objective, no plan.
+
+    Example:
+        >>> mdp = bm.MDP(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [2.0, 3.0]])
+        >>> solution = bm.solve(mdp, bm.Discounted(0.5))
+        >>> print(solution.policy, np.asarray(solution.v).round(3))
+        [1 1] [3. 5.]
     """
     check_problem(mdp, objective)
     if start is not None:
@@ -92,6 +98,12 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
 
     Raises:
         ValueError, TypeError: as `solve` and `policy_probs`; for `FirstExit`, a policy that does not end.
+
+    Example:
+        >>> mdp = bm.MDP(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [2.0, 3.0]])
+        >>> values = bm.evaluate(mdp, [0, 1], bm.Discounted(0.5)).v
+        >>> print(np.asarray(values).round(3))
+        [1.5 4.5]
     """
     check_problem(mdp, objective)
     mdp = in_one_dtype(mdp)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_shape, is_concrete, require
+from bayes_mdp.products import matmul
 
 Pairs = Float[Array, "S A"]
 
@@ -136,7 +137,7 @@ class Box(eqx.Module):
         # Every outcome has its lower limit; the rest fills the room up to the upper limits, best outcome first.
         rest = 1.0 - jnp.sum(self.lower, -1)
         poured = _best_expectation(values, self.upper - self.lower, lambda room: jnp.minimum(room, rest), rest)
-        return self.lower[..., : values.shape[0]] @ values + poured
+        return matmul(self.lower[..., : values.shape[0]], values) + poured
 
 
 def _moved(reached: Float[Array, "*n"], half: Float[Array, "*#n"]) -> Float[Array, "*n"]:

@@ -76,6 +76,15 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
 
     Raises:
         ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 20, "r": [0.0, 1.0] * 20, "t": "a", "end": True})
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
+        >>> prior, objective = bm.models.dirichlet_bernoulli(), bm.Episodic(1)
+        >>> decision = bm.decide(jax.random.key(0), prior, log, objective, num_draws=100, checks=False)
+        >>> print(decision.headline)
+        keep the baseline: these data do not decide for the chosen policy ...
     """
     check_key("key", key)
     check_type("log", log, Log, "a Log (see read_log)")

@@ -71,6 +71,19 @@ class BAMCP(eqx.Module):
 
     Raises:
         ValueError: a number out of range. TypeError: no number.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.BAMCP(num_simulations=50),  # needs numba (extra `fast`)
+        ...     bm.envs.chain(),
+        ...     prior=bm.models.dirichlet_normal(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=10,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        10.0
     """
 
     num_simulations: int = eqx.field(default=1000, static=True, converter=as_int)

@@ -17,6 +17,7 @@ from bayes_mdp.mdp.objectives import require_undiscounted
 from bayes_mdp.mdp.typing import AnyArray, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_finite, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.products import tensordot
 
 Pairs = Float[Array, "*H S A"]
 Moments = tuple[Pairs, Pairs, Bool[AnyArray, "S A"] | None]
@@ -172,7 +173,7 @@ def row_variance_factor(belief: object, who: str) -> Pairs:
             f"{who} needs the concentrations of Dirichlet rows, which a {type(belief).__name__} has not ({error}): use "
             "a posterior in closed form (infer with method='exact'), or PSRL"
         ) from error
-    return jnp.tensordot(jnp.asarray(belief.weights), factor, axes=1) if can_split(belief) else factor
+    return tensordot(jnp.asarray(belief.weights), factor, axes=1) if can_split(belief) else factor
 
 
 def reward_moments(belief: CanMean) -> Moments:

@@ -8,6 +8,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.products import matmul
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _KINKS = np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])
@@ -69,7 +70,7 @@ def prob_best_joint(mean: Float[Array, " A"], factor: Float[Array, "A A"], actio
     rows = factor[action] - factor[others]
     # Correlated actions can make the covariance of the differences singular: a small relative jitter.
     jitter = 1e-6 * jnp.sum(rows**2, axis=-1) + jnp.finfo(mean.dtype).tiny
-    lower = jnp.linalg.cholesky(rows @ rows.T + jnp.diag(jitter))
+    lower = jnp.linalg.cholesky(matmul(rows, rows.T) + jnp.diag(jitter))
     probability = jnp.mean(
         jax.vmap(_conditioned, in_axes=(None, None, 0))(gap, lower, _lattice(rows.shape[0], mean.dtype))
     )

@@ -127,6 +127,10 @@ class Geometric(_NoPeriod):
     Raises:
         ValueError: `factor` is not a finite number of at least 1.001.
         TypeError: no number.
+
+    Example:
+        >>> bm.agents.Geometric(2.0).times()[:5].tolist()
+        [0, 1, 2, 4, 8]
     """
 
     factor: float = eqx.field(static=True)

@@ -30,6 +30,7 @@ from bayes_mdp.mdp.validation import (
     require,
 )
 from bayes_mdp.planning.solution import best_action
+from bayes_mdp.products import matmul
 
 
 def masked(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"]:
@@ -105,6 +106,11 @@ class Greedy(TablePolicy):
     Raises:
         ValueError: `best` has another shape, or holds an action that does not exist.
         TypeError: `best` holds no integers.
+
+    Example:
+        >>> policy = bm.agents.Greedy(jnp.array([[0.0, 1.0], [3.0, 2.0]]))
+        >>> int(policy.act(jax.random.key(0), 1))
+        0
     """
 
     q: Float[Array, "*H S A"]
@@ -142,6 +148,11 @@ class Boltzmann(TablePolicy):
     Raises:
         ValueError: `temperature` is not greater than 0.
         TypeError: no number.
+
+    Example:
+        >>> policy = bm.agents.Boltzmann(jnp.array([[0.0, 1.0]]), temperature=1.0)
+        >>> round(float(jnp.exp(policy.log_prob(0, 1))), 3)
+        0.731
     """
 
     q: Float[Array, "*H S A"]
@@ -171,6 +182,11 @@ class EpsilonGreedy(TablePolicy):
     Raises:
         ValueError: `epsilon` lies outside [0, 1].
         TypeError: no number.
+
+    Example:
+        >>> policy = bm.agents.EpsilonGreedy(jnp.array([[0.0, 1.0]]), epsilon=0.1)
+        >>> round(float(jnp.exp(policy.log_prob(0, 0))), 3)
+        0.05
     """
 
     q: Float[Array, "*H S A"]
@@ -289,7 +305,7 @@ class GaussianThompson(TablePolicy):
         if self.sd is not None:
             return mean + lookup(self.sd, 1, state, step) * z
         assert self.factor is not None  # as `__init__` checks
-        return mean + lookup(self.factor, 2, state, step) @ z
+        return mean + matmul(lookup(self.factor, 2, state, step), z)
 
     def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """The best action of the draw; ties go to the first."""

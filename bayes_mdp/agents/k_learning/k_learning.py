@@ -181,6 +181,19 @@ class KLearning(eqx.Module):
     Raises:
         ValueError: an unknown option, a temperature that is not positive, a negative `span` or `noise`.
         TypeError: no number, no rule of replanning.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.KLearning(),
+        ...     bm.envs.riverswim_episodic(),
+        ...     prior=bm.models.dirichlet_normal(),
+        ...     objective=bm.Episodic(20),
+        ...     num_episodes=3,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        60.0
     """
 
     temperature: TemperatureRule | RealScalar = eqx.field(default="optimal", converter=_as_temperature)

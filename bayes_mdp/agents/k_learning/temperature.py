@@ -17,6 +17,7 @@ from bayes_mdp.agents.k_learning.k_model import KModel, check_options, least_tem
 from bayes_mdp.mdp import CanMean
 from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_positive, check_probability_rows, check_shape, is_concrete, require
+from bayes_mdp.products import matmul
 
 MAX_ITERATIONS = 60
 LARGEST_STEP = 3.0  # in log tau
@@ -262,9 +263,9 @@ def derivatives(
         first = jax.vmap(lambda part: _change(part, tau, _changes(part, tau, first=1), 0))(model.parts)  # K 3 S A
         # tau d/dtau of tau log w is tau log w, tau^2 d^2/dtau^2 of it is 0.
         each = jnp.concatenate([model.weighed(tau, first[:, :2]), first[:, 2:]], 1)
-        value, gradient, curvature = _soft_change(_over_actions(each), tau) @ initial
+        value, gradient, curvature = matmul(_soft_change(_over_actions(each), tau), initial)
         return value, gradient, curvature
-    value, gradient, curvature = _changes(model, tau) @ initial
+    value, gradient, curvature = matmul(_changes(model, tau), initial)
     return value, gradient, curvature
 
 
@@ -316,12 +317,12 @@ def _certify(
         now, first = jax.vmap(lambda part, later: _sum(part, tau, later, 0))(model.parts, after)
         weights = jnp.broadcast_to(model.log_weights[:, None, None], first.shape)
         rest = jnp.stack([model.weighed(tau, first), now[:, 0], now[:, 1] + weights], 1)
-        value, numerators, entropy = _soft_sum(_over_actions(rest), tau) @ initial
+        value, numerators, entropy = matmul(_soft_sum(_over_actions(rest), tau), initial)
         k = model.joined(tau, jnp.concatenate([first[:, None], k], 1))
         entropy = jnp.maximum(entropy, 0.0)  # below zero the bound is that of tau to infinity: the gap is not small
     else:
         last, k = _sums(model, tau)
-        value, numerators, entropy = last @ initial
+        value, numerators, entropy = matmul(last, initial)
     # J - dual = C / tau + tau E - 2 sqrt(C E), as a square: never negative by rounding.
     return k, value, (jnp.sqrt(numerators / tau) - jnp.sqrt(tau * entropy)) ** 2
 

@@ -21,6 +21,7 @@ from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_fraction, check_that
 from bayes_mdp.planning.solution import best_action
+from bayes_mdp.products import matmul
 
 
 class E3State(eqx.Module):
@@ -162,7 +163,7 @@ class E3(eqx.Module):
         listed = None if space.successors is None else chosen(next_states(space))
 
         def step(_: IntScalar, reached: Float[Array, " S"]) -> Float[Array, " S"]:
-            later = rows @ reached if listed is None else jnp.sum(rows * reached[listed], -1)
+            later = matmul(rows, reached) if listed is None else jnp.sum(rows * reached[listed], -1)
             return jnp.where(unknown, 1.0, later)
 
         return lax.fori_loop(0, jnp.asarray(self.num_explore, jnp.int32), step, unknown.astype(rows.dtype))

@@ -46,6 +46,18 @@ class MBIEEB(OptimisticModel):
     Raises:
         ValueError: `beta` is negative or not finite, `v_max` is not finite.
         TypeError: no number.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.MBIEEB(beta=0.5, v_max=100.0),
+        ...     bm.envs.chain(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=50,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        50.0
     """
 
     beta: float | Array = 1.0

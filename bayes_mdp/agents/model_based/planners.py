@@ -30,6 +30,7 @@ from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.predecessors import ObservedPredecessors, Predecessors, predecessors_of
 from bayes_mdp.planning.prioritized_sweeping import Backup, BackupOf, Sweeps, backed_up, pass_on
 from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.products import matmul
 
 _ROUNDS = 64
 _LISTED_BELOW = 32  # states: up to here lists of all states are short enough
@@ -293,7 +294,7 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
     assert isinstance(problem.objective, Episodic)
     space, legal = problem.space, problem.space.legal
     every = tally.stats_in(space)
-    mean = jnp.matmul if space.successors is None else _weighed
+    mean = matmul if space.successors is None else _weighed
 
     def step(values: TwoValues, layer: IntScalar) -> tuple[TwoValues, Split]:
         # At step h the rows see V_{h+1} = Vr + Ve, the values of the policy that acts on the sum.

@@ -144,6 +144,18 @@ class EpsilonGreedyQ(TabularQ):
     Raises:
         ValueError: a number outside its range.
         TypeError: no number, no rule of replanning.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.EpsilonGreedyQ(learning_rate=0.2, epsilon=0.1),
+        ...     bm.envs.chain(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=50,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        50.0
     """
 
     learning_rate: float | Array = 0.1

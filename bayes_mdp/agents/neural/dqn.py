@@ -56,6 +56,13 @@ class DQN(eqx.Module):
         trunk: the network up to its last layer.
         learning: how it learns.
         epsilon: share of actions drawn at random.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import DQN
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> bm.train(DQN(), env, num_steps=16, options=options).finished
+        True
     """
 
     trunk: Trunk = eqx.field(default=MLP(), static=True)

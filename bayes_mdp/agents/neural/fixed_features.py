@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.neural.networks import flat
 from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_count, check_finite, check_positive, check_shape, require
+from bayes_mdp.products import matmul
 
 
 class RandomFeatures(eqx.Module):
@@ -34,7 +35,7 @@ class RandomFeatures(eqx.Module):
 
     def apply(self, parameters: Float[Array, "I D"], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]; no gradient reaches W."""
-        x = jax.nn.relu(flat(observation) @ jax.lax.stop_gradient(parameters))
+        x = jax.nn.relu(matmul(flat(observation), jax.lax.stop_gradient(parameters)))
         x = x - jnp.mean(x, 1, keepdims=True)
         return x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6)
 
@@ -123,7 +124,7 @@ class Fourier(_OfBox):
         """Features of observations [B ...]."""
         del parameters
         frequency = np.array(list(product(range(self.order + 1), repeat=len(self.box.low))), np.float32)
-        return jnp.cos(np.pi * self.box.unit(observation) @ frequency.T) / np.sqrt(len(frequency))
+        return jnp.cos(matmul(np.pi * self.box.unit(observation), frequency.T)) / np.sqrt(len(frequency))
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """D."""

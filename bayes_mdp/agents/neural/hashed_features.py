@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.neural.networks import flat
 from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_count, check_name
+from bayes_mdp.products import matmul
 
 MOST_BITS = 24
 COMBINE = ("max", "mean")
@@ -53,7 +54,7 @@ class HashedFeatures(eqx.Module):
     def apply(self, parameters: Float[Array, "I k_bits"], observation: AnyArray) -> Int[Array, "B k"]:
         """Active units at observations [B ...]."""
         # SimHash: the bits of a code are the signs of random projections.
-        signs = (flat(observation) @ parameters > 0).reshape(-1, self.num_tables, self.num_bits)
+        signs = (matmul(flat(observation), parameters) > 0).reshape(-1, self.num_tables, self.num_bits)
         code = signs.astype(jnp.int32) @ (1 << jnp.arange(self.num_bits, dtype=jnp.int32))
         return code + (jnp.arange(self.num_tables, dtype=jnp.int32) << self.num_bits)
 

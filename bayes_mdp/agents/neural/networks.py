@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.products import matmul
 
 Features: TypeAlias = Float[Array, "B D"] | Int[Array, "B k"]
 """Features of B observations: D numbers each, or in sparse form the indices of the k active ones (`HashedFeatures`)."""
@@ -115,6 +116,13 @@ class MLP(eqx.Module):
 
     Args:
         widths: of the layers; () gives the observation itself.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import MLP
+        >>> trunk = MLP(widths=(32, 16))
+        >>> parameters = trunk.init(jax.random.key(0), (4, 4))
+        >>> trunk.apply(parameters, jnp.zeros((3, 4, 4))).shape, trunk.num_features((4, 4))
+        ((3, 16), 16)
     """
 
     widths: tuple[int, ...] = eqx.field(default=(120, 84), static=True)
@@ -159,6 +167,6 @@ class OneHotMLP(MLP):
         first, *others = parameters
         # The index of the 1 and whether there is one, by a product with (0, 1, 2, ...) and (1, 1, ...).
         number = np.arange(len(first.weight), dtype=np.float32)  # exact up to 2^24
-        place, present = (flat(observation) @ np.stack([number, np.ones_like(number)], 1)).T
+        place, present = matmul(flat(observation), np.stack([number, np.ones_like(number)], 1)).T
         x = jax.nn.relu(present[:, None] * first.weight[place.astype(jnp.int32)] + first.bias)
         return rectified(others, x)

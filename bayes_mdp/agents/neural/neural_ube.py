@@ -16,6 +16,7 @@ from bayes_mdp.agents.neural.replay_learning import QLearning, Trained, descend,
 from bayes_mdp.inference.value.linear_gaussian import LinearGaussian, LinearGaussianPrior
 from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.products import matmul
 
 
 class UncertaintyHead(eqx.Module):
@@ -243,6 +244,6 @@ def variance_of_taken(belief: LastLayer, features: Float[Array, "E D"], action: 
         action: taken there.
     """
     if isinstance(belief, LinearGaussian) and len(action) == 1:
-        rooted = features[0] @ belief.root[action[0]]  # phi' R, Sigma_a = noise R R'
-        return (belief.noise_variance * (rooted @ rooted))[None]
+        rooted = matmul(features[0], belief.root[action[0]])  # phi' R, Sigma_a = noise R R'
+        return (belief.noise_variance * matmul(rooted, rooted))[None]
     return jnp.take_along_axis(belief.variance(features), action[:, None], 1)[:, 0]

@@ -167,6 +167,19 @@ class UCBVI(eqx.Module):
     Raises:
         ValueError: an option out of its range.
         TypeError: no number, no rule of replanning.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.UCBVI(),
+        ...     bm.envs.riverswim_episodic(),
+        ...     prior=bm.models.dirichlet_normal_gamma(),
+        ...     objective=bm.Episodic(20),
+        ...     num_episodes=3,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        60.0
     """
 
     bonus: str = eqx.field(default="bernstein", static=True)

@@ -21,6 +21,7 @@ from bayes_mdp.agents.posterior_sampling.rlsvi import RegressionData
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.mdp.validation import as_floats, check_count, check_finite, check_shape, is_concrete
+from bayes_mdp.products import einsum, matmul
 
 
 class LangevinState(eqx.Module):
@@ -58,11 +59,11 @@ class Spectrum(NamedTuple):
 
     def rotated(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """U^T `x`."""
-        return x if self.vectors is None else self.vectors.T @ x
+        return x if self.vectors is None else matmul(self.vectors.T, x)
 
     def restored(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """U `x`."""
-        return x if self.vectors is None else self.vectors @ x
+        return x if self.vectors is None else matmul(self.vectors, x)
 
 
 def spectrum(
@@ -77,7 +78,7 @@ def spectrum(
     """
     if features is None:
         return Spectrum(visits.reshape(*visits.shape[:-2], -1) + regularization, None)
-    gram = jnp.einsum("...sa,sai,saj->...ij", visits, features, features)
+    gram = einsum("...sa,sai,saj->...ij", visits, features, features)
     values, vectors = jnp.linalg.eigh(gram)
     return Spectrum(jnp.maximum(values, 0.0) + regularization, vectors)
 
@@ -213,8 +214,8 @@ class LMCLSVI(eqx.Module):
         ) -> tuple[Float[Array, " S"], tuple[Float[Array, "S A"], Float[Array, " d"]]]:
             now = jax.tree.map(lambda x: x[layer], data) if layered else data
             # sum_i phi_i y_i, from sufficient statistics: sum_i y_i of a pair is its rewards + sum_s' count(s') V(s').
-            total = now.reward + now.successors @ values
-            score = total.reshape(-1) if self.features is None else jnp.einsum("sa,sad->d", total, self.features)
+            total = now.reward + matmul(now.successors, values)
+            score = total.reshape(-1) if self.features is None else einsum("sa,sad->d", total, self.features)
             # In the coordinates of the eigenvectors of Lambda the recursion is one of scalars.
             own = whole.at(layer)
             mean, sd = langevin_law(
@@ -227,7 +228,7 @@ class LMCLSVI(eqx.Module):
             )
             z = jax.random.normal(jax.random.fold_in(key, layer), mean.shape, mean.dtype)
             weights = own.restored(mean + sd * z)
-            linear = weights.reshape(pairs) if self.features is None else self.features @ weights
+            linear = weights.reshape(pairs) if self.features is None else matmul(self.features, weights)
             q = jnp.minimum(linear, (horizon - layer) * jnp.asarray(self.max_reward, linear.dtype))
             q = q if mask is None else jnp.where(mask, q, -jnp.inf)
             return jnp.max(q, -1), (q, weights)

@@ -26,6 +26,19 @@ class PSRL(eqx.Module):
     Args:
         replan: when to draw anew: a rule of `agents.replan`, a number of steps, "episode", "doubling", a function of
             the `ReplanContext`; None: every episode under `Episodic`, every 20 steps otherwise.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.PSRL(replan="doubling"),
+        ...     bm.envs.chain(),
+        ...     prior=bm.models.dirichlet_normal(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=50,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        50.0
     """
 
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)

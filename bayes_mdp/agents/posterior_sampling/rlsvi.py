@@ -12,6 +12,7 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.planning import backward_induction
+from bayes_mdp.products import matmul
 
 
 class RegressionData(eqx.Module):
@@ -77,7 +78,7 @@ def randomized_values(
     def backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         now = jax.tree.map(lambda x: x[layer], data) if layered else data
         # sum_i y_i, from sufficient statistics: sum of rewards + sum_s' count(s') V(s').
-        total = now.reward + now.successors @ values
+        total = now.reward + matmul(now.successors, values)
         # Mean and variance, both multiplied by noise^2 / noise^2: weight = n + regularization noise^2.
         weight = now.visits + regularization * noise**2
         z = jax.random.normal(jax.random.fold_in(key, layer), total.shape, total.dtype)

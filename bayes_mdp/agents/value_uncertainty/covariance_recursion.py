@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
+from bayes_mdp.products import einsum, matmul, tensordot
 
 _CAP = 100_000
 _DOUBLINGS = 64
@@ -92,11 +93,11 @@ def of_pairs(
     """
     # Cov(Q(a), V) = g pbar_a' C; between different actions the rows are independent: Cov(Q(a), Q(b)) = g^2 pbar_a' C
     # pbar_b.
-    with_v = discount * (probs @ c)
-    q = discount * jnp.einsum("...az,...bz->...ab", with_v, probs)
+    with_v = discount * matmul(probs, c)
+    q = discount * einsum("...az,...bz->...ab", with_v, probs)
     # On the diagonal the row is the same: E[p' C p] = (1 - k) pbar' C pbar + k pbar . diag C, plus the local variance.
     square = jnp.diagonal(q, axis1=-2, axis2=-1)
-    diagonal = local + (1.0 - factor) * square + factor * discount**2 * (probs @ jnp.diagonal(c))
+    diagonal = local + (1.0 - factor) * square + factor * discount**2 * matmul(probs, jnp.diagonal(c))
     return with_diagonal(q, diagonal), with_v
 
 
@@ -117,9 +118,9 @@ def backup(
     """
     q = of_pairs(rows.probs, rows.factor, rows.local, c, discount)[0]
     # Cov(V(s), V(t)) = g^2 P_pi C P_pi' for different states; the variance of a state comes from that of its actions.
-    chain = discount * jnp.einsum("sa,saz->sz", rows.policy, rows.probs)
-    variance = jnp.einsum("sa,sab,sb->s", rows.policy, q, rows.policy)
-    return q, with_diagonal(chain @ c @ chain.T, variance)
+    chain = discount * einsum("sa,saz->sz", rows.policy, rows.probs)
+    variance = einsum("sa,sab,sb->s", rows.policy, q, rows.policy)
+    return q, with_diagonal(matmul(matmul(chain, c), chain.T), variance)
 
 
 def layered(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
@@ -187,7 +188,7 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
     n, n_actions = rows.policy.shape
     # Split the rows: transitions to states of the same component (known pairs), and those that leave it.
     exits = jnp.where(structure.inside[:, None, :] & (rows.policy > 0)[..., None], 0.0, rows.probs)
-    within = jnp.einsum("sa,saz->sz", rows.policy, jnp.where(structure.inside[:, None, :], rows.probs, 0.0))
+    within = einsum("sa,saz->sz", rows.policy, jnp.where(structure.inside[:, None, :], rows.probs, 0.0))
     eye = jnp.eye(n, dtype=rows.probs.dtype)
     # F = I + g P_inside + (g P_inside)^2 + ...: V(s) = sum_t F(s, t) Y(t).
     factor = geometric_sum(discount * within) if structure.loops else eye
@@ -197,17 +198,17 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
         c, d = state
         own, policy, f = exits[t], rows.policy[t], factor[:, t]
         q, with_v = of_pairs(own, rows.factor[t], rows.local[t], c, discount)
-        y_with_v, y_with_q = policy @ with_v, jnp.tensordot(discount * policy @ own, d, axes=1)
-        d = d.at[:, t].set(with_v.T) + f[:, None, None] * y_with_q.at[t].set(policy @ q)
+        y_with_v, y_with_q = matmul(policy, with_v), tensordot(matmul(discount * policy, own), d, axes=1)
+        d = d.at[:, t].set(with_v.T) + f[:, None, None] * y_with_q.at[t].set(matmul(policy, q))
         cross = f[:, None] * y_with_v
-        return (c + cross + cross.T + (policy @ q @ policy) * f[:, None] * f, d), None
+        return (c + cross + cross.T + matmul(matmul(policy, q), policy) * f[:, None] * f, d), None
 
     start = (jnp.zeros_like(eye), jnp.zeros((n, n, n_actions), eye.dtype))
     (c, d), _ = lax.scan(step, start, structure.order)
     # Between the actions of one state: where a can lead back to s, and the policy takes the unknown pair (s, b) there,
     # Cov(Q(s, a), Q(s, b)) = g pbar_a . Cov(V, Q(s, b)).
     q = of_pairs(rows.probs, rows.factor, rows.local, c, discount)[0]
-    again = discount * jnp.einsum("saz,zsb->sab", rows.probs, d)
+    again = discount * einsum("saz,zsb->sab", rows.probs, d)
     once = structure.once
     both = jnp.where(once[:, None, :], again, jnp.where(once[:, :, None], again.swapaxes(-1, -2), q))
     q = with_diagonal(both, jnp.diagonal(q, axis1=-2, axis2=-1))
@@ -224,7 +225,7 @@ def geometric_sum(matrix: Float[Array, "N N"]) -> Float[Array, "N N"]:
 
     def body(state: Powers) -> Powers:
         total, power, count = state
-        return total + power @ total, power @ power, count + 1
+        return total + matmul(power, total), matmul(power, power), count + 1
 
     def going(state: Powers) -> Bool[Array, ""]:
         return (jnp.max(state[1]) > tiny) & (state[2] < _DOUBLINGS)
@@ -243,5 +244,5 @@ def mix(
         covariances: of these.
     """
     means = jnp.where(jnp.isfinite(means), means, 0.0)
-    off = means - jnp.tensordot(weights, means, axes=1)
-    return jnp.tensordot(weights, covariances + off[..., :, None] * off[..., None, :], axes=1)
+    off = means - tensordot(weights, means, axes=1)
+    return tensordot(weights, covariances + off[..., :, None] * off[..., None, :], axes=1)

@@ -61,6 +61,7 @@ from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.condensation import condensation
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.products import einsum, tensordot
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -120,7 +121,7 @@ class ValueCovariance(eqx.Module):
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A"]:
         """A Gaussian draw of q, joint over the actions of a state, states independent."""
         noise = jax.random.normal(key, self.q_mean.shape, self.q_mean.dtype)
-        return self.q_mean + jnp.einsum("...ab,...b->...a", self.q_factor, noise)
+        return self.q_mean + einsum("...ab,...b->...a", self.q_factor, noise)
 
     def __str__(self) -> str:
         sd = np.sqrt(np.asarray(self.v_variance))
@@ -174,9 +175,9 @@ def value_covariance(
     # Total mean and covariance over the components. An illegal action has q = -inf, and 0 x inf is nan: the average is
     # taken without it, and -inf put back.
     weights = posterior.weights
-    q = jnp.tensordot(weights, only_legal(value.q, mean), axes=1)
+    q = tensordot(weights, only_legal(value.q, mean), axes=1)
     q = q if mean.legal is None else jnp.where(mean.legal, q, -jnp.inf)
-    v = jnp.tensordot(weights, value.v, axes=1)
+    v = tensordot(weights, value.v, axes=1)
     q_covariance, v_covariance = mix(weights, value.q, answer.q), mix(weights, value.v, answer.v)
     return ValueCovariance(
         q, v, q_covariance, v_covariance, status[0].all(), status[1].max(), status[2].max(), validity

@@ -47,6 +47,7 @@ from bayes_mdp.mdp.validation import check_bool, check_count
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.planning.solve import check_problem
+from bayes_mdp.products import einsum, tensordot
 
 _WHO = "exact.exact_ube"
 
@@ -243,7 +244,7 @@ def _terms(
     def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> Terms:
         parts, own = jax.vmap(one)(draws)
         count = jnp.sum(real).astype(own.gap.dtype)
-        one_step, downstream, of_actions = (jnp.tensordot(real / count, x, axes=1) for x in parts)
+        one_step, downstream, of_actions = (tensordot(real / count, x, axes=1) for x in parts)
         gap = jnp.max(jnp.where(real, own.gap, 0.0))
         unfinished = jnp.any(real & ~own.converged)
         return Terms(count, one_step, downstream, of_actions, unfinished, jnp.max(own.iterations), gap)
@@ -296,7 +297,7 @@ def _merge(one: Terms, other: Terms) -> Terms:
 def _expected(mdp: MDP | SparseMDP, values: Float[Array, "*H S"]) -> Float[Array, "*H S A"]:
     """sum_s' P(s' | s, a) values(s'); an end contributes nothing."""
     rows = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
-    return jnp.einsum("...saz,...z->...sa", rows.transition_probs, values)
+    return einsum("...saz,...z->...sa", rows.transition_probs, values)
 
 
 class ExactUBE(UsesDraws):

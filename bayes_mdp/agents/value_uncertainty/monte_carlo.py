@@ -29,6 +29,7 @@ from bayes_mdp.planning.computed_once import computed_once
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.products import einsum, tensordot
 
 MOST_AT_ONCE = 1000  # draws in a chunk
 NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk
@@ -160,9 +161,9 @@ def draw_moments(
         weight = real.astype(value.q.dtype)
         count = weight.sum()
         q = jnp.where(illegal, 0.0, value.q)
-        mean = jnp.tensordot(weight, q, axes=1) / count
+        mean = tensordot(weight, q, axes=1) / count
         off = q - mean
-        products = jnp.einsum("n,n...a,n...b->...ab", weight, off, off)
+        products = einsum("n,n...a,n...b->...ab", weight, off, off)
         gap = jnp.max(jnp.where(real, value.gap, 0.0))
         unfinished = jnp.any(real & ~value.converged)
         return DrawMoments(count, mean, products, illegal, unfinished, jnp.max(value.iterations), gap)
@@ -213,7 +214,7 @@ def by_draws(
     moments, probs = _checked_moments(key, posterior, policy, objective, num_draws, "exact.by_draws")
     covariance = moments.covariance
     q_variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-    v_variance = jnp.einsum("...a,...ab,...b->...", probs, covariance, probs)
+    v_variance = einsum("...a,...ab,...b->...", probs, covariance, probs)
     error = (2.0 / num_draws) ** 0.5
     validity = Validity("exact", f"up to Monte Carlo error: {num_draws} draws, about {error:.1%} of a variance")
     q_mean = jnp.where(moments.illegal, -jnp.inf, moments.mean)

@@ -262,6 +262,19 @@ class UBE(UsesRows):
     Raises:
         ValueError: `scale` or `q_max` is negative or not finite; another form or noise.
         TypeError: no number, no rule of replanning.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.UBE(scale=0.5),
+        ...     bm.envs.chain(),
+        ...     prior=bm.models.dirichlet_normal(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=50,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        50.0
     """
 
     scale: float | Array = 1.0

@@ -103,6 +103,12 @@ def diagnose(posterior: FittedPosterior) -> Diagnosis:
 
     Raises:
         TypeError: no posterior of this package.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> print(bm.diagnose(posterior))
+        exact: closed form, no Monte Carlo error. Nothing to diagnose.
     """
     check_posterior(posterior, 1)
     if isinstance(posterior, ConjugatePosterior) and not isinstance(posterior, FactorisedPosterior):

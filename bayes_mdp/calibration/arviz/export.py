@@ -101,6 +101,12 @@ def to_arviz(
     Raises:
         ValueError: an option out of range, other data than those of the posterior, draws that do not fit in memory.
         TypeError: `data` of another type, no posterior of this package.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> bm.to_arviz(posterior, num_draws=10)["posterior"]["transition"].dims
+        ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):
         return as_tree(_of_behaviour(posterior, num_draws, key, log_likelihood, data))
@@ -168,6 +174,12 @@ def dataset(
 
     Raises:
         ValueError, TypeError: as `to_arviz`; a group that does not exist, or not for this posterior.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> bm.dataset(posterior, num_draws=10)["transition"].dims
+        ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):
         check_name("group", group, BEHAVIOUR_GROUPS)

@@ -105,6 +105,14 @@ def prior_sensitivity(
     Raises:
         ValueError: as `to_arviz`; a posterior that was loaded; no draws.
         TypeError: as `to_arviz`; a mixture; a posterior of partial pooling.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> print(bm.prior_sensitivity(posterior, data, num_draws=100))
+        Power-scaling sensitivity: 100 draws, prior of reward
+        ...
     """
     check_posterior(posterior, num_draws)
     if isinstance(posterior, PooledPosterior):

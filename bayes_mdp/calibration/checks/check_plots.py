@@ -33,6 +33,11 @@ def plot_check(check: Check) -> "Figure":
 
     Raises:
         TypeError: no `Check`.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> result = bm.check(jax.random.key(0), prior, space, num_simulations=20, num_transitions=10)
+        >>> bm.plot_check(result).savefig("check.png")
     """
     check_type("check", check, Check, "a Check")
     from matplotlib.figure import Figure

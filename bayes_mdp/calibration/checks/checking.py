@@ -114,6 +114,12 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     Raises:
         ValueError, TypeError: an argument that cannot be used (as `infer`, `sbc`); a quantity that is not finite in
             some draw; no quantity that varies under the prior.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> result = bm.check(jax.random.key(0), prior, space, num_simulations=20, num_transitions=10)
+        >>> result.calibrated
+        True
     """
     check_key("key", key)
     kept = None if path is None else _kept_beside(path)

@@ -149,6 +149,16 @@ def criticise(
     Raises:
         ValueError, TypeError: a posterior without its program (a loaded one), with rows for every step, or of another
             space than the log; a log of one episode; numbers out of range.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 20, "r": [0.0, 1.0] * 20, "t": "a", "end": True})
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
+        >>> space, prior = bm.StateActionSpace.from_log(log), bm.models.dirichlet_bernoulli()
+        >>> posterior = bm.infer(jax.random.key(0), prior, log, space=space)
+        >>> print(bm.criticise(jax.random.key(1), posterior, log, bm.Episodic(1)))
+        Criticism, episodes of 1 steps: no check sounds
+        ...
     """
     check_key("key", key)
     check_posterior(posterior, 1)

@@ -17,6 +17,7 @@ from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, occupancy
+from bayes_mdp.products import matmul
 
 DRAWS = 100
 LARGE = 2**20  # numbers in a draw, from which the closed form takes the place of draws
@@ -101,4 +102,4 @@ def _moments(
     values = evaluate(mdp, policy, objective).v
     time = occupancy(mdp, policy, objective, start)
     spread = posterior.bellman_variance(values, rate)
-    return values @ start, jnp.sum(jnp.where(time > 0, time**2 * spread, 0.0))
+    return matmul(values, start), jnp.sum(jnp.where(time > 0, time**2 * spread, 0.0))

@@ -113,6 +113,14 @@ def loo_pit(
 
     Raises:
         ValueError, TypeError: as `to_arviz`; data that are sums.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> print(bm.loo_pit(posterior, data))
+        LOO-PIT: where each transition falls in its prediction from all the others
+        ...
     """
     key_draws, key_numbers = jax.random.split(key_or_first(key))
     draws, rows = predictive.draws_and_rows(key_draws, posterior, data, num_draws, "posterior")

@@ -74,6 +74,14 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
             in a space where episodes end.
         TypeError: a posterior whose reward law cannot be drawn.
         FileNotFoundError: `path` lies in no folder that exists. PermissionError: nothing can be written there.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> result = bm.sbc(
+        ...     jax.random.key(0), prior, space, num_simulations=32, num_draws=15, num_transitions=5
+        ... )
+        >>> result.passed
+        True
     """
     check_key("key", key)
     for name, value in (("simulations", num_simulations), ("draws", num_draws), ("transitions", num_transitions)):

@@ -151,6 +151,14 @@ def choose(
     Raises:
         ValueError, TypeError: as `policy_value`; too few draws for the tail of the criterion or for the confidence; a
             baseline that takes actions the space forbids; limits that leave no policy.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> data = bm.Transitions([0] * 20, [0, 1] * 10, [0.0, 1.0] * 10, [0] * 20)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> choice = bm.choose(jax.random.key(1), posterior, bm.Episodic(1), num_draws=100)
+        >>> choice.policy.tolist()
+        [[1]]
     """
     require_ability(posterior, CanSample, "choose")
     check_key("key", key)

@@ -16,6 +16,7 @@ from bayes_mdp.mdp import MDP, AverageReward, Episodic, Objective, SparseMDP, St
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve
+from bayes_mdp.products import matmul
 
 
 def validity_after_data(posterior: Updatable) -> Validity:
@@ -46,7 +47,7 @@ def value_at_start(
     if isinstance(objective, AverageReward):
         return found.gain
     first = found.v[0] if found.v.ndim == 2 else found.v
-    return first @ jnp.asarray(start)
+    return matmul(first, jnp.asarray(start))
 
 
 def best_value(

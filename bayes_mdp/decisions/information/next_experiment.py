@@ -65,6 +65,13 @@ class NextExperiment(eqx.Module):
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
         num_episodes: Int[C], of the studies; None: candidates are pairs.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> experiment = bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1))
+        >>> experiment.pairs, experiment.value.round(3).tolist()  # E max(1/2, 1/3 or 2/3) - 1/2
+        (((0, 0), (0, 1)), [0.083, 0.083])
     """
 
     pairs: tuple[tuple[Hashable, ...], ...] = eqx.field(static=True)
@@ -186,6 +193,13 @@ def next_experiment(
             pair that the space does not have or that is illegal, nothing that is unknown, a policy that does not fit,
             a study without the `max_steps` that it needs, pairs and studies together, a cost that is not positive;
             an objective that does not fit the mean MDP (see `solve`); data sets that do not fit in memory.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1)).best  # action 1 was never tried
+        (0, 1)
     """
     check_key("key", key)
     belief = require_exact(posterior)

@@ -45,6 +45,12 @@ def evpi(
 
     Raises:
         ValueError: see `net_benefit_weights`. TypeError: another belief.
+
+    Example:
+        >>> values = np.array([[[1.0], [0.0]], [[0.0], [4.0]]])  # draw, strategy, outcome
+        >>> draws = bm.decisions.StrategyDraws(("a", "b"), ("net benefit",), values)
+        >>> bm.evpi(jax.random.key(0), draws).value  # the better one of each draw, 2.5; b in both, 2
+        0.5
     """
     check_key("key", key)
     check_sizes(num_draws, None)
@@ -105,6 +111,13 @@ def evppi(
     Raises:
         ValueError: a site that there is not, with the nearest; see `net_benefit_weights`. TypeError: another belief.
             ImportError: a regression is needed and scikit-learn is not installed.
+
+    Example:
+        >>> import numpyro
+        >>> import numpyro.distributions as dist
+        >>> model = bm.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
+        >>> round(bm.evppi(jax.random.key(0), model, ["p"]).value, 2)  # E max(p, 1/2) - 1/2
+        0.12
     """
     check_key("key", key)
     check_sizes(num_draws, num_inner)

@@ -43,6 +43,16 @@ class PolicyStudy(eqx.Module):
     Raises:
         ValueError, TypeError: a number below 1 or none; a policy that is no array (its shape and its values are looked
             into by `next_experiment`).
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> studies = {"try action 1": bm.PolicyStudy([1], num_episodes=5)}
+        >>> answer = bm.next_experiment(
+        ...     jax.random.key(1), posterior, bm.Episodic(1), studies, num_data_sets=50
+        ... )
+        >>> bool(answer.value[0] > 0)
+        True
     """
 
     policy: PolicyLike = eqx.field(converter=_readable)

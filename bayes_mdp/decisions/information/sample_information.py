@@ -45,6 +45,14 @@ def evsi(
 
     Raises:
         ValueError, TypeError: as `Study.sites_of` and `net_benefit_weights`.
+
+    Example:
+        >>> import numpyro
+        >>> import numpyro.distributions as dist
+        >>> model = bm.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
+        >>> answer = bm.evsi(jax.random.key(0), model, bm.Study({"p": 1}))
+        >>> round(answer.value, 3)  # one observation moves the mean of p to 1/3 or 2/3
+        0.083
     """
     check_key("key", key)
     check_type("model", model, DecisionModel, "a decision model")
@@ -115,6 +123,18 @@ def net_benefit_of_sampling(
     Raises:
         ValueError: no sizes, or one that is not positive; a negative population; otherwise as `evsi`.
         TypeError: no `Study`, a size or a cost that is no number.
+
+    Example:
+        >>> import numpyro
+        >>> import numpyro.distributions as dist
+        >>> model = bm.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
+        >>> study, sizes = bm.Study({"p": 1}), [1, 10]
+        >>> benefit = bm.net_benefit_of_sampling(
+        ...     jax.random.key(0), model, study, sizes, population=1000, cost_per_size=2.0
+        ... )
+        >>> print(benefit)
+        Expected net benefit of sampling, 1000 decisions
+        ...
     """
     check_type("study", study, Study, "a Study")
     check_number("population", population, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")

@@ -24,6 +24,11 @@ class Study:
 
     Raises:
         TypeError: no mapping. ValueError: numbers that are negative, or no integers.
+
+    Example:
+        >>> study = bm.Study({"cured": 10})  # ten persons, of whom each is cured or not
+        >>> float(study.scaled(2).observations["cured"])
+        20.0
     """
 
     observations: Mapping[str, ArrayLike]

@@ -55,6 +55,15 @@ class BayesAdaptivePlan(eqx.Module):
         objective: of the search.
         space: sizes and names.
         full: whether the tree had no room for more nodes.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> plan = bm.plan_bayes_adaptive(
+        ...     jax.random.key(1), posterior, 0, bm.Episodic(2), num_simulations=100
+        ... )
+        >>> plan.q.shape, int(plan.visits.sum())
+        ((2,), 100)
     """
 
     action: int
@@ -154,6 +163,16 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
         ValueError: a state that is none, a budget of zero, another horizon than that of the space,
             AverageReward, a tree that does not fit in memory. TypeError: a belief that cannot be sampled lazily.
             ImportError: numba is missing.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> data = bm.Transitions([0] * 4, [0, 1, 0, 1], [0.0, 1.0, 0.0, 1.0], [0] * 4)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> plan = bm.plan_bayes_adaptive(
+        ...     jax.random.key(1), posterior, 0, bm.Episodic(3), num_simulations=2000
+        ... )
+        >>> plan.action  # needs numba (extra `fast`)
+        1
     """
     require_numba(WHO)
     check_key("key", key)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_name, check_names, check_number, check_shape, is_concrete
+from bayes_mdp.products import matmul
 
 Counting = Literal["start", "end", "half-cycle", "simpson"]
 
@@ -35,6 +36,13 @@ def cohort_trace(
     Raises:
         ValueError: shapes that do not fit; no number of cycles with one matrix.
         TypeError: probabilities that are no numbers, a number of cycles that is no integer.
+
+    Example:
+        >>> trace = bm.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 2)
+        >>> print(np.asarray(trace).round(3))  # alive, dead
+        [[1.   0.  ]
+         [0.9  0.1 ]
+         [0.81 0.19]]
     """
     matrices, start = jnp.asarray(transition, float), jnp.asarray(initial, float)
     if matrices.ndim not in (2, 3):
@@ -52,7 +60,7 @@ def cohort_trace(
         matrices = matrices[:n_cycles]
 
     def cycle(occupancy: Array, matrix: Array) -> tuple[Array, Array]:
-        after = occupancy @ matrix
+        after = matmul(occupancy, matrix)
         return after, after
 
     _, later = jax.lax.scan(cycle, start, matrices)
@@ -74,6 +82,10 @@ def cycle_weights(
 
     Raises:
         ValueError: see the arguments. TypeError: a number of cycles that is no integer.
+
+    Example:
+        >>> print(bm.cycle_weights(2, rate=0.03).round(3))  # of cycles counted at their end
+        [0.    0.971 0.943]
     """
     check_count("n_cycles", n_cycles)
     check_name("counting", counting, get_args(Counting))
@@ -115,6 +127,11 @@ def cohort_total(
 
     Raises:
         ValueError: shapes that do not fit; moves without `transition`.
+
+    Example:
+        >>> trace = bm.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 2)  # alive, dead
+        >>> round(float(bm.cohort_total(trace, [1.0, 0.0], bm.cycle_weights(2))), 3)  # 0.9 + 0.81 years
+        1.71
     """
     number, size = trace.shape
     values, share = jnp.asarray(per_state, float), jnp.asarray(weights, float)

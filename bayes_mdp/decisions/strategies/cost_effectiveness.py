@@ -69,6 +69,12 @@ def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
 
     Raises:
         TypeError: no draws of strategies. ValueError: outcomes other than "cost" and "effect".
+
+    Example:
+        >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]]] * 2)  # draw, strategy, outcome
+        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> bm.cost_effectiveness(draws).icer("new")  # 20 more buy half a unit of effect
+        40.0
     """
     check_type("draws", draws, StrategyDraws, "draws of strategies")
     cost, effect = draws.outcome("cost").mean(0), draws.outcome("effect").mean(0)
@@ -111,6 +117,13 @@ def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
 
     Raises:
         ValueError: no willingness to pay, a negative one; draws without costs and effects. TypeError: no numbers.
+
+    Example:
+        >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]]] * 2)  # draw, strategy, outcome
+        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> table = bm.acceptability(draws, [10.0, 100.0])  # 20 more buy half a unit of effect
+        >>> table["best"].values.tolist()
+        ['usual', 'new']
     """
     check_type("draws", draws, StrategyDraws, "draws of strategies")
     grid = as_wtp(wtp)

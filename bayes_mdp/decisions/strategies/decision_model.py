@@ -303,6 +303,16 @@ def decision_model(
         TypeError: the program returns something else, or branches in Python on what it drew.
         ValueError: strategies with different outcomes; discrete latent sites; data that are impossible; no key where
             one is needed.
+
+    Example:
+        >>> import numpyro
+        >>> import numpyro.distributions as dist
+        >>> def program():
+        ...     cured = numpyro.sample("cured", dist.Beta(8.0, 2.0))
+        ...     return {"wait": {"cost": 0.0, "effect": 0.5}, "treat": {"cost": 2.0, "effect": cured}}
+        >>> model = bm.decision_model(program)
+        >>> model.strategies, model.outcomes
+        (('wait', 'treat'), ('cost', 'effect'))
     """
     if not callable(program):
         raise TypeError(f"program is {described(program)}, expected a function that returns strategy -> outcomes")

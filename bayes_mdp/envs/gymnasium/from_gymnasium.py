@@ -25,6 +25,12 @@ class ListedReward(eqx.Module):
         outcome: Int[S A E], next state of each entry, S where it ends the episode.
         probability: Float[S A E], its probability (zero pads short lists).
         value: Float[S A E], its reward.
+
+    Example:
+        >>> one = jnp.ones((1, 1, 1))  # of the one pair one outcome is listed: state 1, which pays 2
+        >>> law = bm.envs.ListedReward(one.astype(int), one, 2.0 * one)
+        >>> float(law.sample(jax.random.key(0), (0, 0), 1))
+        2.0
     """
 
     outcome: Int[Array, "S A E"]
@@ -58,6 +64,11 @@ def from_gymnasium(
         ValueError: an id that Gymnasium cannot make or that would import a module, no table, no initial distribution
             or one of another length, a next state out of range, a row that does not sum to one.
         TypeError: neither an id nor a Gymnasium environment, an initial distribution that holds no numbers.
+
+    Example:
+        >>> env = bm.from_gymnasium("FrozenLake-v1")
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (16, 4)
     """
     if not isinstance(id_or_env, str) and not hasattr(id_or_env, "unwrapped"):
         raise TypeError(f"id_or_env is {described(id_or_env)}, expected an id or a Gymnasium environment")

@@ -25,6 +25,11 @@ def to_gymnasium(env: Environment, *, seed: int | None = None, max_episode_steps
     Raises:
         TypeError: `env` is no Environment.
         ValueError: `max_episode_steps` or `seed` is out of range.
+
+    Example:
+        >>> env = bm.to_gymnasium(bm.envs.chain(), seed=0)
+        >>> env.reset()[0]
+        0
     """
     from bayes_mdp.envs.gymnasium.tabular_env import TabularEnv
 

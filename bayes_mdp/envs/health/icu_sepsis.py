@@ -43,6 +43,13 @@ class ICUSepsis(Environment):
             actions and renormalised. Rows sum to one.
         raw_expert: Float64[S A], the benchmark's expert as it is. 12 of 100 of its decisions are inadmissible actions,
             so that it is a policy of `icu_sepsis(admissible_only=False)` alone.
+
+    Example:
+        >>> env = bm.envs.icu_sepsis()  # needs the extra `health`
+        >>> log = env.log(jax.random.key(0), 10)  # ten patients, treated by the expert
+        >>> int(log.transitions.terminated.sum())
+        10
+
     """
 
     admissible: Bool[np.ndarray, "S A"] = eqx.field(kw_only=True)
@@ -153,6 +160,11 @@ def icu_sepsis(*, listed: bool = False, admissible_only: bool = True) -> ICUSeps
     Raises:
         ImportError: icu-sepsis is not installed. FileNotFoundError: it lacks a file.
         ValueError: a file that holds something else. TypeError: an option that is neither True nor False.
+
+    Example:
+        >>> env = bm.envs.icu_sepsis()  # needs the extra `health`
+        >>> env.mdp.n_states, round(env.optimum, 3)  # probability to survive
+        (715, 0.875)
     """
     check_bool("listed", listed)
     check_bool("admissible_only", admissible_only)

@@ -75,6 +75,13 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         ValueError: as `read_log`, and two logs of the same content (both are named).
         ImportError: Parquet without pyarrow.
         TypeError: an argument of another type.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
+        >>> log = bm.fold_log([table], state="s", action="a", reward="r", next_state="t")
+        >>> log.n_transitions, log.states
+        (2, ('a', 'b'))
     """
     check_name("missing_reward", missing_reward, ("error", "ignore"))
     check_count("chunksize", chunksize)

@@ -107,6 +107,13 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         FileNotFoundError: there is no such file.
         ValueError: no rows, a column that is missing, a cell that cannot be read: which row, column, what was there.
         ImportError: Parquet without pyarrow.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t")
+        >>> log.states, log.transitions.next_state.tolist()
+        (('a', 'b'), [1, 0])
     """
     if next_state is None and episode is None:
         raise ValueError(

@@ -31,6 +31,11 @@ def bsuite_deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: i
 
     Raises:
         ValueError: `size` below 2, `mapping_seed` negative. TypeError: one of them is no integer.
+
+    Example:
+        >>> env = bm.envs.bsuite_deep_sea(5)
+        >>> env.mdp.n_states, round(env.optimum, 2)
+        (5, 0.99)
     """
     check_count("size", size, 2)
     check_bool("stochastic", stochastic)

@@ -37,6 +37,11 @@ class CartPole(eqx.Module):
 
     Raises:
         ValueError: `max_steps` is below 1. TypeError: no integer.
+
+    Example:
+        >>> env = bm.envs.CartPole(max_steps=200)
+        >>> env.n_actions, env.observation_shape
+        (2, (4,))
     """
 
     max_steps: int = eqx.field(default=500, static=True)
@@ -100,6 +105,13 @@ def cartpole(max_steps: int = 500) -> CartPole:
 
     Raises:
         ValueError: `max_steps` below 1. TypeError: it is no integer.
+
+    Example:
+        >>> env = bm.envs.cartpole()
+        >>> state, observation = env.reset(jax.random.key(0))
+        >>> step = env.step(jax.random.key(1), state, jnp.int32(1))
+        >>> float(step.reward), bool(step.terminated)
+        (1.0, False)
     """
     check_count("max_steps", max_steps)
     return CartPole(int(max_steps))

@@ -26,6 +26,11 @@ class DeepSeaObserved(eqx.Module):
     Args:
         right: the action that means right, by (row, column).
         stochastic: whether right may fail.
+
+    Example:
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> env.size, env.n_actions
+        (4, 2)
     """
 
     right: Int[Array, "N N"]
@@ -109,6 +114,12 @@ def deep_sea_observed(size: int = 10, *, stochastic: bool = False, mapping_seed:
 
     Raises:
         ValueError: `size` below 2, `mapping_seed` negative. TypeError: one of them is no integer.
+
+    Example:
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> state, observation = env.reset(jax.random.key(0))
+        >>> observation.shape, int(observation.sum())
+        ((4, 4), 1)
     """
     check_count("size", size, 2)
     check_bool("stochastic", stochastic)
@@ -120,5 +131,10 @@ def deep_sea_stochastic_observed(size: int = 10, *, mapping_seed: int | None = 4
 
     Args:
         size, mapping_seed: as of `deep_sea_observed`.
+
+    Example:
+        >>> env = bm.envs.deep_sea_stochastic_observed(4)
+        >>> env.name, env.observation_shape
+        ('deep_sea_stochastic:4', (4, 4))
     """
     return deep_sea_observed(size, stochastic=True, mapping_seed=mapping_seed)

@@ -22,6 +22,11 @@ class GymnaxEnv(eqx.Module):
         env: of gymnax.
         params: its parameters.
         observation_shape, observation_dtype: of an observation.
+
+    Example:
+        >>> env = bm.envs.gymnax_env("CartPole-v1")  # needs gymnax
+        >>> env.observation_shape
+        (4,)
     """
 
     env: Any = eqx.field(static=True)
@@ -72,6 +77,11 @@ def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:
     Raises:
         ImportError: gymnax is missing (it does not go with jax 0.12). ValueError: an unknown name. TypeError: no
             environment of gymnax, actions that are not discrete, an observation that is not one array.
+
+    Example:
+        >>> env = bm.envs.gymnax_env("CartPole-v1")  # needs gymnax
+        >>> env.n_actions
+        2
     """
     what = name_or_env if isinstance(name_or_env, str) else type(name_or_env).__name__
     gymnax = _gymnax(what)

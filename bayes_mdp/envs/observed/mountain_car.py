@@ -36,6 +36,11 @@ class MountainCar(eqx.Module):
 
     Raises:
         ValueError: `max_steps` is below 1. TypeError: no integer.
+
+    Example:
+        >>> env = bm.envs.MountainCar(max_steps=100)
+        >>> env.n_actions, env.observation_shape
+        (3, (2,))
     """
 
     max_steps: int = eqx.field(default=200, static=True)
@@ -99,6 +104,12 @@ def mountain_car(max_steps: int = 200) -> MountainCar:
 
     Raises:
         ValueError: `max_steps` below 1. TypeError: it is no integer.
+
+    Example:
+        >>> env = bm.envs.mountain_car()
+        >>> state, observation = env.reset(jax.random.key(0))
+        >>> observation.shape, env.n_actions
+        ((2,), 3)
     """
     check_count("max_steps", max_steps)
     return MountainCar(int(max_steps))

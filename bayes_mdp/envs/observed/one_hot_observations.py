@@ -24,6 +24,11 @@ class OneHotObserved(eqx.Module):
     Args:
         env: with tables.
         num_steps: after which an episode is cut off.
+
+    Example:
+        >>> env = bm.envs.one_hot(bm.envs.chain(), num_steps=20)
+        >>> env.observation_shape, env.n_actions
+        ((5,), 2)
     """
 
     env: Environment
@@ -79,6 +84,11 @@ def one_hot(env: Environment, num_steps: int | None = None) -> OneHotObserved:
 
     Raises:
         ValueError: `num_steps` below 1, or another than H. TypeError: it is no integer, or `env` no `Environment`.
+
+    Example:
+        >>> env = bm.envs.one_hot(bm.envs.chain(), num_steps=20)
+        >>> env.reset(jax.random.key(0))[1].tolist()  # the first of five states
+        [1, 0, 0, 0, 0]
     """
     if not isinstance(env, Environment):
         raise TypeError(f"env is {type(env).__name__}, expected a tabular Environment")

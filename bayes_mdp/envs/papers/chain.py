@@ -22,6 +22,11 @@ def chain(slip: float = PAPER_SLIP) -> Environment:
     Raises:
         ValueError: `slip` is no probability.
         TypeError: no number.
+
+    Example:
+        >>> env = bm.envs.chain()
+        >>> env.mdp.n_states, env.optimum  # reward per step
+        (5, 3.6768)
     """
     check_number("slip", slip, lambda x: 0.0 <= x <= 1.0, "a probability")
     # Both moves as rows; a slip exchanges them.

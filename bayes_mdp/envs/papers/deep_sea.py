@@ -26,6 +26,11 @@ def deep_sea(size: int = 10, *, noise: float = 0.1) -> Environment:
     Raises:
         ValueError: `size` below 2, `noise` negative or not finite.
         TypeError: no number.
+
+    Example:
+        >>> env = bm.envs.deep_sea(5)
+        >>> env.mdp.transition_probs.shape[:2], round(env.optimum, 2)  # of Episodic(5)
+        ((5, 5), 0.99)
     """
     check_count("size", size, 2)
     check_memory(f"size is {size}", 100.0 * size**2)
@@ -49,6 +54,10 @@ def reachable(size: int) -> np.ndarray:
 
     Raises:
         ValueError: `size` is below 1. TypeError: no integer.
+
+    Example:
+        >>> bm.envs.reachable(3).sum(axis=1).tolist()  # cells of each row
+        [1, 2, 3]
     """
     check_count("size", size)
     return np.tri(size, dtype=bool)

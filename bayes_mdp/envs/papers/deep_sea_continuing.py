@@ -26,6 +26,11 @@ def deep_sea_continuing(n_states: int = 4, *, noise: Literal["none", "delta"] = 
         ValueError: `n_states` below 3 (with 2 the two rewards of the last state have one next state), unknown
             `noise`.
         TypeError: no number.
+
+    Example:
+        >>> env = bm.envs.deep_sea_continuing(4)
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (4, 2)
     """
     check_count("n_states", n_states, 3)
     check_memory(f"n_states is {n_states}", 60.0 * n_states**2)

@@ -46,6 +46,11 @@ def flag_maze(slip: float = PAPER_SLIP, *, layout: "str | os.PathLike[str]" = DE
         ValueError: `slip` is no probability; no such file, an unknown character, lines of several lengths, not one
             start and one goal, no flag or more than 12, no way from start to goal.
         TypeError: `layout` is neither a str nor a path.
+
+    Example:
+        >>> env = bm.envs.flag_maze()
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (264, 4)
     """
     check_number("slip", slip, lambda x: 0.0 <= x <= 1.0, "a probability")
     name, cells = _read(layout)

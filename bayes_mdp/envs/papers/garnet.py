@@ -32,6 +32,11 @@ def garnet(
     Raises:
         ValueError: a count below 1, `branching` above `n_states`, `seed` negative, `noise` negative or not finite.
         TypeError: a count or the seed is no integer.
+
+    Example:
+        >>> env = bm.envs.garnet(6, 2, 3, seed=1)
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (6, 2)
     """
     for name, count in {"n_states": n_states, "n_actions": n_actions, "branching": branching}.items():
         check_count(name, count)

@@ -16,6 +16,11 @@ def loop() -> Environment:
     4. Action 1 enters the left loop, 5, 6, 7, 8: in 5, 6 and 7 action 1 goes on, action 0 falls back to state 0,
     unpaid; from 8 both actions lead to state 0 and pay 2. The first state is 0. `optimum` is the optimal gain, 0.4 (400
     per phase of 1000 steps). Source: [OIM08], checked against three public implementations.
+
+    Example:
+        >>> env = bm.envs.loop()
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (9, 2)
     """
     after = np.zeros((N_STATES, 2), int)
     after[0] = 1, 5

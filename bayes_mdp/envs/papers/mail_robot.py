@@ -44,6 +44,11 @@ class RobotState(NamedTuple):
         car: cell and velocity, a row of `MailRobot.cars`.
         waiting: bit i is set where mail waits at pickup i.
         load: what the holders carry, a row of `MailRobot.loads`.
+
+    Example:
+        >>> state = bm.envs.mail_robot().reset(jax.random.key(0))
+        >>> int(state.waiting), int(state.load)
+        (0, 0)
     """
 
     car: Int[Array, ""]
@@ -70,6 +75,13 @@ class MailRobot(eqx.Module):
         meets_gray: Bool[C A], whether a move costs the penalty.
         arrivals: UInt32[2^P - 1], cumulative probabilities of the sets of pickups where mail arrives, times 2^32.
         delivery_reward, gray_penalty: per piece; per move.
+
+    Example:
+        >>> env = bm.envs.mail_robot()
+        >>> state = env.reset(jax.random.key(0))
+        >>> state, reward, terminated = env.step(jax.random.key(1), state, jnp.int32(4))
+        >>> float(reward), bool(terminated)
+        (0.0, False)
     """
 
     cars: Int[Array, "C 4"]
@@ -191,6 +203,12 @@ def mail_robot(
             `num_holders` or `arrival_interval` below 1; a reward or penalty that is not finite.
         TypeError: `layout` is neither text nor path; `max_speed` or `num_holders` is no integer.
         FileNotFoundError: a path object without a file.
+
+    Example:
+        >>> env = bm.envs.mail_robot()
+        >>> state = env.reset(jax.random.key(0))
+        >>> env.n_actions, int(env.code(state)) < env.num_codes
+        (9, True)
     """
     check_count("max_speed", max_speed)
     check_count("num_holders", num_holders)

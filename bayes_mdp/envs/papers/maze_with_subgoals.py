@@ -44,6 +44,11 @@ def maze_with_subgoals(
         ValueError: `seed` negative, `size` below 5, a share or `slip` outside [0, 1], shares that exceed 1 together, or
             no maze with ways to all goals in 1000 draws.
         TypeError: `seed` or `size` is no integer.
+
+    Example:
+        >>> env = bm.envs.maze_with_subgoals(size=8)
+        >>> env.mdp.n_actions
+        4
     """
     check_count("seed", seed, 0)
     check_count("size", size, 5)

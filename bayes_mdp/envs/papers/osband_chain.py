@@ -29,6 +29,11 @@ def osband_chain(n_states: int = 10, *, horizon: int | None = None, stochastic: 
 
     Raises:
         ValueError: `n_states` below 2, `horizon` below 1. TypeError: one of them is no integer.
+
+    Example:
+        >>> env = bm.envs.osband_chain(5)
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (5, 2)
     """
     check_count("n_states", n_states, 2)
     check_bool("stochastic", stochastic)

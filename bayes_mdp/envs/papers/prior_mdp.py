@@ -43,6 +43,11 @@ def prior_mdp(
         ValueError: a count below 1, `seed` negative or above 2^32 - 1, `pseudo_count` not positive, an unknown
             `rewards_on`.
         TypeError: a count or the seed is no integer.
+
+    Example:
+        >>> env = bm.envs.prior_mdp(seed=0)
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (4, 2)
     """
     check_count("seed", seed, 0)
     if seed >= 2**32:

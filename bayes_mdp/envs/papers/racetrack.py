@@ -55,6 +55,11 @@ def racetrack(
         ValueError: as `read_track`; a start from which no finish can be reached, `max_speed` below 1, `slip` outside
             [0, 1), no such `crash`, `gray_penalty` not positive.
         TypeError: as `read_track`; `max_speed` is no integer.
+
+    Example:
+        >>> env = bm.envs.racetrack("corner")
+        >>> env.mdp.n_actions, env.picture is not None
+        (9, True)
     """
     expected = "a probability from 0 up to, but not including, 1"
     check_number("slip", slip, lambda x: 0.0 <= x < 1.0, expected)
@@ -89,6 +94,11 @@ def racetrack_space(
 
     Raises:
         ValueError, TypeError: as `racetrack`.
+
+    Example:
+        >>> space = bm.envs.racetrack_space("corner")
+        >>> space.action_names[4], len(space.state_names[0])  # no acceleration; row, column, velocities
+        ((0, 0), 4)
     """
     track = track if isinstance(track, Track) else read_track(track)
     moves = _all_moves(track, max_speed, crash, 1.0)

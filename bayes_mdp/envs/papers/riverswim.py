@@ -17,6 +17,11 @@ def riverswim() -> Environment:
     staying at the right end by swimming right. The first state is 1 or 2. `optimum` is the optimal gain, 668.807
     (always right); the expected total of 5000 steps is 3.3365e6. Source: [OIM08], checked against four
     public implementations.
+
+    Example:
+        >>> env = bm.envs.riverswim()
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (6, 2)
     """
     rows = _rows(first=(0.7, 0.3), middle=(0.1, 0.6, 0.3), last=(0.7, 0.3))
     paid = np.zeros((N_STATES, 2, N_STATES))
@@ -33,6 +38,11 @@ def riverswim_episodic() -> Environment:
 
     After [MBIE08]. The MDP does not depend on the step. `optimum` is the optimal value of an episode of 20 steps,
     3.397264 (optimal gain 0.42862). Source: `make_riverSwim` of TabulaRL.
+
+    Example:
+        >>> env = bm.envs.riverswim_episodic()
+        >>> bm.solve(env.mdp, bm.Episodic(20)).policy.shape  # step, state
+        (20, 6)
     """
     rows = _rows(first=(0.4, 0.6), middle=(0.05, 0.6, 0.35), last=(0.4, 0.6))
     reward = np.zeros((N_STATES, 2))

@@ -36,6 +36,11 @@ def seven_rooms(num_rooms: int = 7, room_size: int = 5, *, slip: float = 0.05, p
     Raises:
         ValueError: `num_rooms` below 3 (start and goals would coincide), `room_size` or `per_row` below 1, `slip`
             outside [0, 1]. TypeError: a count is no integer.
+
+    Example:
+        >>> env = bm.envs.seven_rooms(3, 3)
+        >>> env.mdp.n_actions
+        4
     """
     check_count("num_rooms", num_rooms, 3)
     check_count("room_size", room_size)

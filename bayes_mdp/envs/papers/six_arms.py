@@ -18,6 +18,11 @@ def six_arms() -> Environment:
     is the exception: all actions but action 4 stay and pay 50. The first state is 0. `optimum` is the optimal gain,
     6000; the expected total of 5000 steps is 2.94e7. Source: [OIM08], checked against three public
     implementations.
+
+    Example:
+        >>> env = bm.envs.six_arms()
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (7, 6)
     """
     n_arms = len(PAYS)
     arm = np.arange(n_arms)

@@ -34,6 +34,11 @@ def slippery_grid(size: int = 5, *, slip: float = PAPER_SLIP) -> Environment:
     Raises:
         ValueError: `size` below 2 (first and last cell would coincide), `slip` outside [0, 1]. TypeError: `size` is no
             integer.
+
+    Example:
+        >>> env = bm.envs.slippery_grid(3)
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (9, 4)
     """
     check_count("size", size, 2)
     check_memory(f"size is {size}", 1000.0 * size**2)

@@ -108,6 +108,11 @@ class Track:
     Raises:
         ValueError: no lines, an unknown character, lines of different lengths, no start, no finish.
         TypeError: a name or a line that is no string.
+
+    Example:
+        >>> track = bm.envs.Track("straight", ("#####", "#S.F#", "#####"))
+        >>> track.starts, track.finishes
+        (((1, 1),), ((1, 3),))
     """
 
     name: str
@@ -148,6 +153,11 @@ def read_track(source: "str | os.PathLike[str]", *, name: str | None = None) -> 
         TypeError: `source` is neither a str nor a path.
         ValueError: no such name or file, a file that is no text, or a map that is none (see `Track`).
         FileNotFoundError: a path object without a file.
+
+    Example:
+        >>> track = bm.envs.read_track("barto_l")
+        >>> track.name, len(track.starts) > 1
+        ('barto_l', True)
     """
     found, cells = read_map("track", source, TRACK_CELLS, TRACKS, ", or a Track")
     return Track(name or found, cells)

@@ -40,6 +40,11 @@ def two_action_chain(
     Raises:
         ValueError: `depth` below 2, `discount` outside [0, 1), a mean that is not finite, a scale that is not positive.
         TypeError: `depth` is no integer.
+
+    Example:
+        >>> env = bm.envs.two_action_chain(depth=5)
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (5, 2)
     """
     check_count("depth", depth, 2)
     check_memory(f"depth is {depth}", 32.0 * depth**2)

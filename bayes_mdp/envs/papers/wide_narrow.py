@@ -38,6 +38,11 @@ def wide_narrow(
         ValueError: `width` below 2, `num_pairs` below 1, a mean that is not finite, a scale that is negative or not
             finite.
         TypeError: a count that is no integer.
+
+    Example:
+        >>> env = bm.envs.wide_narrow()
+        >>> env.mdp.n_states, env.mdp.n_actions
+        (3, 6)
     """
     check_count("width", width, 2)
     check_count("num_pairs", num_pairs)

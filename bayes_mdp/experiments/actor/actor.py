@@ -188,6 +188,21 @@ class Actor:
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 2)
+        >>> actor = bm.Actor(
+        ...     bm.agents.PSRL(),
+        ...     space,
+        ...     objective=bm.Discounted(0.9),
+        ...     key=jax.random.key(0),
+        ...     prior=bm.models.dirichlet_normal(),
+        ... )
+        >>> actor.reset(0)  # an episode begins in state 0
+        >>> action = actor.act(0)
+        >>> actor.observe(0, action, 0.5, 1, terminated=False, truncated=False)
+        >>> int(actor.visits.sum())
+        1
     """
 
     def __init__(

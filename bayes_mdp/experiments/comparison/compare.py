@@ -250,6 +250,18 @@ def compare(
         ValueError, TypeError: one sentence about the argument at fault; every pair was refused; the folder of the cells
             is that of another run. FileNotFoundError: `path` lies in no folder that exists.
         PermissionError: nothing can be written at `path`.
+
+    Example:
+        >>> tasks = {
+        ...     "chain": bm.experiments.Task(
+        ...         bm.envs.chain(), bm.Discounted(0.9), 50, prior=bm.models.dirichlet_normal()
+        ...     )
+        ... }
+        >>> agents = ["psrl", "epsilon_greedy_q"]
+        >>> options = bm.RunOptions(progress=False)
+        >>> result = bm.compare(agents, tasks, key=jax.random.key(0), num_seeds=2, options=options)
+        >>> result["score"].dims
+        ('agent', 'env', 'seed')
     """
     check_key("key", key)
     check_count("num_seeds", num_seeds, 2)

@@ -29,6 +29,19 @@ def describe_compare(result: "xr.Dataset") -> str:
 
     Raises:
         TypeError, ValueError: no dataset that `compare` returned.
+
+    Example:
+        >>> tasks = {
+        ...     "chain": bm.experiments.Task(
+        ...         bm.envs.chain(), bm.Discounted(0.9), 50, prior=bm.models.dirichlet_normal()
+        ...     )
+        ... }
+        >>> agents = ["psrl", "epsilon_greedy_q"]
+        >>> options = bm.RunOptions(progress=False)
+        >>> result = bm.compare(agents, tasks, key=jax.random.key(0), num_seeds=2, options=options)
+        >>> print(bm.describe_compare(result))
+        2 agents on chain; 2 seeds each
+        ...
     """
     check_dataset("result", result, "score", "rank")
     names = order_of(result)
@@ -95,6 +108,17 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
 
     Raises:
         TypeError, ValueError: no dataset that `compare` returned; `num_profiles` is no integer of at least 0.
+
+    Example:
+        >>> tasks = {
+        ...     "chain": bm.experiments.Task(
+        ...         bm.envs.chain(), bm.Discounted(0.9), 50, prior=bm.models.dirichlet_normal()
+        ...     )
+        ... }
+        >>> agents = ["psrl", "epsilon_greedy_q"]
+        >>> options = bm.RunOptions(progress=False)
+        >>> result = bm.compare(agents, tasks, key=jax.random.key(0), num_seeds=2, options=options)
+        >>> bm.plot_compare(result).savefig("compare.png")
     """
     check_dataset("result", result, "score", "rank")
     check_count("num_profiles", num_profiles, 0)

@@ -79,6 +79,11 @@ def plot_cost_effectiveness(
 
     Raises:
         TypeError: no draws of strategies. ValueError: other outcomes; no such strategy.
+
+    Example:
+        >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]], [[10.0, 1.0], [30.0, 1.1]]])
+        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> bm.plot_cost_effectiveness(draws, wtp=50.0).savefig("plane.png")
     """
     check_type("draws", draws, StrategyDraws, "draws of strategies")
     cost, effect = draws.outcome("cost"), draws.outcome("effect")
@@ -118,6 +123,12 @@ def plot_acceptability(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
 
     Raises:
         TypeError, ValueError: no such table.
+
+    Example:
+        >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]], [[10.0, 1.0], [30.0, 1.1]]])
+        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> figure = bm.plot_acceptability(bm.acceptability(draws, [10.0, 100.0]))
+        >>> figure.savefig("acceptability.png")
     """
     check_dataset("table", table, "prob_best", "frontier")
     figure, where = _curves(table, "prob_best", "frontier", "frontier", axes)
@@ -134,6 +145,12 @@ def plot_expected_loss(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
 
     Raises:
         TypeError, ValueError: no such table.
+
+    Example:
+        >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]], [[10.0, 1.0], [30.0, 1.1]]])
+        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> figure = bm.plot_expected_loss(bm.acceptability(draws, [10.0, 100.0]))
+        >>> figure.savefig("loss.png")
     """
     check_dataset("table", table, "expected_loss", "evpi")
     figure, where = _curves(table, "expected_loss", "evpi", "EVPI", axes)
@@ -165,6 +182,11 @@ def plot_cohort(table: "xr.Dataset", *, strategy: str | None = None, axes: "Axes
 
     Raises:
         TypeError, ValueError: no such table or strategy.
+
+    Example:
+        >>> trace = bm.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 5)
+        >>> table = bm.decisions.trace_dataset({"usual": trace}, ("alive", "dead"))
+        >>> bm.plot_cohort(table).savefig("cohort.png")
     """
     check_dataset("table", table, "occupancy")
     names = [str(name) for name in table["strategy"].values]

@@ -76,6 +76,9 @@ def plot_env(
         ValueError: neither tables nor a map, `step` is none of its steps, a picture or names of another number of
             states or actions.
         TypeError: no environment.
+
+    Example:
+        >>> bm.plot_env(bm.envs.chain()).savefig("chain.png")
     """
     picture = _picture(env)
     if picture is not None and picture.cells is not None:
@@ -116,6 +119,9 @@ def plot_trajectory(
         ValueError: no states, an index or a position out of range (which), more steps than an episode has; neither
             tables nor a map; a picture or names of another number of states.
         TypeError: no environment, states that are neither indices nor positions.
+
+    Example:
+        >>> bm.plot_trajectory(bm.envs.slippery_grid(3), [0, 1, 2]).savefig("walk.png")
     """
     drawn = _drawn(env)
     if isinstance(env, Environment):

@@ -32,6 +32,18 @@ def plot_regret(
     Raises:
         ValueError: another level, no results.
         TypeError: no dataset of `run`.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.EpsilonGreedyQ(),
+        ...     bm.envs.chain(),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=10,
+        ...     num_seeds=2,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> bm.plot_regret(result).savefig("regret.png")
     """
     named = by_name(results)
     for name, result in named.items():
@@ -95,6 +107,10 @@ def plot_values(
     Raises:
         ValueError: another shape, a value that is not finite, a level outside (0, 1).
         TypeError: values that are no numbers.
+
+    Example:
+        >>> draws = np.array([[0.0, 1.0], [0.5, 2.0], [0.2, 1.2]])  # draw, state
+        >>> bm.plot_values(draws, truth=[0.2, 1.5]).savefig("values.png")
     """
     draws = as_real("values", values)
     if draws.ndim != 2:
@@ -136,6 +152,11 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     Raises:
         ValueError: the posterior has no such step.
         TypeError: an index that is no integer, a posterior without the means that are plotted.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> bm.plot_posterior(posterior).savefig("posterior.png")
     """
     for ability in (CanMean, CanCount):
         require_ability(posterior, ability, "plot_posterior")
@@ -206,6 +227,13 @@ def plot_training(
     Raises:
         ValueError: no results, or no such variable.
         TypeError: no dataset of `train`.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import DQN
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
+        >>> bm.plot_training(training.dataset).savefig("training.png")
     """
     import matplotlib.pyplot as plt
 
@@ -272,6 +300,13 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
     Raises:
         ValueError: the dataset has no visits, or no such seed.
         TypeError: no dataset.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import DQN
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
+        >>> bm.plot_visits(training.dataset).savefig("visits.png")
     """
     check_dataset("result", result)
     import matplotlib.pyplot as plt

@@ -93,6 +93,20 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
             folder holds another sweep, or one that runs; every cell failed. ConnectionError: no Dask scheduler at the
             address. OSError: no space left on the device, the folder cannot be written.
         PermissionError: nothing can be written at `path`.
+
+    Example:
+        >>> agents = {f"rate {rate}": bm.agents.EpsilonGreedyQ(rate) for rate in (0.1, 0.5)}
+        >>> result = bm.sweep(
+        ...     agents,
+        ...     {"chain": bm.envs.chain()},
+        ...     key=jax.random.key(0),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=10,
+        ...     num_seeds=2,
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> result["regret"].dims
+        ('cell', 'seed', 'checkpoint')
     """
     check_key("key", key)
     for name, count in (("num_seeds", num_seeds), ("num_blocks", num_blocks)):

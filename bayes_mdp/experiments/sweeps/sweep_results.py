@@ -52,6 +52,19 @@ def sweep_status(path: "str | os.PathLike[str]") -> SweepStatus:
 
     Raises:
         FileNotFoundError: it holds no sweep. ValueError: its manifest is altered. TypeError: no path.
+
+    Example:
+        >>> result = bm.sweep(
+        ...     {"q": bm.agents.EpsilonGreedyQ()},
+        ...     {"chain": bm.envs.chain()},
+        ...     key=jax.random.key(0),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=10,
+        ...     path="sweep",
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> bm.sweep_status("sweep")
+        SweepStatus(total=1, finished=1, failed={}, running=False)
     """
     folder = _folder(path)
     names = [cell["file"] for cell in folder.read_manifest()["cells"]]
@@ -71,6 +84,19 @@ def load_sweep(path: "str | os.PathLike[str]") -> "xr.Dataset":
 
     Raises:
         FileNotFoundError: it holds no sweep. ValueError: its manifest is altered. TypeError: no path.
+
+    Example:
+        >>> result = bm.sweep(
+        ...     {"q": bm.agents.EpsilonGreedyQ()},
+        ...     {"chain": bm.envs.chain()},
+        ...     key=jax.random.key(0),
+        ...     objective=bm.Discounted(0.9),
+        ...     num_steps=10,
+        ...     path="sweep",
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> bm.load_sweep("sweep").sizes == result.sizes
+        True
     """
     folder = _folder(path)
     manifest = folder.read_manifest()

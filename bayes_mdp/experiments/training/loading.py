@@ -40,6 +40,14 @@ def load_training(path: str | Path, agent: NeuralAgent, env: ObservedEnvironment
         ValueError: another agent or environment was trained there, by another version; a checkpoint of another
             architecture; a file that is cut or altered.
         TypeError: `path` is no path.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import DQN
+        >>> agent, env = DQN(), bm.envs.deep_sea_observed(4)
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.train(agent, env, num_steps=16, options=options, path="training")
+        >>> bm.load_training("training", agent, env).dataset.identical(training.dataset)
+        True
     """
     check_type("path", path, (str, os.PathLike), "a path")
     configuration = read_configuration(path)
@@ -83,6 +91,15 @@ def evaluate_agent(
     Raises:
         TypeError: `key` is no typed key.
         ValueError: `key` holds several keys. TypeError: no `Training`, no `Evaluation`.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import DQN
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
+        >>> result = bm.evaluate_agent(training, env, how=bm.Evaluation(every=1, steps=8, num_envs=2))
+        >>> sorted(result.sizes)
+        ['episode', 'seed']
     """
     check_type("training", training, Training, "a Training")
     check_type("how", how, Evaluation, "an Evaluation")

@@ -79,6 +79,14 @@ class Training:
         learner: parameters and posteriors, a tree of arrays [seed ...].
         agent: the agent that was trained.
         finished: False where SIGTERM stopped it; the same call resumes.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import DQN
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
+        >>> training.values(jnp.zeros((3, *env.observation_shape))).q.shape  # of three observations
+        (3, 2)
     """
 
     dataset: "xr.Dataset"
@@ -133,6 +141,14 @@ def train(
             holds another training; a replay larger than the free memory. OSError: a checkpoint cannot be written (the
             one before it stays).
         PermissionError: nothing can be written at `path`.
+
+    Example:
+        >>> from bayes_mdp.agents.neural import DQN
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
+        >>> training.finished
+        True
     """
     options = TrainOptions() if options is None else options
     check_type("options", options, TrainOptions, "TrainOptions")

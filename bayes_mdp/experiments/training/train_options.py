@@ -30,6 +30,11 @@ class Evaluation:
 
     Raises:
         ValueError: a number out of its range. TypeError: another type.
+
+    Example:
+        >>> how = bm.Evaluation(every=10_000, steps=1_000, epsilon=0.05)
+        >>> bm.TrainOptions(evaluation=how).evaluation.steps
+        1000
     """
 
     every: int
@@ -61,6 +66,11 @@ class TrainOptions:
 
     Raises:
         ValueError: a number out of its range, another device, a replay of fewer than two rows. TypeError: another type.
+
+    Example:
+        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> options.num_rows  # of the replay: transitions of each environment
+        16
     """
 
     num_envs: int = 1

@@ -19,6 +19,7 @@ from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_concentration, check_shape, first_index
+from bayes_mdp.products import matmul
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
 
 Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
@@ -266,8 +267,8 @@ class DirichletRows(eqx.Module):
             return _dot(self.mean(), values)
         prior, counts = jnp.asarray(self.prior), jnp.asarray(self.counts)
         # (prior . values + counts . values) / total, the two parts apart, since counts may be listed.
-        before = jnp.sum(values) if self.unit_prior else prior @ values
-        seen = counts @ values if self.successor is None else jnp.sum(counts * values[self.successor], -1)
+        before = jnp.sum(values) if self.unit_prior else matmul(prior, values)
+        seen = matmul(counts, values) if self.successor is None else jnp.sum(counts * values[self.successor], -1)
         return ((before + seen) / self._site_total()).reshape(self.shape[:-1])
 
     def shared_parameters(self, space: StateActionSpace) -> str | None:
@@ -386,7 +387,7 @@ def _num_positive(rows: Float[AnyArray, "M K"]) -> Float[Array, " M"]:
 
 def _dot(rows: Float[Array, "*H S A O"], values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:
     """sum_o rows(o) values(o)."""
-    return rows @ values if values.ndim == 1 else (rows * values).sum(-1)
+    return matmul(rows, values) if values.ndim == 1 else (rows * values).sum(-1)
 
 
 def dirichlet_rows(

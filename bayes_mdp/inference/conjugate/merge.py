@@ -31,6 +31,15 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
     Raises:
         ValueError: there is none, their spaces, tables or priors differ, or two have learnt from one log.
         TypeError: an entry is no conjugate posterior.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> first, second = (
+        ...     bm.infer(jax.random.key(0), prior, bm.Transitions([0], [0], [reward], [0]), space=space)
+        ...     for reward in (0.0, 1.0)
+        ... )
+        >>> bm.merge([first, second]).visit_counts().tolist()
+        [[2.0]]
     """
     if not isinstance(posteriors, Sequence):
         raise TypeError(f"posteriors is {described(posteriors)}, expected a list of posteriors")

@@ -25,6 +25,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import check_reward_values
+from bayes_mdp.products import matmul
 from bayes_mdp.random import gamma
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -115,7 +116,7 @@ class RegressionRewards(Rewards):
         root = jnp.linalg.cholesky(jnp.asarray(self.prior.precision, gram.dtype) + gram)
         shift = cho_solve((root, True), moment)
         # q - g' (P + G)^-1 g, what the weights do not explain; rounding must not make it negative.
-        excess = jnp.maximum(self.square - moment @ shift, 0.0)
+        excess = jnp.maximum(self.square - matmul(moment, shift), 0.0)
         concentration, rate = self.prior.concentration, self.prior.rate
         one = jnp.ones((), gram.dtype)
         after = (one, one) if concentration is None or rate is None else (concentration, rate)
@@ -139,7 +140,7 @@ class RegressionRewards(Rewards):
     def mean(self) -> Cells:
         """Expected mean reward; nan where it does not exist (a concentration of tau <= 1/2)."""
         fit = self._fit()
-        mean = self.offset + jnp.asarray(self.features) @ fit.mean
+        mean = self.offset + matmul(jnp.asarray(self.features), fit.mean)
         return mean if self._known_noise else jnp.where(fit.concentration > 0.5, mean, jnp.nan)
 
     def variance(self) -> Cells:
@@ -167,7 +168,8 @@ class RegressionRewards(Rewards):
     def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         tau = 1.0 if self._known_noise else drawn[1][0]
-        return self.offset + jnp.asarray(self.features) @ drawn[0], 1.0 / (jnp.asarray(self.noise_precision) * tau)
+        mean = self.offset + matmul(jnp.asarray(self.features), drawn[0])
+        return mean, 1.0 / (jnp.asarray(self.noise_precision) * tau)
 
     def table_of(self, drawn: Drawn) -> RewardTable:
         """The law of one reward in every cell for such a draw."""
@@ -194,7 +196,7 @@ class RegressionRewards(Rewards):
     def _residual(self, place: Index, reward: Weight) -> tuple[Array, Array, Array]:
         """Features, noise precision and residual (from the prior mean) of rewards."""
         x = jnp.asarray(self.features)[place]
-        residual = reward - jnp.asarray(self.offset)[place] - x @ jnp.asarray(self.prior.loc, x.dtype)
+        residual = reward - jnp.asarray(self.offset)[place] - matmul(x, jnp.asarray(self.prior.loc, x.dtype))
         return x, jnp.asarray(self.noise_precision)[place], jnp.asarray(residual)
 
     def _add(
@@ -208,8 +210,8 @@ class RegressionRewards(Rewards):
         square = jnp.sum(precision * (weight * residual**2 + ss))
         return replace(
             self,
-            gram=jnp.asarray(self.gram) + flat_scaled.T @ flat,
-            moment=jnp.asarray(self.moment) + flat_scaled.T @ jnp.ravel(residual),
+            gram=jnp.asarray(self.gram) + matmul(flat_scaled.T, flat),
+            moment=jnp.asarray(self.moment) + matmul(flat_scaled.T, jnp.ravel(residual)),
             square=jnp.asarray(self.square) + square,
             count=jnp.asarray(self.count) + jnp.sum(weight),
         )
@@ -237,7 +239,8 @@ class RegressionRewards(Rewards):
         x, precision, _ = self._residual(self._place(cell, outcome), reward)
         weight = jnp.asarray(weight)
         taken = weight != 0
-        away = jnp.where(taken, reward - jnp.asarray(self.offset)[self._place(cell, outcome)] - x @ fit.mean, 0.0)
+        offset = jnp.asarray(self.offset)[self._place(cell, outcome)]
+        away = jnp.where(taken, reward - offset - matmul(x, fit.mean), 0.0)
         # One more row of precision w: the determinant grows by 1 + w s, the excess by w e^2 / (1 + w s), s = x' V x.
         own = weight * precision
         growth = 1.0 + own * self._quadratic(fit, x)

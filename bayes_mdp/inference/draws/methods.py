@@ -29,6 +29,11 @@ class NUTS:
     Raises:
         ValueError: a number that is no positive integer (`num_warmup` may be 0).
         TypeError: a number of another type, a kernel that is no function.
+
+    Example:
+        >>> sampler = bm.NUTS(num_warmup=500, num_samples=500, num_chains=4)
+        >>> sampler.num_chains * sampler.num_samples  # draws; `infer(..., sampler=sampler)` makes them
+        2000
     """
 
     num_warmup: int = 500
@@ -57,6 +62,13 @@ class SVI:
     Raises:
         ValueError: a number out of its range.
         TypeError: a number of another type, a guide that is no function.
+
+    Example:
+        >>> prior, space = bm.models.robust_rewards(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 5, [0] * 5, [0.0, 0.1, -0.1, 0.2, 9.0], [0] * 5)
+        >>> method = bm.SVI(num_steps=300, num_samples=50)
+        >>> bm.infer(jax.random.key(0), prior, data, space=space, method=method).method
+        'svi'
     """
 
     guide: "Callable[[Program], Program] | None" = None
@@ -83,6 +95,13 @@ class Laplace:
     Raises:
         ValueError: a number out of its range.
         TypeError: a number of another type.
+
+    Example:
+        >>> prior, space = bm.models.robust_rewards(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 5, [0] * 5, [0.0, 0.1, -0.1, 0.2, 9.0], [0] * 5)
+        >>> method = bm.Laplace(num_steps=300, num_samples=50)
+        >>> bm.infer(jax.random.key(0), prior, data, space=space, method=method).method
+        'laplace'
     """
 
     num_steps: int = 5000

@@ -12,6 +12,7 @@ from bayes_mdp.mdp.hypothesis import at_successors, check_mdp
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_shape, is_concrete
+from bayes_mdp.products import tensordot
 
 Pairs = Float[Array, "*H S A"]
 
@@ -138,7 +139,7 @@ class WeightedSamples(eqx.Module):
 
     def _mean(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
         values = jnp.asarray(values)  # about the first draw: what all draws agree on has no variance, also in float32
-        return values[0] + jnp.tensordot(jnp.asarray(self.weights), values - values[0], axes=1)
+        return values[0] + tensordot(jnp.asarray(self.weights), values - values[0], axes=1)
 
     def _variance(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
         return self._mean((values - self._mean(values)) ** 2)

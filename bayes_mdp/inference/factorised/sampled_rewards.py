@@ -21,6 +21,7 @@ from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, Statistics, check_reward_values
+from bayes_mdp.products import tensordot
 
 
 class SampledRewards(Rewards):
@@ -93,7 +94,7 @@ class SampledRewards(Rewards):
 
     def _average(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
         values = jnp.asarray(values)  # about the first draw: what all draws agree on has no variance, also in float32
-        return values[0] + jnp.tensordot(self.weights.astype(values.dtype), values - values[0], axes=1)
+        return values[0] + tensordot(self.weights.astype(values.dtype), values - values[0], axes=1)
 
     def _variance(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
         return self._average((values - self._average(values)) ** 2)

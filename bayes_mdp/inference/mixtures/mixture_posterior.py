@@ -28,6 +28,7 @@ from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.products import tensordot
 
 Pairs = Float[Array, "*H S A"]
 Tree = TypeVar("Tree")
@@ -200,7 +201,7 @@ class MixturePosterior(eqx.Module):
         size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
         if size <= NUMBERS_AT_ONCE:
             answers = jax.vmap(function)(self.components)
-            return jax.tree.map(lambda x: jnp.tensordot(self.weights.astype(x.dtype), x, axes=1), answers)
+            return jax.tree.map(lambda x: tensordot(self.weights.astype(x.dtype), x, axes=1), answers)
 
         def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
             answer = function(self.component(k))

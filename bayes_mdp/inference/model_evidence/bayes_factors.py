@@ -99,6 +99,17 @@ def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray
         ValueError: fewer than two posteriors; posteriors of different data (as far as counts of visits and rewards show
             it), or of reward laws of different kinds (known, discrete, continuous); all as `evidence`, with the name.
         TypeError: likewise.
+
+    Example:
+        >>> data, space = bm.Transitions([0] * 4, [0] * 4, [1.0] * 4, [0] * 4), bm.StateActionSpace(1, 1)
+        >>> open_minded, fair = bm.models.dirichlet_bernoulli(), bm.models.dirichlet_bernoulli(1.0, 1e4, 1e4)
+        >>> posteriors = {
+        ...     "open": bm.infer(jax.random.key(0), open_minded, data, space=space),
+        ...     "fair": bm.infer(jax.random.key(0), fair, data, space=space),
+        ... }
+        >>> factors = bm.bayes_factors(posteriors)  # four rewards of 1: evidence 1/5 against 1/16
+        >>> round(factors.probabilities["open"], 2)
+        0.76
     """
     key = jax.random.key(0) if key is None else key
     check_key("key", key)

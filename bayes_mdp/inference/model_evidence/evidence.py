@@ -58,6 +58,13 @@ def evidence(posterior: InferredPosterior, key: PRNGKeyArray | None = None) -> E
             discrete or improper latent sites; a prior with a factor, an observation, a scale or a mask; fewer draws
             than its dimension needs; data whose density is not known; an estimate that failed (see `bridge_sampling`).
         TypeError: another posterior; one of partial pooling, whose chains have no density that a bridge could use.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 4, [0] * 4, [1.0] * 4, [0] * 4)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> print(bm.evidence(posterior))  # four rewards of 1 under a uniform prior: log(1 / 5)
+        log evidence -1.60944 (exact)
     """
     key = jax.random.key(0) if key is None else key
     check_key("key", key)

@@ -23,6 +23,7 @@ from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
+from bayes_mdp.products import einsum
 
 Pairs = Float[Array, "*H S A"]
 
@@ -133,9 +134,9 @@ class PooledPosterior(MixturePosterior):
         total = jnp.asarray(self.totals, counts.dtype)
         m = jnp.asarray(self.state_rows, counts.dtype)
         # Impossible outcomes are left out of a row's total, which differs from c where m_s has them.
-        inside = jnp.einsum("kso,sao->ksa", m, possible.astype(m.dtype))
+        inside = einsum("kso,sao->ksa", m, possible.astype(m.dtype))
         share = self.weights.astype(m.dtype)[:, None, None] / (total * inside + counts.sum(-1))
-        prior = jnp.einsum("ksa,kso->sao", share * total, m)
+        prior = einsum("ksa,kso->sao", share * total, m)
         mean = jnp.where(possible, prior, 0.0) + counts * share.sum(0)[..., None]
         return mean / mean.sum(-1, keepdims=True)
 
@@ -251,8 +252,8 @@ class PooledPosterior(MixturePosterior):
         weighted = self.weights.astype(total.dtype)[:, None, None] * total
         of_state = weighted / (total + self.visit_counts())
         base = jnp.ones(total.shape[:2]) if self.base_shares is None else jnp.asarray(self.base_shares)
-        prior = jnp.einsum("ksa,ks->sa", of_state, base.astype(total.dtype))
-        borrowed = jnp.einsum("ksa,ks->sa", of_state, 1.0 - base.astype(total.dtype))
+        prior = einsum("ksa,ks->sa", of_state, base.astype(total.dtype))
+        borrowed = einsum("ksa,ks->sa", of_state, 1.0 - base.astype(total.dtype))
         share = self.data_statistics.share_with_rewards(jnp.where(known, jnp.nan, prior))
         return share, jnp.where(known, jnp.nan, borrowed)
 

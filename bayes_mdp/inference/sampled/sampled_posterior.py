@@ -35,6 +35,7 @@ from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import check_rewards
+from bayes_mdp.products import tensordot
 from bayes_mdp.random.resampling import systematic
 
 SHARE = 0.5
@@ -320,8 +321,8 @@ class SampledPosterior(WeightedSamples):
         means = jax.vmap(lambda each: each.mean)(rewards)
 
         def moments(values: Float[AnyArray, "N *cells"]) -> tuple[Float[Array, "*cells"], Float[Array, "*cells"]]:
-            mean = jnp.tensordot(weights, values, axes=1)
-            return mean, jnp.tensordot(weights, (values - mean) ** 2, axes=1)
+            mean = tensordot(weights, values, axes=1)
+            return mean, tensordot(weights, (values - mean) ** 2, axes=1)
 
         probs, probs_variance = moments(self.transition_probs)
         reward, reward_variance = moments((self.transition_probs * means).sum(-1) if rewards.by_outcome else means)

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from bayes_mdp.products import einsum, matmul
+
 One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
 Block = Callable[[Array, Array, Array], tuple[Array, Array]]
 Matrices = Float[Array, "A D D"]
@@ -26,12 +28,12 @@ def shrink_one(
     """
     if masked:
         rows = jnp.where(jnp.arange(len(covariance))[:, None] == action, row, 0.0)
-        v = jnp.einsum("ade,ae->ad", covariance, rows)
+        v = einsum("ade,ae->ad", covariance, rows)
         scale = jax.lax.rsqrt(1 + jnp.maximum(jnp.sum(v * rows, 1, keepdims=True), 0.0))
         g = v * scale
         return covariance - g[:, :, None] * g[:, None, :], jnp.sum(g * scale, 0)
-    v = covariance[action] @ row
-    scale = jax.lax.rsqrt(1 + jnp.maximum(row @ v, 0.0))
+    v = matmul(covariance[action], row)
+    scale = jax.lax.rsqrt(1 + jnp.maximum(matmul(row, v), 0.0))
     g = v * scale
     return covariance.at[action].add(-g[:, None] * g), g * scale
 
@@ -42,11 +44,11 @@ def shrink_block(
     """The same for K rows at once (Woodbury), and the gain of every row, zero for the other actions."""
     rows = _of_action(rows, action, len(covariance))
     # L L' = I + F Sigma F'; Sigma F' L^-T = half', so Sigma - half' half is the posterior covariance.
-    projected = rows @ covariance
-    root = _cholesky_with_eye(projected @ rows.swapaxes(1, 2))
+    projected = matmul(rows, covariance)
+    root = _cholesky_with_eye(matmul(projected, rows.swapaxes(1, 2)))
     half = jax.scipy.linalg.solve_triangular(root, projected, lower=True)
     gain = jax.scipy.linalg.solve_triangular(root, half, lower=True, trans=1)
-    later = covariance - half.swapaxes(1, 2) @ half
+    later = covariance - matmul(half.swapaxes(1, 2), half)
     return 0.5 * (later + later.swapaxes(1, 2)), gain  # symmetric in spite of rounding
 
 
@@ -56,13 +58,13 @@ def shrink_root_one(
     """A square root of Sigma after a row: S - c S f f', f = S' row, c = 1 / (1 + n + sqrt(1 + n)) (Potter 1963)."""
     if masked:
         rows = jnp.where(jnp.arange(len(root))[:, None] == action, row, 0.0)
-        f = jnp.einsum("ad,ade->ae", rows, root)
+        f = einsum("ad,ade->ae", rows, root)
         total = 1 + jnp.sum(f * f, 1, keepdims=True)
-        v = jnp.einsum("ade,ae->ad", root, f)
+        v = einsum("ade,ae->ad", root, f)
         return root - (v / (total + jnp.sqrt(total)))[:, :, None] * f[:, None, :], jnp.sum(v / total, 0)
-    f = row @ root[action]
-    total = 1 + f @ f
-    v = root[action] @ f
+    f = matmul(row, root[action])
+    total = 1 + matmul(f, f)
+    v = matmul(root[action], f)
     return root.at[action].add(-(v / (total + jnp.sqrt(total)))[:, None] * f), v / total
 
 
@@ -71,12 +73,12 @@ def shrink_root_block(
 ) -> tuple[Matrices, Float[Array, "A K D"]]:
     """The same for K rows: S - S F' L^-T (L + I)^-1 F, F = rows S, L L' = I + F F' (Andrews 1968)."""
     solve = jax.scipy.linalg.solve_triangular
-    f = _of_action(rows, action, len(root)) @ root
-    lower = _cholesky_with_eye(f @ f.swapaxes(1, 2))
+    f = matmul(_of_action(rows, action, len(root)), root)
+    lower = _cholesky_with_eye(matmul(f, f.swapaxes(1, 2)))
     once = solve(lower + jnp.eye(len(action), dtype=lower.dtype), f, lower=True)
-    v = root @ f.swapaxes(1, 2)
+    v = matmul(root, f.swapaxes(1, 2))
     gain = jax.scipy.linalg.cho_solve((lower, True), v.swapaxes(1, 2))
-    return root - v @ solve(lower, once, lower=True, trans=1), gain
+    return root - matmul(v, solve(lower, once, lower=True, trans=1)), gain
 
 
 def _of_action(rows: Array, action: Array, n_actions: int) -> Float[Array, "A K D"]:
@@ -121,13 +123,13 @@ def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Mat
     if target is None:
         return matrix, mean
     miss = target - jnp.sum(features * mean[action], 1)
-    return matrix, mean + jnp.einsum("akd,k->ad", gain, miss)
+    return matrix, mean + einsum("akd,k->ad", gain, miss)
 
 
 def _learn_one(shrink: One, now: tuple[Array, Array], row: Row, masked: bool) -> tuple[Array, Array]:
     (matrix, mean), (x, action, target) = now, row
     matrix, gain = shrink(matrix, x, action, masked)
-    return matrix, mean if target is None else mean.at[action].add(gain * (target - x @ mean[action]))
+    return matrix, mean if target is None else mean.at[action].add(gain * (target - matmul(x, mean[action])))
 
 
 def posterior_root(
@@ -152,7 +154,7 @@ def posterior_root(
         goals = jnp.concatenate([goal * scale, jnp.zeros(len(eye), eye.dtype)])
         q, r = jnp.linalg.qr(stacked)
         solve = jax.scipy.linalg.solve_triangular
-        return solve(r, eye), solve(r, q.T @ goals)
+        return solve(r, eye), solve(r, matmul(q.T, goals))
 
     return jax.lax.map(of, jnp.arange(n_actions))
 
@@ -171,7 +173,7 @@ def predictive(
 
 def coloured(key: PRNGKeyArray, root: Matrices) -> Float[Array, "A D"]:
     """Draws of N(0, root root')."""
-    return jnp.einsum("ade,ae->ad", root, jax.random.normal(key, root.shape[:2], root.dtype))
+    return einsum("ade,ae->ad", root, jax.random.normal(key, root.shape[:2], root.dtype))
 
 
 def some_root(covariance: Matrices) -> Matrices:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.value.feature_rows import check_positive, check_row_values, check_rows, check_sizes
 from bayes_mdp.inference.value.gaussian_algebra import coloured, posterior_root, shrink_root_one
 from bayes_mdp.inference.value.likelihoods import Bernoulli, Likelihood
+from bayes_mdp.products import einsum, matmul
 
 _HALVINGS, _BISECTIONS = 20, 60
 Row = tuple[Float[Array, " D"], Int[Array, ""], Float[Array, ""] | None, Float[Array, ""]]
@@ -42,12 +43,14 @@ class LastLayerLaplace(eqx.Module):
     @property
     def covariance(self) -> Float[Array, "A D D"]:
         """Of the weights: the inverse Hessian."""
-        return self.root @ self.root.swapaxes(1, 2)
+        return matmul(self.root, self.root.swapaxes(1, 2))
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """Variance of `value`: phi' Sigma_a phi, for the expected target times b''(phi . mean_a)^2."""
-        variance = jnp.sum(jnp.einsum("bd,ade->bae", features, self.root) ** 2, -1)
-        return self.likelihood.curvature(features @ self.mean.T) ** 2 * variance if self.of_response else variance
+        variance = jnp.sum(einsum("bd,ade->bae", features, self.root) ** 2, -1)
+        if not self.of_response:
+            return variance
+        return self.likelihood.curvature(matmul(features, self.mean.T)) ** 2 * variance
 
     def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
         """What `variance` was before data, the same for every action."""
@@ -60,7 +63,7 @@ class LastLayerLaplace(eqx.Module):
         Args:
             features: of B inputs.
         """
-        eta = features @ self.mean.T
+        eta = matmul(features, self.mean.T)
         return self.likelihood.mean(eta) if self.of_response else eta
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
@@ -99,13 +102,13 @@ class LastLayerLaplace(eqx.Module):
 
     def _learn(self, now: tuple[Array, Array], row: Row) -> tuple[Array, Array]:
         (mean, root), (x, action, target, scale) = now, row
-        eta = x @ mean[action]
+        eta = matmul(x, mean[action])
         if target is not None:
             # One target depends on the scalar eta = x . w alone: find its mode, then move w along Sigma x.
-            variance = jnp.sum((x @ root[action]) ** 2)
+            variance = jnp.sum(matmul(x, root[action]) ** 2)
             eta = most_probable(self.likelihood, eta, variance * scale, target)
             gradient = scale * (target - self.likelihood.mean(eta))
-            mean = mean.at[action].add(gradient * (root[action] @ (x @ root[action])))
+            mean = mean.at[action].add(gradient * matmul(root[action], matmul(x, root[action])))
         curvature = scale * self.likelihood.curvature(eta)
         return mean, shrink_root_one(root, jnp.sqrt(curvature) * x, action)[0]
 
@@ -271,17 +274,17 @@ def _newton(
 
     def newton(w: Array) -> tuple[Array, Array, Array]:
         """Gradient, root of the inverse Hessian, Newton's direction."""
-        eta = features @ w
+        eta = matmul(features, w)
         miss = jnp.where(counts, scale * (target - likelihood.mean(eta)), 0.0)
-        gradient = features.T @ miss - w / prior_variance
+        gradient = matmul(features.T, miss) - w / prior_variance
         weight = jnp.where(counts, scale * likelihood.curvature(eta), 0.0)
         rows = features, jnp.zeros(len(eta), jnp.int32), None, weight
         root = posterior_root(rows, 1, prior_variance)[0][0]
-        return gradient, root, root @ (root.T @ gradient)
+        return gradient, root, matmul(root, matmul(root.T, gradient))
 
     def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
         w, i, _, _, direction, decrement = now
-        tries, eta, along = w + halves[:, None] * direction, features @ w, features @ direction
+        tries, eta, along = w + halves[:, None] * direction, matmul(features, w), matmul(features, direction)
         # All halvings at once: features @ (w + t d) = eta + t (features @ d). Armijo's rule picks the longest.
         increased = log_posterior(tries, eta + halves[:, None] * along)
         enough = increased >= log_posterior(w, eta) + 1e-4 * halves * decrement**2
@@ -299,4 +302,4 @@ def _newton(
 
 def _with_decrement(newton: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
     gradient, root, direction = newton
-    return gradient, root, direction, jnp.linalg.norm(root.T @ gradient)
+    return gradient, root, direction, jnp.linalg.norm(matmul(root.T, gradient))

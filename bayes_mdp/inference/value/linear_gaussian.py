@@ -26,6 +26,7 @@ from bayes_mdp.inference.value.gaussian_algebra import (
     shrink_root_one,
     some_root,
 )
+from bayes_mdp.products import einsum, matmul
 
 
 class LastLayerGaussian(eqx.Module):
@@ -63,7 +64,7 @@ class LastLayerGaussian(eqx.Module):
 
     def value(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """Posterior mean of the value of every action."""
-        return features @ self.mean.T
+        return matmul(features, self.mean.T)
 
     def log_prob(
         self, features: Float[Array, "K D"], action: Int[Array, " K"], target: Float[Array, " K"]
@@ -139,14 +140,14 @@ class LinearGaussian(LastLayerGaussian):
     @property
     def covariance(self) -> Matrices:
         """Sigma_a."""
-        return self.matrix @ self.matrix.swapaxes(1, 2)
+        return matmul(self.matrix, self.matrix.swapaxes(1, 2))
 
     def _from_root(self, root: Matrices) -> Matrices:
         return root
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, as the squared norm of phi' S_a."""
-        return self.noise_variance * jnp.sum(jnp.einsum("bd,ade->bae", features, self.matrix) ** 2, -1)
+        return self.noise_variance * jnp.sum(einsum("bd,ade->bae", features, self.matrix) ** 2, -1)
 
 
 class CovarianceGaussian(LastLayerGaussian):
@@ -171,12 +172,12 @@ class CovarianceGaussian(LastLayerGaussian):
         return self.matrix
 
     def _from_root(self, root: Matrices) -> Matrices:
-        return root @ root.swapaxes(1, 2)
+        return matmul(root, root.swapaxes(1, 2))
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, not below zero."""
-        projected = jnp.einsum("bd,ade->abe", features, self.matrix)
-        return self.noise_variance * jnp.maximum(jnp.einsum("abe,be->ba", projected, features), 0.0)
+        projected = einsum("bd,ade->abe", features, self.matrix)
+        return self.noise_variance * jnp.maximum(einsum("abe,be->ba", projected, features), 0.0)
 
 
 class LinearGaussianPrior(eqx.Module):

@@ -77,19 +77,30 @@ def standard_cdf(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
 def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     """P(t > z) for z >= 0.
 
-    The incomplete beta function; for many degrees of freedom, where it loses digits, the normalising transformation of
-    Hill (1970, Algorithm 395), whose error is below 4e-11 from 16 degrees of freedom on and 2e-14 from 64.
+    The incomplete beta function, of z^2 / (dof + z^2) or of its complement, whichever is less: near 1 an argument in
+    float32 has lost the digits of z, and a division of a GPU may even round it above 1, where the function is nan. For
+    many degrees of freedom, where the function loses digits, the normalising transformation of Hill (1970, Algorithm
+    395), whose error is below 4e-11 from 16 degrees of freedom on and 2e-14 from 64.
     """
+    square = jnp.minimum(z * z, jnp.finfo(jnp.result_type(z, dof)).max)
     many = dof > (64.0 if jnp.result_type(dof) == jnp.float64 else 16.0)
     few = jnp.where(many, 1.0, dof)
-    beta = 0.5 * betainc(0.5 * few, jnp.full_like(few, 0.5), few / (few + z * z))
-    return jnp.where(many, _hill(z, jnp.where(many, dof, 64.0)), beta)
+    near, half = square < few, jnp.full_like(few, 0.5)
+    # I_x(a, b) = 1 - I_{1 - x}(b, a)
+    beta = betainc(
+        jnp.where(near, half, 0.5 * few),
+        jnp.where(near, 0.5 * few, half),
+        jnp.where(near, square, few) / (few + square),
+    )
+    beta = 0.5 * jnp.where(near, 1.0 - beta, beta)
+    return jnp.where(many, _hill(square, jnp.where(many, dof, 64.0)), beta)
 
 
-def _hill(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
+def _hill(square: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
+    """Of the square of z."""
     a = dof - 0.5
     b = 48.0 * a * a
-    s = a * jnp.log1p(z * z / dof)
+    s = a * jnp.log1p(square / dof)
     second = (((4.0 * s + 33.0) * s + 240.0) * s + 855.0) / (10.0 * (b + 0.8 * s * s + 100.0))
     return ndtr(-jnp.sqrt(s) * (1.0 + (s + 3.0 - second) / b))
 

@@ -10,6 +10,7 @@ from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.linear.elimination import eliminate
 from bayes_mdp.planning.linear.systems import DIRECT, LISTED_DIRECT, solve_chain
+from bayes_mdp.products import matmul
 
 _SWEEPS = 200_000  # of a large sparse chain on which Krylov iterations fail: enough for a discount of .9999
 _NEAR = 64  # units of rounding in a residual that counts as solved
@@ -58,8 +59,8 @@ def _inverse(chain: MDP, discount: RealScalar, anchored: bool) -> Float[Array, "
 
 
 def _refined(inverse: Float[Array, "S S"], operator: Operator, b: Vector) -> Vector:
-    x = inverse @ b
-    return x + inverse @ (b - operator(x))
+    x = matmul(inverse, b)
+    return x + matmul(inverse, b - operator(x))
 
 
 def _iterated(

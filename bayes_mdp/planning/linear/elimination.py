@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.products import matmul
 
 _ROW_BY_ROW = 48  # unknowns; beyond, columns are eliminated 16 at a time
 _BLOCK = 16
@@ -71,7 +72,7 @@ def _by_blocks(table: Float[Array, "S T"], pivot: bool) -> Float[Array, "S K"]:
         square = lax.dynamic_slice_in_dim(top, k * _BLOCK, _BLOCK, 1)
         top = _by_rows(jnp.concatenate([square, top], axis=1), pivot)
         taken = jnp.zeros(total, bool).at[chosen].set(True) if pivot else rows // _BLOCK == k
-        table = table - jnp.where(taken[:, None], 0.0, panel) @ top
+        table = table - matmul(jnp.where(taken[:, None], 0.0, panel), top)
         if not pivot:
             return lax.dynamic_update_slice_in_dim(table, top, k * _BLOCK, 0), place, free
         place = lax.dynamic_update_slice_in_dim(place, chosen, k * _BLOCK, 0)

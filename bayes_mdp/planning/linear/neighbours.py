@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.products import matmul
 
 Vector = Float[Array, " S"]
 Operator = Callable[[Vector], Vector]
@@ -55,12 +56,12 @@ def neighbour_solver(
     # Sherman-Morrison: (T + u w')^-1 b = y - z (w' y) / (1 + w' z), with y = T^-1 b and z = T^-1 u.
     u, w = (first, 1 - first) if adjoint else (1 - first, first)
     z = solve(u)
-    share = 1 + w @ z
+    share = 1 + matmul(w, z)
     share = jnp.where(share > 0, share, 1.0)
 
     def solve_anchored(b: Vector) -> Vector:
         y = solve(b)
-        return y - z * ((w @ y) / share)
+        return y - z * (matmul(w, y) / share)
 
     return solve_anchored
 

@@ -11,6 +11,7 @@ from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.linear.elimination import eliminate
 from bayes_mdp.planning.linear.neighbours import neighbour_solver
 from bayes_mdp.planning.on_demand import on_demand
+from bayes_mdp.products import matmul
 
 DIRECT = 512  # up to so many states elimination beats Krylov iterations on a dense chain
 _SMALL = 128  # ... on a sparse one, made dense
@@ -182,11 +183,11 @@ def _single_precision(
         size = jnp.maximum(jnp.max(jnp.abs(residual)), float(jnp.finfo(residual.dtype).tiny))
         side = (residual / size).astype(jnp.float32)
         found = jax.scipy.sparse.linalg.bicgstab(
-            lambda x: x - single * (rows @ x),
+            lambda x: x - single * matmul(rows, x),
             side,
             tol=_SINGLE_TOLERANCE,
             maxiter=_DENSE_ITERATIONS,
-            M=lambda x: inverse @ x,
+            M=lambda x: matmul(inverse, x),
         )[0]
         return size * found.astype(residual.dtype)
 

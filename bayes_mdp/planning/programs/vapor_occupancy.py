@@ -37,6 +37,7 @@ from bayes_mdp.mdp.validation import (
     is_concrete,
     require,
 )
+from bayes_mdp.products import matmul
 
 ExpectedNext = Callable[[Float[Array, " S"], IntScalar], Float[Array, "S A"]]
 
@@ -294,7 +295,7 @@ def _respond(
 
     end = jnp.zeros_like(problem.reward[0, :, 0])
     first, (policy, conjugates) = lax.scan(step, end, jnp.arange(problem.reward.shape[0]), reverse=True)
-    return policy, tuple(problem.initial @ first + jnp.sum(each) for each in conjugates)
+    return policy, tuple(matmul(problem.initial, first) + jnp.sum(each) for each in conjugates)
 
 
 def _conjugate(advantage: Float[Array, "S A"], sigma: Float[Array, "S A"]) -> Float[Array, "S A"]:
