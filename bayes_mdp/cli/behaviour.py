@@ -124,12 +124,11 @@ def _draw(
     sampler: "NUTS",
 ) -> None:
     """The learning curve, and beside it every parameter by subject: within the group and alone."""
-    from matplotlib.figure import Figure
-
     from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
     shown = list(model.parameters) if arguments.pooling == "partial" else []
-    figure = Figure((4.5 * (1 + len(shown)), 4.5), layout="constrained")
+    figure = NotebookFigure((4.5 * (1 + len(shown)), 4.5), layout="constrained")
     first, *others = figure.subplots(1, 1 + len(shown), squeeze=False)[0]
     plot_learning_curve(posterior, key=key, axes=first)
     if shown:

@@ -211,9 +211,9 @@ def _mean(x: np.ndarray) -> str:
 
 
 def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Dataset], path: Path) -> None:
-    from matplotlib.figure import Figure
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure = NotebookFigure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     draws = np.stack([study.comparison.values[EVALUATED].draws for study in studies.values()], axis=1)
     names = [f"prior {name}" for name in studies]

@@ -40,12 +40,12 @@ def plot_check(check: Check) -> "Figure":
         >>> bm.plot_check(result).savefig("check.png")
     """
     check_type("check", check, Check, "a Check")
-    from matplotlib.figure import Figure
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
     pictures = [plot_recovery, plot_ecdf, plot_coverage, plot_z_score]
     pictures += [plot_joint] if "joint_rank" in check.dataset else []
     pictures += [plot_reliability] if "optimal" in check.dataset else []
-    figure = Figure(figsize=(13.5, 8.0), layout="constrained")
+    figure = NotebookFigure(figsize=(13.5, 8.0), layout="constrained")
     axes = figure.subplots(2, 3).ravel()
     for draw, where in zip(pictures, axes, strict=False):
         draw(check, axes=where)
@@ -200,7 +200,7 @@ def _place(axes: "Axes | None") -> "tuple[Figure, Axes]":
     """The figure and axes to draw in: a new figure, if no axes are given."""
     if axes is not None:
         return axes.figure, axes  # pyright: ignore[reportReturnType] - a SubFigure serves as well
-    from matplotlib.figure import Figure
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
-    figure = Figure(figsize=(6.4, 4.8), layout="constrained")
+    figure = NotebookFigure(figsize=(6.4, 4.8), layout="constrained")
     return figure, figure.subplots()

@@ -83,9 +83,10 @@ class LooPit(NamedTuple):
 
     def plot(self) -> "Figure":
         """ECDF minus the diagonal, with the 99 % simultaneous band of uniform numbers."""
-        import matplotlib.pyplot as plt
+        from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
-        figure, axes = plt.subplots(1, len(self.variables), figsize=(4 * len(self.variables), 3), squeeze=False)
+        figure = NotebookFigure(figsize=(4 * len(self.variables), 3), layout="constrained")
+        axes = figure.subplots(1, len(self.variables), squeeze=False)
         grid = np.arange(1, NUM_BINS + 1) / NUM_BINS
         for axis, (name, pit) in zip(axes[0], self.variables.items(), strict=True):
             number = pit.values.size
@@ -96,7 +97,6 @@ class LooPit(NamedTuple):
             axis.set_title(f"{name}: p = {pit.p:.3g}", fontsize=9)
             axis.set_xlabel("PIT")
         axes[0, 0].set_ylabel("ECDF - PIT")
-        figure.tight_layout()
         return figure
 
 

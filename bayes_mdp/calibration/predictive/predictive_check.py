@@ -62,16 +62,16 @@ class PredictiveCheck(NamedTuple):
 
     def plot(self) -> "Figure":
         """A histogram of the replicates of every statistic (of its worst pair), and the data as a line."""
-        import matplotlib.pyplot as plt
+        from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
-        figure, axes = plt.subplots(1, len(self.comparisons), figsize=(3 * len(self.comparisons), 2.6), squeeze=False)
+        figure = NotebookFigure(figsize=(3 * len(self.comparisons), 2.6), layout="constrained")
+        axes = figure.subplots(1, len(self.comparisons), squeeze=False)
         for axis, (name, each) in zip(axes[0], self.comparisons.items(), strict=True):
             here = (slice(None), *each.worst)
             axis.hist(each.replicated[here], bins=30, color="0.7")
             axis.axvline(each.observed[here].mean(), color="C1")
             axis.set_title(f"{name}\n{self._where(each.worst)} p = {each.p_overall:.3f}", fontsize=8)
             axis.set_yticks([])
-        figure.tight_layout()
         return figure
 
     _repr_html_ = shown_as_html

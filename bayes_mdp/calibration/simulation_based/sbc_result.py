@@ -159,10 +159,10 @@ class SBC:
 
     def plot_ecdf(self) -> "Figure":
         """ECDF of the ranks minus that of uniform ranks, one panel a quantity, with the band of the test."""
-        from matplotlib.figure import Figure
+        from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
         rows = -(-len(self.judged) // 3)
-        figure = Figure(figsize=(9.0, 2.4 * rows + 0.4), layout="constrained")
+        figure = NotebookFigure(figsize=(9.0, 2.4 * rows + 0.4), layout="constrained")
         panels = figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).ravel()
         band = ecdf.simultaneous_band(self.num_simulations, self.num_draws, self._level)
         uniform = np.arange(1, self.num_draws + 2) / (self.num_draws + 1)

@@ -122,13 +122,13 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
     """
     check_dataset("result", result, "score", "rank")
     check_count("num_profiles", num_profiles, 0)
-    from matplotlib.figure import Figure
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
     names = order_of(result)
     result = result.sel(agent=names)
     envs = result.sizes["env"]
     height = max(4.2, 0.27 * len(names) + 1.6)
-    drawing = Figure(figsize=(10.0 + 0.75 * envs, height), layout="constrained")
+    drawing = NotebookFigure(figsize=(10.0 + 0.75 * envs, height), layout="constrained")
     left, middle, right = drawing.subplots(1, 3, width_ratios=[4.0, 0.75 * envs + 1.0, 4.6])
     _intervals(left, result, names)
     _table(drawing, middle, result)

@@ -281,11 +281,11 @@ def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | Non
 
 def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in; a figure of its own has this size in inches."""
-    from matplotlib.figure import Figure
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
     if axes is not None:
         return axes.figure, axes  # pyright: ignore
-    figure = Figure(figsize=size, layout="constrained")
+    figure = NotebookFigure(figsize=size, layout="constrained")
     return figure, figure.subplots()
 
 

@@ -190,10 +190,10 @@ def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
 
 def _axes(columns: int = 1) -> tuple["Figure", "list[Axes]"]:
     """A figure of its own with a row of axes: pyplot's global state is not changed."""
-    from matplotlib.figure import Figure
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
     width = 6.4 if columns == 1 else 3.2 * columns
-    figure = Figure(figsize=(width, 4.0), layout="constrained")
+    figure = NotebookFigure(figsize=(width, 4.0), layout="constrained")
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
 
 
@@ -235,14 +235,12 @@ def plot_training(
         >>> training = bm.train(DQN(), env, num_steps=16, options=options)
         >>> bm.plot_training(training.dataset).savefig("training.png")
     """
-    import matplotlib.pyplot as plt
-
     named = by_name(results)
     if not named:
         raise ValueError("results is empty, expected at least one dataset of train")
     for name, result in named.items():
         check_dataset(f"results[{name!r}]" if name else "results", result)
-    figure, where = plt.subplots() if axes is None else (axes.figure, axes)
+    figure, where = place(axes)
     for name, result in named.items():
         curves = [str(x) for x, values in result.data_vars.items() if values.dims == ("seed", "checkpoint")]
         check_name("show", show, curves)
@@ -309,8 +307,9 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
         >>> bm.plot_visits(training.dataset).savefig("visits.png")
     """
     check_dataset("result", result)
-    import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
+
+    from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
     if "visits" not in result:
         raise ValueError("result has no visits, expected a training in an environment with a map, such as deep_sea")
@@ -319,7 +318,8 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
         raise ValueError(f"seed is {seed}, expected an index from 0 to {visits.sizes['seed'] - 1}")
     shown = visits.mean("seed") if seed is None else visits.isel(seed=seed)
     frames = [frame for frame in shown.to_numpy() if frame.any()]
-    figure, axes = plt.subplots(1, len(frames), figsize=(1.9 * len(frames) + 0.8, 2.5), layout="constrained")
+    figure = NotebookFigure(figsize=(1.9 * len(frames) + 0.8, 2.5), layout="constrained")
+    axes = figure.subplots(1, len(frames))
     norm = LogNorm(1.0, max(float(max(frame.max() for frame in frames)), 2.0))
     image = None
     for number, (where, frame) in enumerate(zip(np.atleast_1d(axes), frames, strict=True)):

@@ -1,0 +1,19 @@
+"""The figures that `plot_*` return: matplotlib's, shown by notebooks without pyplot. Import it where one is drawn."""
+
+from io import BytesIO
+
+from matplotlib.figure import Figure
+
+
+class NotebookFigure(Figure):
+    """A figure outside pyplot's global state.
+
+    Notebooks show a plain `Figure` as text until pyplot has been imported; this one brings its picture.
+    `.savefig(path)` writes it, and arguments are those of `Figure`.
+    """
+
+    def _repr_png_(self) -> bytes:
+        """The picture, as notebooks ask for it."""
+        picture = BytesIO()
+        self.savefig(picture, format="png")
+        return picture.getvalue()
