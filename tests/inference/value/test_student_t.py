@@ -25,6 +25,24 @@ def test_density_and_distribution(dtype, absolute, relative):
     assert np.allclose(found[1], stats.t.pdf(Z, DOF), rtol=relative, atol=1e-30)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_distribution_near_zero_and_far_away(dtype):
+    """By the closed forms of one and two degrees of freedom.
+
+    In float32 dof / (dof + z^2) rounds to 1 for z below 2e-4: by it the tail would be off by 1e-4.
+    """
+    z = np.concatenate([[0.0], 10.0 ** np.linspace(-12, 30, 421), [np.inf]]).astype(dtype).astype(float)
+    with np.errstate(invalid="ignore"):
+        slope = np.where(np.isinf(z), 1.0, z / np.sqrt(2 + z**2))
+    expected = {1.0: 0.5 - np.arctan(z) / np.pi, 2.0: 0.5 - 0.5 * slope}
+    with jax.enable_x64(dtype == np.float64):
+        for dof, right in expected.items():
+            found = jax.jit(standard_cdf)(jnp.asarray(-z, dtype), jnp.full(len(z), dof, dtype))
+            assert np.abs(np.asarray(found, float) - right).max() < (1e-12 if dtype == np.float64 else 2e-6)
+        far = standard_cdf(jnp.asarray(-z, dtype), jnp.full(len(z), 100.0, dtype))
+        assert np.all(np.diff(far) <= 0)  # nowhere nan
+
+
 def test_variance():
     """Infinite up to 2 degrees of freedom, and none of a number that is known."""
     law = StudentT(jnp.zeros(4), jnp.array([2.0, 2.0, 0.0, 2.0]), jnp.array([6.0, 2.0, 1.5, 1e6]))
