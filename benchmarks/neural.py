@@ -10,7 +10,8 @@
   % of a median).
 * frames: environment steps per second of wall clock on the device, UBE with 150-step targets beside DQN on the
   synthetic frames, 128 environments side by side, batch 512; MinAtar Breakout, 128 environments, beside rejax's DQN.
-  On a GPU: `python benchmarks/neural.py --device gpu frames`. It was not run on one; without gymnax the second is out.
+  On a GPU: `python benchmarks/neural.py --device gpu frames`. Without gymnax the second is out, and so it was
+  when this was measured on an H100 (docs/explanation/speed.md).
 
 CPU time is of the process, with one thread for XLA (NPROC=1) on `--device cpu`.
 """
@@ -258,7 +259,7 @@ def frames(device: str) -> None:
         ),
     }
     print(f"\n{jax.devices()[0].device_kind}, {envs} environments, batch {batch} every 4 iterations")
-    show("frames: Nature's network on synthetic frames", programs, rounds(programs, 5), "DQN")
+    show("frames: Nature's network on synthetic frames", programs, rounds(programs, 3), "DQN")
     env = minatar()
     if env is None:
         return

@@ -78,9 +78,9 @@ def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     """P(t > z) for z >= 0.
 
     The incomplete beta function, of z^2 / (dof + z^2) or of its complement, whichever is less: near 1 an argument in
-    float32 has lost the digits of z, and a division of a GPU may even round it above 1, where the function is nan. For
-    many degrees of freedom, where the function loses digits, the normalising transformation of Hill (1970, Algorithm
-    395), whose error is below 4e-11 from 16 degrees of freedom on and 2e-14 from 64.
+    float32 has lost the digits of z. For many degrees of freedom, where the function loses digits, the normalising
+    transformation of Hill (1970, Algorithm 395), whose error is below 4e-11 from 16 degrees of freedom on and 2e-14
+    from 64.
     """
     square = jnp.minimum(z * z, jnp.finfo(jnp.result_type(z, dof)).max)
     many = dof > (64.0 if jnp.result_type(dof) == jnp.float64 else 16.0)
