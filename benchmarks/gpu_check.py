@@ -237,7 +237,7 @@ def decisions() -> Iterator[Work]:
     yield "policy_value Episodic", lambda: bm.policy_value(key, posterior, greedy, bm.Episodic(20), initial=start)
     yield "policy_value average", lambda: bm.policy_value(key, posterior, greedy, bm.AverageReward(), initial=start)
     yield "compare_policies", lambda: bm.compare_policies(key, posterior, both, objective, initial=start)
-    yield "probability_optimal", lambda: bm.probability_optimal(key, posterior, objective)
+    yield "probability_optimal", lambda: bm.probability_optimal(key, posterior, objective).values
     yield (
         "expected_value_of_perfect_information",
         lambda: bm.expected_value_of_perfect_information(key, posterior, objective, initial=start),
@@ -246,7 +246,7 @@ def decisions() -> Iterator[Work]:
     for criterion in ("mean", "percentile:0.1", "cvar:0.1"):
         yield (
             f"choose {criterion}",
-            lambda c=criterion: bm.choose(key, posterior, objective, c, initial=start, num_draws=100),
+            lambda c=criterion: bm.choose(key, posterior, objective, c, initial=start, num_draws=200),
         )
 
 
