@@ -11,7 +11,7 @@
 * frames: environment steps per second of wall clock on the device, UBE with 150-step targets beside DQN on the
   synthetic frames, 128 environments side by side, batch 512; MinAtar Breakout, 128 environments, beside rejax's DQN.
   On a GPU: `python benchmarks/neural.py --device gpu frames`. Without gymnax the second is out, and so it was
-  when this was measured on an H100 (docs/explanation/speed.md).
+  when this was measured on an H100 (docs/measured/speed.md).
 
 CPU time is of the process, with one thread for XLA (NPROC=1) on `--device cpu`.
 """

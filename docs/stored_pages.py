@@ -117,7 +117,7 @@ def write_measured_pages(folder: Path, *, record: Path, validation: Path) -> Non
     about = (
         "CPU time of a task by this library and by a peer, which take turns in one process; the ratio is the peer's "
         "time divided by ours: above 1 we are faster, below 1 slower. `python -m benchmarks` measures it on your "
-        "machine, `--compare` beside this run. [Speed](../explanation/speed.md) says what the tasks are, and what was "
+        "machine, `--compare` beside this run. [Speed](speed.md) says what the tasks are, and what was "
         "done about the slow ones."
     )
     text = describe_record(stored_benchmarks.load(record))

@@ -8,7 +8,7 @@ from benchmarks import oim
 from benchmarks.record.turns import Measured, Size, in_turns
 
 STEPS = {"FlagMaze": 5_000, "maze": 20_000}
-"""Of a run. A shorter one in the larger maze is mostly the making of its tables (see docs/explanation/speed.md)."""
+"""Of a run. A shorter one in the larger maze is mostly the making of its tables (see docs/measured/speed.md)."""
 
 KEYS = 4
 """Runs with different random numbers, which the turns go through."""
