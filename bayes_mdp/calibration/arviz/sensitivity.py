@@ -107,11 +107,11 @@ def prior_sensitivity(
         TypeError: as `to_arviz`; a mixture; a posterior of partial pooling.
 
     Example:
-        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> prior, space = bm.models.dirichlet_bernoulli(1.0, 2.0, 2.0), bm.StateActionSpace(1, 1)
         >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> print(bm.prior_sensitivity(posterior, data, num_draws=100))
-        Power-scaling sensitivity: 100 draws, prior of reward
+        >>> print(bm.prior_sensitivity(posterior, data))
+        Power-scaling sensitivity: 1000 draws, prior of reward
         ...
     """
     check_posterior(posterior, num_draws)
