@@ -4,7 +4,7 @@
 extra `health`. Rewards are known. Priors: "1/S", rows of total concentration one; "flat", one for each outcome;
 "learnt", one number for each outcome, of the highest evidence of the log; "right", rows ~ Dirichlet(20 times the
 benchmark's row), from which the MDP of its log is really drawn. One line a log goes to the file (CSV), which is
-resumed: p-values of the checks, whether any sounds at the false-alarm rate of .05, CPU seconds, peak memory of the
+resumed: p-values of the checks, whether any fails at the false-alarm rate of .05, CPU seconds, peak memory of the
 process so far. Printed with central 95 % binomial intervals (Clopper-Pearson).
 """
 
@@ -85,7 +85,7 @@ def one_log(env: bm.envs.ICUSepsis, prior: str, episodes: int, number: int) -> l
 
 
 def table(results: pd.DataFrame) -> pd.DataFrame:
-    """How often each check sounds by itself (p <= .05 / 4), and any of them, with its interval."""
+    """How often each check fails by itself (p <= .05 / 4), and any of them, with its interval."""
     lines = []
     for cell, some in results.groupby(["prior", "episodes"], sort=False):
         prior, episodes = tuple(cell)  # type: ignore[arg-type] - two columns

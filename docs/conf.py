@@ -82,6 +82,9 @@ intersphinx_mapping = {
 if os.environ.get("BAYES_MDP_DOCS_ONLINE", "0") != "1":
     intersphinx_mapping = {}  # a build needs no network
 
+copybutton_prompt_text = r">>> |\.\.\. "  # examples are copied without their prompts
+copybutton_prompt_is_regexp = True
+
 html_theme = "furo"
 html_title = f"bayes_mdp {release}"
 html_static_path: list[str] = []

@@ -50,7 +50,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     The log is split by episodes. From the first part a policy is chosen (see `choose`). The posterior of the second
     part, which had no say in the choice, compares it with the baseline in common draws. It is recommended where it is
     no worse than the baseline with the probability asked for, the verdict on the comparison does not abstain (see
-    `compare_policies`) and no check of the belief sounds (see `criticise`). The promise is the posterior's: it is worth
+    `compare_policies`) and no check of the belief fails (see `criticise`). The promise is the posterior's: it is worth
     what prior and model are worth.
 
     Where the baseline is what the log did, the anchored values of both policies are shown too (see `anchored_values`):

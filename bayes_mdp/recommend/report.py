@@ -26,7 +26,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .answer.change { border-color: #17663a; background: #eef8f1; }
 table { border-collapse: collapse; font-size: .9rem; } th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
 th:first-child, td:first-child, td.words { text-align: left; }
-tr { border-bottom: 1px solid #ddd; } td { vertical-align: top; } td.sounds { color: #b50; font-weight: bold; }
+tr { border-bottom: 1px solid #ddd; } td { vertical-align: top; } td.failed { color: #b50; font-weight: bold; }
 pre { white-space: pre-wrap; font-size: .8rem; background: #f6f6f6; padding: .6rem; }
 svg { max-width: 100%; height: auto; }
 @media print { body { font-size: 11pt; margin: 0; max-width: none; } h2 { break-after: avoid; }
@@ -149,7 +149,7 @@ def _checks(criticism: Criticism) -> str:
     """A row for each check."""
     rows = ""
     for name, finding in criticism.findings.items():
-        mark = "sounds" if name in criticism.alarms else "silent"
+        mark = "failed" if name in criticism.alarms else "passed"
         rows += (
             f'<tr><td>{escape(name)}</td><td class="{mark}">{mark}</td><td>{finding.p_value:.3g}</td>'
             f'<td class="words">{escape(finding.text)}</td></tr>'

@@ -58,7 +58,7 @@ class Criticism:
         bases: "behaviour", "greedy" -> what its value rests on.
         log_density: name of the prior ("this prior" and the rivals) -> log predictive density of the second half given
             the first, for each transition; empty without rivals.
-        false_alarm: probability that any check sounds though the belief is right, at most (Bonferroni over the checks;
+        false_alarm: probability that any check fails though the belief is right, at most (Bonferroni over the checks;
             that of "returns" is approximate).
         objective: of the values.
     """
@@ -90,12 +90,12 @@ class Criticism:
             return f"this belief does not fit the log: {self.findings[self.alarms[0]].text}"
         share = max((b.prior_share or 0.0 for b in self.bases.values() if b is not None), default=0.0)
         if share > PRIOR_SHARE:
-            return f"no check sounds, but the prior's share of the rows that a policy uses is {share:.2g}"
+            return f"no check failed, but the prior's share of the rows that a policy uses is {share:.2g}"
         if self.better_rival is not None:
-            return f"no check sounds, but the prior {self.better_rival!r} predicts the second half of the log better"
+            return f"no check failed, but the prior {self.better_rival!r} predicts the second half of the log better"
         if not self.findings:
             return "no check could be made"
-        return "no check sounds"
+        return "no check failed"
 
     _repr_html_ = shown_as_html
 
@@ -103,7 +103,7 @@ class Criticism:
         """A line for each check."""
         lines = [f"Criticism, {describe_objective(self.objective)}: {self.headline}"]
         for name, finding in self.findings.items():
-            mark = "sounds" if name in self.alarms else "silent"
+            mark = "failed" if name in self.alarms else "passed"
             lines.append(f"  {name} ({mark}, p = {finding.p_value:.3g}): {finding.text}")
         lines += [f"  {name}: not checked, {why}" for name, why in self.skipped.items()]
         lines += [f"  {name}: {basis}" for name, basis in self.bases.items() if basis is not None]
@@ -144,7 +144,7 @@ def criticise(
         initial: [S], distribution of the first state; None: that of the log's episodes.
         rivals: name -> prior program, compared by the log predictive density of the second half.
         num_replicates: of the rank tests, at least 159.
-        false_alarm: probability that any check sounds though the belief is right.
+        false_alarm: probability that any check fails though the belief is right.
 
     Raises:
         ValueError, TypeError: a posterior without its program (a loaded one), with rows for every step, or of another
@@ -157,7 +157,7 @@ def criticise(
         >>> space, prior = bm.StateActionSpace.from_log(log), bm.models.dirichlet_bernoulli()
         >>> posterior = bm.infer(jax.random.key(0), prior, log, space=space)
         >>> print(bm.criticise(jax.random.key(1), posterior, log, bm.Episodic(1)))
-        Criticism, episodes of 1 steps: no check sounds
+        Criticism, episodes of 1 steps: no check failed
         ...
     """
     check_key("key", key)

@@ -128,7 +128,7 @@ class NextExperiment(eqx.Module):
         if len(self.pairs) > SHOWN:
             lines.append(f"  and {len(self.pairs) - SHOWN} more candidates")
         if not self.value.any():
-            lines.append("  no candidate is worth anything: no data that were looked at change the plan for the better")
+            lines.append("  every candidate is worth zero: no data that were looked at change the plan for the better")
         return "\n".join(lines)
 
     def to_dataset(self) -> "xr.Dataset":

@@ -42,10 +42,10 @@ def test_a_right_belief(right, log):
     assert set(right.findings) == {NEW, WHERE, CHOSEN}
     assert "0 of 24 episodes are whole" in right.skipped[RETURNS]
     text = str(right)
-    assert text.startswith("Criticism, discount 0.8: no check sounds")
+    assert text.startswith("Criticism, discount 0.8: no check failed")
     for part in (
-        "new outcomes (silent, p = ",
-        "chosen policy (silent",
+        "new outcomes (passed, p = ",
+        "chosen policy (passed",
         "returns: not checked",
         "greedy: ",
         "behaviour: ",
@@ -77,7 +77,7 @@ def test_a_wrong_belief(log, factor):
     first = found.findings[found.alarms[0]]
     assert first.p_value == min(finding.p_value for finding in found.findings.values())
     assert str(found).splitlines()[0].endswith(f"this belief does not fit the log: {first.text}")
-    assert "(sounds, p = " in str(found)
+    assert "(failed, p = " in str(found)
 
 
 def finding(p_value: float) -> Finding:
@@ -93,11 +93,11 @@ def test_the_line_that_matters():
     three = made({"a": 0.02, "b": 0.01, "c": 0.001}, {})
     assert three.alarms == ("c", "b") and three.headline == "this belief does not fit the log: text of 0.001"
     assert made({"a": 0.02}, {}).alarms == ("a",)
-    assert made({"a": 0.02}, {}, level=0.01).headline == "no check sounds"
+    assert made({"a": 0.02}, {}, level=0.01).headline == "no check failed"
     assert made({}, {}).headline == "no check could be made"
     rival = made({"a": 0.5}, {"this prior": -1.0, "other": -0.5})
     assert rival.better_rival == "other" and "the prior 'other' predicts" in rival.headline
-    assert made({"a": 0.5}, {"this prior": -0.5, "other": -1.0}).headline == "no check sounds"
+    assert made({"a": 0.5}, {"this prior": -0.5, "other": -1.0}).headline == "no check failed"
 
 
 def test_listed_successors_and_ends():
