@@ -114,6 +114,8 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
         needed = required and name in ("state", "action")
         described = f"the {words}" if name in COLUMNS[:4] else words
         parser.add_argument(f"--{column}", required=needed, metavar="COLUMN", help=f"column of {described}")
+    text = "an empty reward is an error, or its row counts for the transition alone"
+    parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
 
 
 def add_chunks(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +128,8 @@ def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
-    return read_log(arguments.log, **{name: getattr(arguments, name) for name in COLUMNS})
+    columns = {name: getattr(arguments, name) for name in COLUMNS}
+    return read_log(arguments.log, **columns, missing_reward=arguments.missing_reward)
 
 
 def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
@@ -136,7 +139,10 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
     columns = {name: getattr(arguments, name) for name in COLUMNS}
     size = 10**6 if arguments.chunksize is None else arguments.chunksize
     duplicates = arguments.allow_duplicates
-    return fold_log(arguments.log, **columns, space=space, chunksize=size, allow_duplicates=duplicates)
+    missing = arguments.missing_reward
+    return fold_log(
+        arguments.log, **columns, space=space, chunksize=size, allow_duplicates=duplicates, missing_reward=missing
+    )
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:

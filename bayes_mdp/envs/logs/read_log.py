@@ -18,6 +18,7 @@ from bayes_mdp.envs.logs.log_chunks import log_chunks
 from bayes_mdp.envs.logs.source_digest import file_digest
 from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.validation import check_name
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         terminated, truncated: true / false or 1 / 0. With `episode` and neither, the last row of an episode counts
             as truncated.
         episode: label of the episode of each row. Without `step`, the step is the row's place in its episode.
-        step: step of the episode, 0 at its first.
+        step: step of the episode, 0 at its first. Where next states are those of the next rows, steps have to go up by
+            one from row to row: a gap, or rows in another order, would join states that do not follow each other.
         states, actions: all labels, in order; None: those of the log.
         missing_reward: what an empty reward is: an error, or a transition whose reward was not observed.
         chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
@@ -105,7 +107,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: no rows, a column that is missing, a cell that cannot be read: which row, column, what was there.
+        ValueError: no rows, a column that is missing, a cell that cannot be read, a step that does not follow the one
+            before: which row, column, what was there.
         ImportError: Parquet without pyarrow.
 
     Example:
@@ -131,15 +134,32 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     else:
         (state_index, *given), state_names = read_labels(table, ("state", "next_state"), states, ends)
     next_index, cut, place, keep = _follow(table, state_index, given[0] if given else None, ends)
+    steps = place if step is None else read_steps(table)
+    if next_state is None and steps is not None:
+        _check_consecutive(table, steps)
     (action_index,), action_names = read_labels(table, ("action",), actions, ~keep & is_empty(table, "action"))
     rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
-    steps = place if step is None else read_steps(table)
     rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
     *columns, observed = (None if x is None else x[keep] for x in rows)
     if not keep.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
     return Log(transitions, state_names, action_names, table.name, digest)
+
+
+def _check_consecutive(table: Table, steps: np.ndarray) -> None:
+    """Refuse a row whose step is not the one after that of the row before it in its episode."""
+    episodes = read_episodes(table)
+    assert episodes is not None  # next states are shifted within episodes
+    next_row, _, last = episode_order(episodes)
+    wrong = np.flatnonzero(~last & (steps[next_row] != steps + 1))
+    if wrong.size:
+        row = int(next_row[wrong].min())
+        before = int(wrong[next_row[wrong] == row][0])
+        expected = (
+            f"{steps[before] + 1}, the step after that of row {before + 1} of its episode {see('how-to/read-a-log')}"
+        )
+        table.fail(row, "step", expected)
 
 
 def _follow(
