@@ -56,7 +56,7 @@ def plot_policies(
     every = np.concatenate([value.draws for value in comparison.values.values()])
     edges = np.histogram_bin_edges(every, BINS)
     for i, (name, value) in enumerate(comparison.values.items()):
-        where.hist(value.draws, edges, density=True, alpha=0.4, color=f"C{i}", label=name)
+        where.hist(value.draws, edges.tolist(), density=True, alpha=0.4, color=f"C{i}", label=name)
         where.axvline(value.mean, color=f"C{i}", linestyle="--", linewidth=1)
         if truth is not None and name in truth:
             where.axvline(float(truth[name]), color=f"C{i}", linewidth=2, label=f"{name}: true value")

@@ -130,8 +130,12 @@ class Recipe:
         return algorithm(key, model, data_statistics, self.method)
 
     @traced_alone
-    def draw_prior(self, key: PRNGKeyArray) -> Drawn:
+    def draw_prior(self, key: PRNGKeyArray, number: int | None = None) -> Drawn:
         """Independent draws of the latent sites before any data. Traceable.
+
+        Args:
+            key: a typed key.
+            number: of draws; None: `num_draws`.
 
         Raises:
             ValueError: the prior is improper.
@@ -142,7 +146,7 @@ class Recipe:
             trace = handlers.trace(handlers.seed(self.prior, key)).get_trace(self.space)
             return {name: trace[name]["value"] for name in self.latents}
 
-        return Drawn(jax.vmap(one)(jax.random.split(key, self.num_draws)), None, None)
+        return Drawn(jax.vmap(one)(jax.random.split(key, number or self.num_draws)), None, None)
 
     @traced_alone
     def tables(self, sites: Mapping[str, AnyArray]) -> tuple[Float[Array, "N *H S A O"], RewardTable]:

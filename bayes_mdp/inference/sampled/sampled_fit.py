@@ -14,6 +14,7 @@ from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.mdp.validation import check_probability_rows
 from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
@@ -37,6 +38,10 @@ def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[Sa
         return _fit_of(recipe_for(isolated(prior), space, method))
 
 
+FEW = 4
+"""Draws of the prior whose rows are looked at."""
+
+
 @lru_cache(maxsize=64)
 def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
     def infer(key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
@@ -44,7 +49,13 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
 
     nothing = jax.jit(lambda key, data_statistics: from_draws(recipe, recipe.draw_prior(key), data_statistics))
 
+    few_rows = jax.jit(lambda key: recipe.tables(recipe.draw_prior(key, FEW).sites)[0])
+
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
+        if recipe.drawable and not recipe.rewards_only:
+            # The chains see a density, which rows that do not sum to one only shift: nothing else would notice.
+            for rows in np.asarray(few_rows(jax.random.key(0))):
+                check_probability_rows("prior: transition_probs", rows)
         if data is None:
             data = no_transitions()
             if recipe.drawable:

@@ -70,7 +70,7 @@ def test_values_of_policies():
     true = {name: float(bm.evaluate(bm.MDP(rows, reward), x, bm.Discounted(0.5)).v[0]) for name, x in policies.items()}
     axes = bm.plot_policies(compared, truth=true).axes[0]
     assert sorted(legend(axes)) == ["first", "first: true value", "second", "second: true value"]
-    at = [line.get_xdata()[0] for line in axes.lines]
+    at = [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
     np.testing.assert_allclose(at, [compared.values["first"].mean, 0.0, compared.values["second"].mean, 2.0], atol=1e-6)
     # Every draw is in a bin: each histogram has area one.
     areas = [sum(bar.get_height() * bar.get_width() for bar in bars) for bars in axes.containers]

@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+import bayes_mdp as bm
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
@@ -128,3 +129,27 @@ def test_known_rewards_and_counts(small):
     assert recipe.law is None and recipe.statistics_law is None
     assert recipe_for(small.student, SPACE, NUTS()).statistics_law is None
     assert recipe_for(small.prior, SPACE, NUTS()).statistics_law is dist.Normal
+
+
+@pytest.mark.parametrize("method", ["auto", "nuts", "svi"])
+def test_rows_that_do_not_sum_to_one_are_refused(method):
+    """A density does not notice them: the chains would fit the forgotten factor, with too large an evidence."""
+
+    def forgotten(space):
+        wear = numpyro.sample("wear", dist.Beta(2.0, 2.0))  # 1 - wear is missing
+        steps = wear**2 * jnp.eye(3, k=1) + jnp.eye(3)
+        return bm.models.MDPSpec(steps[:, None], reward=jnp.zeros((3, 1)))
+
+    def negative(space):
+        wear = numpyro.sample("wear", dist.Normal(5.0, 1.0))
+        rows = jnp.stack([wear**2, 1 - wear**2, jnp.zeros(())])
+        return bm.models.MDPSpec(rows, reward=jnp.zeros((3, 1)))
+
+    log = bm.Transitions(np.array([0, 1]), np.array([0, 0]), None, np.array([1, 2]))
+    space = bm.StateActionSpace(3, 1)
+    with pytest.raises(
+        ValueError, match=r"prior: transition_probs\[0, 0\] sums to 1\.\d+, expected a row that sums to 1"
+    ):
+        bm.infer(jax.random.key(0), forgotten, log, space=space, method=method)
+    with pytest.raises(ValueError, match=r"prior: transition_probs\[0, 0, \d\] is "):
+        bm.infer(jax.random.key(0), negative, log, space=space, method=method)
