@@ -347,8 +347,8 @@ def _prove_factors(program: Program) -> Factors:
 
 def route_line(method: str, why_not: dict[str, str]) -> str:
     """Which route is taken, and what is in the way of a better one, on one line."""
-    last = list(why_not.values())[-1] if why_not else ""
-    reason = last.removeprefix("prior: ").partition(". method=")[0]
+    first = next(iter(why_not.values()), "")  # what is in the way of a closed form, the best route
+    reason = first.removeprefix("prior: ").partition(". method=")[0]
     words = {
         "collapsed": "collapsed (chains draw the hyperparameters)",
         "factorised": "factorised (chains draw what is behind the rewards)",
