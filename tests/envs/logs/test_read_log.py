@@ -273,13 +273,11 @@ def test_many_labels_keep_their_order():
 def test_steps_that_do_not_follow_each_other_are_refused():
     """Next states are those of the next rows: a gap, or another order, would join what does not belong together."""
     table = pd.DataFrame({"e": [1, 2, 1, 2, 1], "n": [0, 3, 1, 4, 2], "s": list("abcab"), "a": 5 * ["go"]})
-    columns = {"state": "s", "action": "a", "episode": "e", "step": "n"}
-    assert read_log(table, **columns).transitions.step.tolist() == [0, 3, 1]
+    columns: dict[str, Any] = {"state": "s", "action": "a", "episode": "e", "step": "n"}
+    assert np.asarray(read_log(table, **columns).transitions.step).tolist() == [0, 3, 1]
     for steps, where in (([0, 3, 1, 4, 5], "row 5"), ([0, 4, 1, 3, 2], "row 4"), ([0, 3, 0, 4, 1], "row 3")):
         with pytest.raises(ValueError, match=rf"{where}: step 'n' is .*, expected .*, the step after that of row"):
             read_log(table.assign(n=steps), **columns)
     # With next states of their own, rows say what follows: steps may be anything.
-    assert (
-        len(read_log(table.assign(n=[0, 9, 5, 1, 2], s2=list("bcabc")), next_state="s2", **columns).transitions.state)
-        == 5
-    )
+    own = read_log(table.assign(n=[0, 9, 5, 1, 2], s2=list("bcabc")), next_state="s2", **columns)
+    assert len(own.transitions.state) == 5
