@@ -157,7 +157,7 @@ def _options(name: str, reproduction: Reproduction, scale: Scale, changed: Mappi
 
 
 def manifest_path(path: str | Path) -> Path:
-    """Where the manifest is kept: configuration, versions, key, verdicts, date, machine; to be read without a program."""
+    """Where the manifest is: configuration, versions, key, verdicts, date and machine, to be read without a program."""
     return Path(path).with_suffix(".json")
 
 
