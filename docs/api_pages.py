@@ -9,28 +9,29 @@ import inspect
 import re
 from pathlib import Path
 
+from tools.bibliography import keys
 from tools.public_names import ROOT, Page, find, pages
 
-_KEYS: set[str] = set()
 
-
-def write_api_pages(folder: Path, *, bibliography: Path) -> None:
+def write_api_pages(folder: Path) -> None:
     """Write `index.md` and a page for each package into `folder`; a page that has not changed is left as it is.
 
     Args:
         folder: of the pages; files there that belong to no package are removed.
-        bibliography: BibTeX file, whose keys are made links where a docstring cites them.
     """
-    _KEYS.update(re.findall(r"^@\w+\{([^,]+),", bibliography.read_text(), flags=re.M))
     texts = {page.package: text for page in pages() if (text := _text(page))}
     texts["index"] = "# API reference\n\n```{toctree}\n" + "\n".join(texts) + "\n```\n"
-    folder.mkdir(parents=True, exist_ok=True)
     for stale in {path.stem for path in folder.glob("*.md")} - set(texts):
         (folder / f"{stale}.md").unlink()
     for name, text in texts.items():
-        path = folder / f"{name}.md"
-        if not path.is_file() or path.read_text() != text:
-            path.write_text(text)
+        write_page(folder / f"{name}.md", text)
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page; one that has not changed is left as it is, so that a build does not read it again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 
 def _text(page: Page) -> str | None:
@@ -78,7 +79,7 @@ def cited(text: str) -> str:
     return "".join(
         part
         if place % 2
-        else re.sub(r"\[(\w+)\](?!\()", lambda m: f"{{cite}}`{m[1]}`" if m[1] in _KEYS else m[0], part)
+        else re.sub(r"\[(\w+)\](?!\()", lambda m: f"{{cite}}`{m[1]}`" if m[1] in keys() else m[0], part)
         for place, part in enumerate(parts)
     )
 
@@ -106,4 +107,4 @@ def _escape(text: str) -> str:
     text = re.sub(r"(\w)_(?=\W|$)", r"\1\\_", text)  # a trailing underscore is no link
     text = re.sub(r"(?<=\S )\*(?= )", r"\\*", text)  # a product is no emphasis
     text = re.sub(r"\[[^\]]*\]|\(\*\w[^)]*\)", lambda shape: shape[0].replace("*", r"\*"), text)  # nor is [*batch S]
-    return re.sub(r"\[(\w+)\]", lambda m: f":cite:`{m[1]}`" if m[1] in _KEYS else m[0], text)
+    return re.sub(r"\[(\w+)\]", lambda m: f":cite:`{m[1]}`" if m[1] in keys() else m[0], text)

@@ -89,7 +89,7 @@ html_theme = "furo"
 html_title = f"bayes_mdp {release}"
 html_static_path: list[str] = []
 
-write_api_pages(DOCS / "reference" / "api", bibliography=DOCS / "references.bib")
+write_api_pages(DOCS / "reference" / "api")
 write_paper_tables(DOCS / "papers" / "tables", stored=DOCS.parent / "reproductions" / "stored")
 BENCHMARKS = DOCS.parent / "benchmarks"
 write_measured_pages(DOCS / "measured", record=BENCHMARKS / "record.json", validation=BENCHMARKS / "validation")

@@ -7,14 +7,14 @@ Papers: `reproductions/stored/NAME-SCALE.json`, what `python -m reproductions NA
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from api_pages import cited
+from api_pages import cited, write_page
 
 from benchmarks.record import stored as stored_benchmarks
-from benchmarks.record.tables import describe_record
+from benchmarks.record.tables import describe_record, table
 from reproductions.reproduce import REPRODUCTIONS, find_reproduction
 from reproductions.verdicts import expected_verdicts
 
@@ -24,8 +24,6 @@ VERDICTS = ("agrees", "undecided", "differs")
 def write_paper_tables(folder: Path, *, stored: Path) -> None:
     """A table for each published experiment, and `overview.md` with a line for each.
 
-    Call it after `write_api_pages`, which reads the keys of the bibliography.
-
     Args:
         folder: of the tables, `NAME.md`.
         stored: folder of the JSON files.
@@ -34,12 +32,12 @@ def write_paper_tables(folder: Path, *, stored: Path) -> None:
     for name in REPRODUCTIONS:
         results = [json.loads(path.read_text()) for path in _of(name, stored)]
         parts = list(map(_experiment, results)) or [_unknown(name)]
-        _write(folder / f"{name}.md", cited("\n\n".join([f"### `{name}`", *parts])))
+        write_page(folder / f"{name}.md", cited("\n\n".join([f"### `{name}`", *parts])))
         lines += [(f"`{name}`", _source(name), *_numbers(result)) for result in results] or [
             (f"`{name}`", _source(name), "not stored", "", "", "", "")
         ]
     heads = ("experiment", "paper", "scale", *VERDICTS, "not as expected")
-    _write(folder / "overview.md", cited(_table(heads, lines)))
+    write_page(folder / "overview.md", cited(table(heads, lines)))
 
 
 def _of(name: str, stored: Path) -> list[Path]:
@@ -85,7 +83,7 @@ def _experiment(result: dict[str, Any]) -> str:
     ]
     heads = ("quantity", "published", "ours", "95 %", "asked for", "verdict")
     surprises = [f"* Not as expected: {_cell(sentence)}" for sentence in result["unexpected"]]
-    return "\n\n".join([made, _table(heads, rows), *(["\n".join(surprises)] if surprises else [])])
+    return "\n\n".join([made, table(heads, rows), *(["\n".join(surprises)] if surprises else [])])
 
 
 def _number(value: float | None) -> str:
@@ -121,24 +119,13 @@ def write_measured_pages(folder: Path, *, record: Path, validation: Path) -> Non
         "done about the slow ones."
     )
     text = describe_record(stored_benchmarks.load(record))
-    _write(folder / "benchmarks.md", f"# Speed beside other libraries\n\n{about}\n\n{text}\n")
+    write_page(folder / "benchmarks.md", f"# Speed beside other libraries\n\n{about}\n\n{text}\n")
     for name, file in (("accuracy_table", "measured_accuracy.csv"), ("scorecard_table", "scorecard.csv")):
         with (validation / file).open(newline="") as lines:
             rows = list(csv.reader(lines))
-        _write(folder / f"{name}.md", _table(rows[0], rows[1:]))
+        write_page(folder / f"{name}.md", table(rows[0], rows[1:]))
 
 
 def _cell(text: str) -> str:
     """Text that stays in its cell, and as it is."""
     return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")

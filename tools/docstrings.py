@@ -40,6 +40,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tools.bibliography import keys  # noqa: E402
 from tools.public_names import ROOT as PACKAGE  # noqa: E402
 from tools.public_names import find, identity, public_names  # noqa: E402
 
@@ -417,13 +418,6 @@ def check_class(name: str, owner: type, report: Report) -> None:
 
 
 # Where it comes from
-
-
-@cache
-def keys() -> frozenset[str]:
-    """The keys of the bibliography."""
-    text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
-    return frozenset(re.findall(r"^@\w+\{([^,]+),", text, flags=re.M))
 
 
 def cites(text: str) -> bool:

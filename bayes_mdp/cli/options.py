@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,21 +128,21 @@ def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
-    columns = {name: getattr(arguments, name) for name in COLUMNS}
-    return read_log(arguments.log, **columns, missing_reward=arguments.missing_reward)
+    return read_log(arguments.log, **_columns(arguments))
 
 
 def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
     """The logs that the columns describe, folded; `space`: whose labels they have."""
     from bayes_mdp.envs import fold_log
 
-    columns = {name: getattr(arguments, name) for name in COLUMNS}
     size = 10**6 if arguments.chunksize is None else arguments.chunksize
     duplicates = arguments.allow_duplicates
-    missing = arguments.missing_reward
-    return fold_log(
-        arguments.log, **columns, space=space, chunksize=size, allow_duplicates=duplicates, missing_reward=missing
-    )
+    return fold_log(arguments.log, **_columns(arguments), space=space, chunksize=size, allow_duplicates=duplicates)
+
+
+def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What `add_columns` has read, as arguments of `read_log` and `fold_log`."""
+    return {name: getattr(arguments, name) for name in (*COLUMNS, "missing_reward")}
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:

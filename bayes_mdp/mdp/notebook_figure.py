@@ -2,6 +2,7 @@
 
 from io import BytesIO
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 
@@ -17,3 +18,11 @@ class NotebookFigure(Figure):
         picture = BytesIO()
         self.savefig(picture, format="png")
         return picture.getvalue()
+
+
+def place(axes: Axes | None, size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """The figure and axes to draw in; where no axes are given, of a new figure of this size in inches."""
+    if axes is not None:
+        return axes.figure, axes  # pyright: ignore[reportReturnType] - a figure, or a part of one that draws alike
+    figure = NotebookFigure(figsize=size, layout="constrained")
+    return figure, figure.subplots()

@@ -24,8 +24,8 @@ def describe_record(record: Record) -> str:
     parts = [
         f"Run of {record.started}, size {record.size}" + ("" if record.complete else ", incomplete"),
         "; ".join(f"{name} {what}" for name, what in {**record.machine, **record.versions}.items()),
-        _table(heads, rows),
-        _table(("benchmark", "seconds", "CPU seconds", "peak MB"), costs),
+        table(heads, rows),
+        table(("benchmark", "seconds", "CPU seconds", "peak MB"), costs),
         *_not_measured(record),
     ]
     return "\n\n".join(parts)
@@ -61,7 +61,7 @@ def describe_comparison(changes: Sequence[Change], old: Record, new: Record) -> 
         for name in {**before, **after}
         if before.get(name) != after.get(name)
     ]
-    return "\n\n".join([_table(heads, rows), *other])
+    return "\n\n".join([table(heads, rows), *other])
 
 
 def _remark(one: Change) -> str:
@@ -75,6 +75,7 @@ def _time(seconds: float, unit: str) -> str:
     return f"{seconds / scale:.3g} {name} / {unit}"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as a table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

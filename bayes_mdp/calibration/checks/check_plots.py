@@ -198,9 +198,6 @@ def _ecdf(rank: np.ndarray, num_draws: int) -> np.ndarray:
 
 def _place(axes: "Axes | None") -> "tuple[Figure, Axes]":
     """The figure and axes to draw in: a new figure, if no axes are given."""
-    if axes is not None:
-        return axes.figure, axes  # pyright: ignore[reportReturnType] - a SubFigure serves as well
-    from bayes_mdp.mdp.notebook_figure import NotebookFigure
+    from bayes_mdp.mdp.notebook_figure import place
 
-    figure = NotebookFigure(figsize=(6.4, 4.8), layout="constrained")
-    return figure, figure.subplots()
+    return place(axes, (6.4, 4.8))

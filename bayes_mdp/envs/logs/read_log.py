@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from bayes_mdp.envs.logs.columns import (
     is_empty,
@@ -133,10 +134,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         (state_index, *given), state_names = read_labels(table, ("state",), states)
     else:
         (state_index, *given), state_names = read_labels(table, ("state", "next_state"), states, ends)
-    next_index, cut, place, keep = _follow(table, state_index, given[0] if given else None, ends)
-    steps = place if step is None else read_steps(table)
-    if next_state is None and steps is not None:
-        _check_consecutive(table, steps)
+    next_index, cut, steps, keep = _follow(table, state_index, given[0] if given else None, ends)
     (action_index,), action_names = read_labels(table, ("action",), actions, ~keep & is_empty(table, "action"))
     rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
     rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
@@ -147,33 +145,35 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     return Log(transitions, state_names, action_names, table.name, digest)
 
 
-def _check_consecutive(table: Table, steps: np.ndarray) -> None:
-    """Refuse a row whose step is not the one after that of the row before it in its episode."""
-    episodes = read_episodes(table)
-    assert episodes is not None  # next states are shifted within episodes
-    next_row, _, last = episode_order(episodes)
-    wrong = np.flatnonzero(~last & (steps[next_row] != steps + 1))
-    if wrong.size:
-        row = int(next_row[wrong].min())
-        before = int(wrong[next_row[wrong] == row][0])
-        expected = (
-            f"{steps[before] + 1}, the step after that of row {before + 1} of its episode {see('how-to/read-a-log')}"
-        )
-        table.fail(row, "step", expected)
-
-
 def _follow(
     table: Table, state: np.ndarray, next_state: np.ndarray | None, ends: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray]:
-    """Next state, whether truncated, place in its episode, and whether kept, of every row (None: not known)."""
+    """Next state, whether truncated, step (given, or place in its episode), and whether kept, of every row.
+
+    None: not known.
+    """
     cut, episodes = read_flags(table, "truncated"), read_episodes(table)
     keep = np.ones(len(state), bool)
     if episodes is None:
         assert next_state is not None  # `read_log` refuses a log with neither
-        return next_state, cut, None, keep
+        return next_state, cut, read_steps(table), keep
     next_row, place, last = episode_order(episodes)
+    given = read_steps(table)
+    steps = place if given is None else given
     if next_state is not None:
-        return next_state, last if cut is None and ends is None else cut, place, keep
+        return next_state, last if cut is None and ends is None else cut, steps, keep
+    _check_consecutive(table, steps, next_row, last)
     keep = ~last if ends is None else ~last | ends
     leads_out = ~keep[next_row]  # its next row is left out: the episode is cut there
-    return state[next_row], leads_out if cut is None else cut | leads_out, place, keep
+    return state[next_row], leads_out if cut is None else cut | leads_out, steps, keep
+
+
+def _check_consecutive(
+    table: Table, steps: Int[np.ndarray, " N"], next_row: Int[np.ndarray, " N"], last: Bool[np.ndarray, " N"]
+) -> None:
+    """Refuse a row whose step is not the one after that of the row before it in its episode."""
+    wrong = np.flatnonzero(~last & (steps[next_row] != steps + 1))
+    if wrong.size:
+        before = int(wrong[next_row[wrong].argmin()])
+        expected = f"{steps[before] + 1}, the step after that of row {before + 1} of its episode"
+        table.fail(int(next_row[before]), "step", f"{expected} {see('how-to/read-a-log')}")

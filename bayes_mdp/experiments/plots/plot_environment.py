@@ -281,12 +281,9 @@ def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | Non
 
 def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in; a figure of its own has this size in inches."""
-    from bayes_mdp.mdp.notebook_figure import NotebookFigure
+    from bayes_mdp.mdp.notebook_figure import place
 
-    if axes is not None:
-        return axes.figure, axes  # pyright: ignore
-    figure = NotebookFigure(figsize=size, layout="constrained")
-    return figure, figure.subplots()
+    return place(axes, size)
 
 
 def draw_map(axes: "Axes", cells: tuple[str, ...]) -> None:

@@ -81,10 +81,9 @@ def by_name(results: "xr.Dataset | Mapping[str, xr.Dataset]") -> "dict[str, xr.D
 
 def place(axes: "Axes | None") -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in."""
-    if axes is not None:
-        return axes.figure, axes  # pyright: ignore[reportReturnType] - a figure, or a part of one that draws alike
-    figure, (own,) = _axes()
-    return figure, own
+    from bayes_mdp.mdp import notebook_figure
+
+    return notebook_figure.place(axes, (6.4, 4.0))
 
 
 def plot_values(
@@ -188,12 +187,11 @@ def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     return values.mean(0), half_width(values, level)
 
 
-def _axes(columns: int = 1) -> tuple["Figure", "list[Axes]"]:
+def _axes(columns: int) -> tuple["Figure", "list[Axes]"]:
     """A figure of its own with a row of axes: pyplot's global state is not changed."""
     from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
-    width = 6.4 if columns == 1 else 3.2 * columns
-    figure = NotebookFigure(figsize=(width, 4.0), layout="constrained")
+    figure = NotebookFigure(figsize=(3.2 * columns, 4.0), layout="constrained")
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
 
 

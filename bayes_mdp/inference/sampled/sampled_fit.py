@@ -1,6 +1,6 @@
 """`sampled_fit`: the sampled route, with the data as arguments."""
 
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 import jax
 import numpy as np
@@ -49,13 +49,16 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
 
     nothing = jax.jit(lambda key, data_statistics: from_draws(recipe, recipe.draw_prior(key), data_statistics))
 
-    few_rows = jax.jit(lambda key: recipe.tables(recipe.draw_prior(key, FEW).sites)[0])
-
-    def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
+    @cache
+    def check_rows() -> None:
+        # The chains see a density, which rows that do not sum to one only shift: nothing else would notice.
         if recipe.drawable and not recipe.rewards_only:
-            # The chains see a density, which rows that do not sum to one only shift: nothing else would notice.
+            few_rows = jax.jit(lambda key: recipe.tables(recipe.draw_prior(key, FEW).sites)[0])
             for rows in np.asarray(few_rows(jax.random.key(0))):
                 check_probability_rows("prior: transition_probs", rows)
+
+    def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
+        check_rows()
         if data is None:
             data = no_transitions()
             if recipe.drawable:
