@@ -10,7 +10,12 @@ from tools import docstrings
 from tools.docstrings import RULES, Miss, check, cites, entries, says_what_returns
 
 MISSES = {
-    "no_docstring": {("sentence", "no docstring"), ("parameters", "rate"), ("returns", "what comes back")},
+    "no_docstring": {
+        ("sentence", "no docstring"),
+        ("parameters", "share"),
+        ("returns", "what comes back"),
+        ("units", "what comes back"),
+    },
     "no_sentence": {
         ("sentence", "A line that goes on after its end, as if a sentence that is too long were no matter, until it")
     },
@@ -18,6 +23,8 @@ MISSES = {
     "no_result": {("returns", "what comes back")},
     "no_shape": {("shapes", "values")},
     "no_shape_of_result": {("shapes", "what comes back")},
+    "no_unit": {("units", "height"), ("units", "when")},
+    "no_unit_of_result": {("units", "what comes back")},
     "no_error": {("errors", "ValueError")},
     "no_error_of_check": {("errors", "TypeError")},
     "no_source": {("source", "no paper is cited")},

@@ -9,8 +9,8 @@ from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_positive
 
 
-def no_docstring(rate: float) -> float:
-    return rate
+def no_docstring(share: float) -> float:
+    return share
 
 
 def no_sentence() -> None:
@@ -18,18 +18,18 @@ def no_sentence() -> None:
     stops."""
 
 
-def no_parameter(rate: float, size: int) -> float:
-    """The rate of a size.
+def no_parameter(share: float, size: int) -> float:
+    """The ratio of a size.
 
     Args:
-        rate: per step.
+        share: per step.
     """
-    return rate * size
+    return share * size
 
 
-def no_result(rate: float) -> float:
-    """Compute with `rate`."""
-    return rate
+def no_result(share: float) -> float:
+    """Compute with `share`."""
+    return share
 
 
 def no_shape(values: ArrayLike, table: Float[Array, "S A"]) -> float:
@@ -42,56 +42,71 @@ def no_shape_of_result(number: int) -> np.ndarray:
     return np.arange(number)
 
 
-def no_error(rate: float) -> float:
-    """The `rate`.
+def no_unit(height: float, when: "float | None" = None) -> float:
+    """The `height` of a thing at a time.
+
+    Args:
+        height: of the thing.
+        when: at what time.
+    """
+    return height * (when or 1.0)
+
+
+def no_unit_of_result() -> float:
+    """The height of a thing."""
+    return 1.0
+
+
+def no_error(share: float) -> float:
+    """The `share`.
 
     Raises:
         TypeError: it is none.
     """
-    if rate < 0:
-        raise ValueError("rate is negative")
-    return rate
+    if share < 0:
+        raise ValueError("share is negative")
+    return share
 
 
-def no_error_of_check(rate: float) -> float:
-    """The `rate`.
+def no_error_of_check(share: float) -> float:
+    """The `share`.
 
     Raises:
         ValueError: it is not positive.
     """
-    check_positive("rate", rate)
-    return rate
+    check_positive("share", share)
+    return share
 
 
-def no_source(rate: float) -> float:
-    """The `rate`, as in the paper [UNKNOWN99]."""
-    return rate
+def no_source(share: float) -> float:
+    """The `share`, as in the paper [UNKNOWN99]."""
+    return share
 
 
-def no_example(rate: float) -> float:
-    """The `rate`."""
-    return rate
+def no_example(share: float) -> float:
+    """The `share`."""
+    return share
 
 
-def complete(values: ArrayLike, rate: float) -> np.ndarray:
+def complete(values: ArrayLike, share: float) -> np.ndarray:
     """Multiples of some values ([PUTERMAN94]).
 
     Args:
         values: [N], in units of the reward.
-        rate: greater than 0.
+        share: greater than 0.
 
     Returns:
         [N], in the same units.
 
     Raises:
-        ValueError, TypeError: `rate` is no positive number.
+        ValueError, TypeError: `share` is no positive number.
 
     Example:
         >>> complete([1.0], 2.0)
         array([2.])
     """
-    check_positive("rate", rate)
-    return np.asarray(values) * rate
+    check_positive("share", share)
+    return np.asarray(values) * share
 
 
 class NoField(NamedTuple):
@@ -108,7 +123,7 @@ class NoField(NamedTuple):
 class CanGrow(Protocol):
     """What can grow."""
 
-    def grown(self, steps: int) -> float:
+    def grown(self, steps: int) -> int:
         """The size later.
 
         Args:
@@ -120,10 +135,10 @@ class CanGrow(Protocol):
 class Plant(CanGrow):
     """It grows."""
 
-    def grown(self, steps: int) -> float:
+    def grown(self, steps: int) -> int:
         """The size of a plant."""
-        return float(steps)
+        return steps
 
-    def watered(self, litres: float) -> float:
+    def watered(self, litres: int) -> int:
         """The size of a plant with water."""
         return litres

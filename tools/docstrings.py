@@ -12,6 +12,8 @@ The exit status is 1 where anything is missing. The rules:
   that begins with a verb of `VERBS` does not say what comes back;
 - shapes: an array has its shape in its annotation (jaxtyping; `RealLike` and `Numbers` are a number or what broadcasts,
   `float | Array` is one number, perhaps traced), or in the text: [S A], "one number", "broadcast";
+- units: a real number names its quantity, one of the table of `docs/reference/units.md` (`tools/units.py`): by the name
+  of the parameter or in its entry; where it is returned, in the text, which may name a parameter of the same unit;
 - errors: a function that raises, or calls a function that checks an argument (`CHECKS`), names each of these errors;
 - source: what comes from papers cites one as [KEY] of `docs/references.bib`: every agent of `AGENTS`, every environment
   of `ENVS`, `SIMULATED` and `OBSERVED`, all that is public in `envs.papers` and `inference.value`, the functions of
@@ -43,8 +45,9 @@ sys.path.insert(0, str(ROOT))
 from tools.bibliography import keys  # noqa: E402
 from tools.public_names import ROOT as PACKAGE  # noqa: E402
 from tools.public_names import find, identity, public_names  # noqa: E402
+from tools.units import needs_unit, says_unit, units  # noqa: E402
 
-RULES = ("sentence", "parameters", "returns", "shapes", "errors", "source", "example")
+RULES = ("sentence", "parameters", "returns", "shapes", "units", "errors", "source", "example")
 VERBS = re.compile(
     r"Add|Adjust|Allow|Apply|Append|Ask|Attach|Average|Build|Calculate|Call|Check|Choose|Clip|"
     r"Collect|Combine|Compare|Compile|Compute|Convert|Copy|Count|Create|Decide|Describe|Discount|"
@@ -355,15 +358,29 @@ def check_function(
         report.check("parameters", name, [] if told or foreign else [parameter])
         if needs_shape(annotation):
             report.check("shapes", name, [] if any(map(has_shape, told)) else [parameter])
+        check_unit(name, parameter, annotation, told, report)
     returned = source.node.returns
     if returned is not None and ast.unparse(returned) not in ("None", "NoReturn", "Self", "'Self'"):
         is_property = any("property" in ast.unparse(d) for d in source.node.decorator_list)
         report.check("returns", name, [] if is_property or any(map(says_what_returns, docs)) else ["what comes back"])
         if needs_shape(returned):
             report.check("shapes", name, [] if any(has_shape(prose(doc)) for doc in docs) else ["what comes back"])
+        if needs_unit(returned):
+            measured = {p for p, annotation in source.parameters.items() if needs_unit(annotation)}
+            told = " ".join(map(prose, docs))
+            same = any(re.search(rf"`(?:[^`\n]*\W)?{re.escape(p)}(?:\W[^`\n]*)?`", told) for p in measured)
+            known = source.node.name in units().names or same or says_unit(told)
+            report.check("units", name, [] if known else ["what comes back"])
     if errors:
         missing = missing_errors(errors, docs)
         report.check("errors", name, [error for error in missing if (name, error) not in NOT_RAISED])
+
+
+def check_unit(name: str, parameter: str, annotation: ast.expr | None, told: list[str], report: Report) -> None:
+    """Check that a real number says by its name or its text what quantity it is."""
+    if needs_unit(annotation):
+        known = parameter in units().names or any(map(says_unit, told))
+        report.check("units", name, [] if known else [parameter])
 
 
 def has_shape(text: str) -> bool:
@@ -397,6 +414,7 @@ def check_class(name: str, owner: type, report: Report) -> None:
         report.check("parameters", name, [] if told else [parameter])
         if needs_shape(annotation):
             report.check("shapes", name, [] if any(map(has_shape, told)) else [parameter])
+        check_unit(name, parameter, annotation, told, report)
     errors: set[str] = set()
     for check in ("__init__", "__check_init__", "__post_init__"):
         errors |= errors_of(source.module, f"{source.qualname}.{check}")

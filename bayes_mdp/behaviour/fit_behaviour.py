@@ -29,7 +29,7 @@ class BehaviourPosterior(eqx.Module):
     """Draws of C chains, N of each, of the parameters of P persons (made by `fit`); print it.
 
     Args:
-        params: name -> [C N P], in the support of each parameter ([C N] where persons are pooled completely).
+        params: name -> [C N P], in the support and unit of each parameter ([C N] where persons are pooled completely).
         mcmc: the chains of the sites of `numpyro_model`.
         model: whose parameters they are.
         log: the choices.
@@ -62,7 +62,7 @@ class BehaviourPosterior(eqx.Module):
         }
 
     def each_person(self, num_draws: int | None = None) -> dict[str, Float[np.ndarray, "D P"]]:
-        """Draws of the parameters of every person, chains one after the other, evenly thinned to `num_draws`."""
+        """Draws of the parameters of every person in their units, evenly thinned to `num_draws`, chain by chain."""
         index = self.thinned(num_draws)
         made, persons = {}, self.log.num_subjects
         for name, x in self.params.items():

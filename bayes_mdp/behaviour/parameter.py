@@ -56,7 +56,7 @@ class Parameter:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The ends of the support."""
+        """The ends of the support, in the unit of the parameter."""
         if isinstance(self.support, tuple):
             return self.support
         return {"unit": (0.0, 1.0), "positive": (0.0, np.inf), "real": (-np.inf, np.inf)}[self.support]
@@ -65,7 +65,7 @@ class Parameter:
         """From the real line to the support, elementwise: of the shape of `line`. Traceable.
 
         Args:
-            line: on the real line, one number or an array.
+            line: on the real line (no unit), one number or an array.
         """
         x = jnp.asarray(line, float)
         if self.support == "real":

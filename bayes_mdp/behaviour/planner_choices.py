@@ -34,7 +34,7 @@ class PlannerChoices(eqx.Module):
         parameters: name -> `Parameter`, those that `make` reads; "temperature" (units of the reward), if there, is that
             of the plan too.
         objective: what the person maximises. Under `Episodic(H)` an episode is over at an end, or after H records.
-        temperature: used where it is no parameter.
+        temperature: used where it is no parameter, in units of the reward.
 
     Raises:
         TypeError, ValueError: an argument of another type; an objective without soft plan.

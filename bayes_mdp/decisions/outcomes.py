@@ -68,8 +68,8 @@ class OutcomeValue(eqx.Module):
 
     Args:
         draws: Float64[num_draws], in each draw of the MDP (`AverageReward`: per step).
-        mean, sd: of the draws.
-        interval: the central 95 % of the draws.
+        mean, sd: of the draws, in the unit of the outcome.
+        interval: the central 95 % of the draws, in the unit of the outcome.
         gap: the largest bound on a draw's numerical error, for the expected rewards of pairs as they were computed.
     """
 

@@ -45,8 +45,8 @@ class PerfectInformation(eqx.Module):
         standard_error: Monte Carlo error of `value`.
         interval: 95 % confidence interval of `value` (Monte Carlo).
         in_use: the value of the policy in use, in the same draws.
-        value_with_information: mean over the draws of V*(draw).
-        draws: Float64[num_draws], V*(draw) - V^pi(draw).
+        value_with_information: mean over the draws of the value V*(draw).
+        draws: Float64[num_draws], V*(draw) - V^pi(draw), values.
         gap: the largest bound on a draw's numerical error.
         validity: what `value` is of the expected value of perfect information, E max_pi V - max_pi E V.
     """

@@ -72,9 +72,9 @@ class PolicyValue(eqx.Module):
 
     Args:
         draws: Float64[num_draws], the value in each draw of the MDP (AverageReward: the gain).
-        mean: of the draws.
+        mean: of the draws of the value.
         sd: standard deviation of the draws: what the data leave open, not the Monte Carlo error of `mean`.
-        interval: the central 95 % of the draws.
+        interval: the central 95 % of the draws of the value.
         gap: the largest bound on a draw's numerical error that the planner proved (see `PolicyEvaluation`).
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.

@@ -137,7 +137,7 @@ class Transitions(eqx.Module):
         By numpy, and numpy arrays, where the weight is one.
 
         Args:
-            weight: of each transition.
+            weight: of each transition, a factor without unit.
         """
         xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
         count = weight if self.reward_observed is None else xp.where(self.reward_observed, weight, 0.0)

@@ -40,7 +40,7 @@ class NormalReward(eqx.Module):
 
     Args:
         mean: Float[*H S A], or Float[*H S A O] where the reward depends on the outcome (`by_outcome`).
-        scale: None, a number, or an array of the shape of `mean`; zero or greater.
+        scale: standard deviation. None, a number, or an array of the shape of `mean`; zero or greater.
 
     Raises:
         ValueError, TypeError: a mean that is not finite, a scale that is negative or of another shape.

@@ -71,7 +71,7 @@ class CanBorrow(Protocol):
     """Says how much of each row stems from data of other pairs."""
 
     def borrowed_share(self) -> Float[Array, "*H S A"]:
-        """The largest part of each row's mean that can stem from data of other pairs; nan where the row is known."""
+        """The largest share of each row's mean that can stem from data of other pairs; nan where the row is known."""
         ...
 
 

@@ -68,7 +68,7 @@ class NormalGamma(dist.Distribution):
 
     Args:
         loc, pseudo_count, concentration, rate: numbers or arrays that broadcast to the batch shape; all but `loc` are
-            positive.
+            positive. `loc` is in units of the reward, `rate` in their square; the others count observations.
         validate_args: as of NumPyro.
 
     Raises:

@@ -96,7 +96,7 @@ def total_variance(
 
     Args:
         weights: probabilities of the components.
-        means, variances: of each component.
+        means, variances: of each component, in any unit and its square.
     """
     # An illegal action has mean -inf in every component: -inf - -inf would be nan.
     finite = jnp.isfinite(means)

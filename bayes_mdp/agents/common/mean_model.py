@@ -37,7 +37,7 @@ class MeanModel(eqx.Module):
         """A table of pairs at one step (itself where it does not depend on the step).
 
         Args:
-            table: of pairs.
+            table: of pairs, in any unit.
             layer: step of the episode, from 0.
         """
         return table if table.ndim == 2 else table[layer]

@@ -24,7 +24,7 @@ def prob_best_factored(mean: Float[Array, " A"], sd: Float[Array, " A"], action:
     `argmax`.
 
     Args:
-        mean: of each action; -inf where it is illegal.
+        mean: value of each action; -inf where it is illegal.
         sd: standard deviation of each.
         action: index of the action.
     """
@@ -60,7 +60,7 @@ def prob_best_joint(mean: Float[Array, " A"], factor: Float[Array, "A A"], actio
     points with the tent transformation: deterministic, absolute error about 1e-3.
 
     Args:
-        mean: of each action; -inf where it is illegal.
+        mean: value of each action; -inf where it is illegal.
         factor: a square root of their covariance.
         action: index of the action.
     """

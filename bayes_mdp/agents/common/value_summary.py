@@ -120,8 +120,8 @@ def labelled(
     """Arrays of pairs or states as a Dataset with the names of `space`. Host side.
 
     Args:
-        arrays: name -> [*H S A], the first one such, or [*H S].
-        attributes: of the dataset.
+        arrays: name -> values or variances [*H S A], the first one such, or [*H S].
+        attributes: of the dataset, in any unit.
     """
     import xarray as xr
 

@@ -40,7 +40,7 @@ def bayes_regret_bound(
 
     Args:
         num_episodes: N, a number or an array, 1 or greater.
-        noise: sigma.
+        noise: sigma, standard deviation of the rewards.
         horizon: L.
         num_states: S, the states of all steps together.
         num_actions: A.
@@ -72,7 +72,9 @@ def bayes_regret_bound(
 def pigeonhole_bound(
     num_indices: int, num_rounds: ArrayLike, *, printed: bool = False
 ) -> Float[np.ndarray, "*n"] | np.floating:
-    """A bound on E sum_t sum_i p_i^t / max(n_i^t, 1) over rounds that each pick an index i by p^t: lemma 6 of [KL21].
+    """A bound on E sum_t sum_i p_i^t / max(n_i^t, 1), over rounds that each pick an index i by p^t: lemma 6 of [KL21].
+
+    It has no unit.
 
     m (1 + log N) as printed, which one index and two rounds break (2 against 1.69) and which holds for 1 / (n + 1);
     m (2 + log N) is true.

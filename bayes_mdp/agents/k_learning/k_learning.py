@@ -156,7 +156,7 @@ class KLearningState(eqx.Module):
     """The state of `KLearning`.
 
     Args:
-        temperature: of the last plan; 0: none.
+        temperature: of the last plan, in units of the reward; 0: none.
         num_plans: so far.
     """
 

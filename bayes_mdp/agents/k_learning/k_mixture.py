@@ -59,7 +59,7 @@ class KMixture(eqx.Module):
         return jnp.max(jax.vmap(lambda part: part.scale())(self.parts)) + length**2 / 8.0
 
     def weighed(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "K *rest"]:
-        """k + tau log w: what a softmax over components and actions together is taken of.
+        """k + tau log w, in units of the reward: what a softmax over components and actions together is taken of.
 
         Args:
             tau: temperature, greater than 0.
@@ -68,7 +68,7 @@ class KMixture(eqx.Module):
         return k + tau * self.log_weights.reshape(-1, *[1] * (k.ndim - 1))
 
     def joined(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
-        """tau log sum_k w_k exp(k_k / tau); -inf where the action is illegal.
+        """tau log sum_k w_k exp(k_k / tau), in units of the reward; -inf where the action is illegal.
 
         Args:
             tau: temperature, greater than 0.

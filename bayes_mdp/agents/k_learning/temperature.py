@@ -34,7 +34,9 @@ def schedule(
     num_actions: int,
     span: RealScalar | None = None,
 ) -> RealLike:
-    """tau_t = sqrt((noise^2 + L^2) S A (1 + log t) / (4 L t log A)), equation (10) of [KL21]. Traceable in t.
+    """tau_t = sqrt((noise^2 + L^2) S A (1 + log t) / (4 L t log A)), equation (10) of [KL21], in units of the reward.
+
+    Traceable in t.
 
     Args:
         t: number of the episode, from 1 on.

@@ -53,7 +53,7 @@ class Local(NamedTuple):
         reward: expected reward, in units of the reward.
         bonus: exploration bonus, in the same units.
         probs: of the K successors; the missing mass leads to an end of value 0.
-        optimistic: the rows of Qr + Qe where they differ from those of Qr (`ModelBased.own_rows`).
+        optimistic: the rows of the values Qr + Qe where they differ from those of Qr (`ModelBased.own_rows`).
     """
 
     reward: Float[Array, "*pairs"]

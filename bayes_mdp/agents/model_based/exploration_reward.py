@@ -27,7 +27,7 @@ class Alternates(TablePolicy):
 
     Args:
         explore: followed with probability `prob`; -inf where an action is illegal.
-        real: followed otherwise.
+        real: values followed otherwise.
         prob: in [0, 1].
     """
 

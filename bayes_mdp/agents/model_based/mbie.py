@@ -21,7 +21,7 @@ from bayes_mdp.planning.transition_sets import L1Ball
 
 
 def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "*pairs"]:
-    """width / sqrt(n), `v_max` where n = 0.
+    """width / sqrt(n), in units of the reward; `v_max` where n = 0.
 
     Args:
         stats: of the pairs.

@@ -324,7 +324,8 @@ class IEQLPlus(eqx.Module):
         sigma_max: bound on the standard deviation of a return; None: (max_reward - min_reward) / (1 - discount).
         max_reward, min_reward: bounds on the reward of one step.
         learning_rate: of the first visit, in [0, 1].
-        rate_power: 0: the rate is constant; 1 with a `learning_rate` of 1: it is 1 / n.
+        rate_power: exponent of 1 / n in the learning rate. 0: it is constant; 1 with a `learning_rate` of
+            1: it is 1 / n.
         initial_value: of every entry; None: max_reward / (1 - discount) + z sigma_max, where every d0 is that of n = 1.
         replan: when the policy is updated; every step by default.
 
@@ -421,9 +422,9 @@ class BonusQ(eqx.Module):
     discount and learning rate. The form of the bonus, the schedule and the first values are ours.
 
     Args:
-        scale: initial kappa.
+        scale: initial kappa, which multiplies Q_e: a factor.
         half_life: steps in which kappa halves; infinity: it stays.
-        initial_bonus: initial Q_e.
+        initial_bonus: initial Q_e, in units of the reward.
         learning_rate: of both tables, in [0, 1].
         initial_q: initial Q_r.
 
@@ -530,11 +531,11 @@ class VarianceBonusQ(BonusQ):
     M2 is the sum of squared deviations of the n targets of the pair, so that b^2 is about the variance of their mean.
 
     Args:
-        scale: initial kappa.
+        scale: initial kappa, which multiplies Q_e: a factor.
         prior_sd: prior standard deviation of a target; without it a pair whose first targets are equal
             is never tried again.
         half_life: steps in which kappa halves; infinity: it stays.
-        initial_bonus: initial Q_e.
+        initial_bonus: initial Q_e, in units of the reward.
         learning_rate: of both tables, in [0, 1].
         initial_q: initial Q_r.
         replan: when the policy is updated; every step by default.

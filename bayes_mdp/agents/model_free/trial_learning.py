@@ -70,7 +70,7 @@ class Swept(NamedTuple):
 
     Args:
         tables: what is learned.
-        ret: R_t.
+        ret: R_t, the return.
         value: the new Q(s_t, a_t).
         trace_decay: lambda, the weight of R_{t+1} against Q.
     """
@@ -398,7 +398,7 @@ def weight(
     Args:
         q_mc, q_td: the two estimates of a return.
         mean, variance: of the earlier returns; the variance may be infinite (nothing is known) or 0.
-        count: N, their number.
+        count: N, the number of these.
 
     Returns:
         In [0, 1]. 1/2 where N = 0, where the variance is infinite and where both are as near to the mean; with

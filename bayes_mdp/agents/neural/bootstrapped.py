@@ -27,7 +27,7 @@ class Kept(NamedTuple):
     """What the replay keeps beside a transition.
 
     Args:
-        mask: 1 for the members that learn from it.
+        mask: weight 1 for the members that learn from it.
         prior: the priors' values of its observation: they never change, so they are computed once.
     """
 
@@ -113,7 +113,7 @@ class BootstrappedDQN(eqx.Module):
         return jax.vmap(lambda p: q_values(self.trunk, p, observation), out_axes=1)(parameters)
 
     def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
-        """The members' losses, summed: each is the mean over the batch of what its mask lets through.
+        """The members' losses (squared rewards), summed: each is the mean over the batch of what its mask lets through.
 
         Args:
             parameters: of the members' networks.

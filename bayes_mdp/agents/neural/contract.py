@@ -50,7 +50,7 @@ class Values(NamedTuple):
     Args:
         q: action values, in units of the reward.
         sd: their standard deviation as the agent believes it, before any scale; None: it has none.
-        u: what the uncertainty Bellman equation says, sd^2; None: it has none.
+        u: what the uncertainty Bellman equation says, a variance; None: it has none.
     """
 
     q: Float[Array, "B A"]

@@ -178,7 +178,7 @@ class DeepUBE(eqx.Module):
     def loss(
         self, parameters: PyTree, target: PyTree, batch: Batch, belief: LastLayer
     ) -> tuple[Float[Array, ""], Watched]:
-        """The loss of both networks on a batch, and what is watched.
+        """The loss of both networks on a batch (squared rewards), and what is watched.
 
         Args:
             parameters: of both networks.
@@ -210,7 +210,7 @@ class DeepUBE(eqx.Module):
         """a*, the action whose u the head learns: the optimistic one. With the greedy one it does not explore.
 
         Args:
-            q, u: of the next states.
+            q, u: of the next states, a variance.
             batch: of transitions.
         """
         del batch

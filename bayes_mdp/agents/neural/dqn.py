@@ -99,7 +99,7 @@ class DQN(eqx.Module):
         return self.learning.learn(key, learner, replay, iteration, self.loss)
 
     def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
-        """Of a batch: its mean, and what is watched.
+        """Of a batch: its mean (squared rewards), and what is watched.
 
         Args:
             parameters: of the network.

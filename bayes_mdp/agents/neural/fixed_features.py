@@ -30,7 +30,7 @@ class RandomFeatures(eqx.Module):
         check_count("num_units", self.num_units, 2)
 
     def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> Float[Array, "I D"]:
-        """W."""
+        """Network parameters W, standard normal."""
         return jax.random.normal(key, (int(np.prod(observation_shape)), self.num_units))
 
     def apply(self, parameters: Float[Array, "I D"], observation: AnyArray) -> Float[Array, "B D"]:
@@ -49,7 +49,7 @@ class Box(eqx.Module):
     """Bounds of an observation of d numbers; what lies outside counts as the bound.
 
     Args:
-        low, high: of every number.
+        low, high: of every number, in its own unit.
 
     Raises:
         ValueError: bounds of two lengths, that are not finite, or with `high` not above `low`. TypeError: no numbers.

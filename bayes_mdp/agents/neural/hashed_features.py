@@ -48,7 +48,7 @@ class HashedFeatures(eqx.Module):
             raise ValueError(f"num_bits is {self.num_bits}, expected at most {MOST_BITS}")
 
     def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> Float[Array, "I k_bits"]:
-        """W."""
+        """Network parameters W, standard normal."""
         return jax.random.normal(key, (int(np.prod(observation_shape)), self.num_tables * self.num_bits))
 
     def apply(self, parameters: Float[Array, "I k_bits"], observation: AnyArray) -> Int[Array, "B k"]:
@@ -73,8 +73,8 @@ class UnitBelief(eqx.Module):
     rewards is known after one visit, and one with rewards is visited again.
 
     Args:
-        count: of targets.
-        square: sum of their squares.
+        count: number of targets.
+        square: sum of their squares, in squared units of the reward.
         variance_before: of every weight before data, in units of the squared target.
         noise, reward_noise, threshold: see above, as shares of `variance_before`.
         combine: the tables are k beliefs about the same value that group states in different ways. "max": the

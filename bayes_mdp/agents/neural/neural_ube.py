@@ -53,7 +53,7 @@ class UncertaintyHead(eqx.Module):
         return dense_init(first, num_features, self.width), dense_init(last, self.width, n_actions)
 
     def apply(self, parameters: PyTree, features: Float[AnyArray, "B D"]) -> Float[Array, "B A"]:
-        """u, which may come out below zero.
+        """u, a variance, which may come out below zero.
 
         Args:
             parameters: from `init`, or learned.

@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     Args:
         observation, action, reward, terminated: of the transition.
         next_observation, next_action: what followed; without meaning where it terminated.
-        weight: 0 where the transition cannot be learnt from, else 1.
+        weight: factor of its loss, 0 where the transition cannot be learnt from, else 1.
         extra, next_extra: what the agent kept of both rows.
         place: (row, environment).
     """

@@ -146,12 +146,12 @@ class QLearning(eqx.Module):
     def error(
         self, predicted: Float[AnyArray, " B"], target: Float[AnyArray, " B"], weight: RealLike
     ) -> Float[Array, ""]:
-        """Mean loss of a batch; half a square, linear beyond 1 if `huber`.
+        """Mean loss of a batch, in squared units of the reward; half a square, linear beyond 1 if `huber`.
 
         Args:
             predicted: Q of the action that was taken.
-            target: of `target`.
-            weight: one number or [B].
+            target: r + g max Q', as `target` has it, in units of the reward.
+            weight: factor of each loss, one number or [B].
         """
         miss = predicted - jax.lax.stop_gradient(target)
         size = jnp.abs(miss)

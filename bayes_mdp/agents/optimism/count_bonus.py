@@ -99,7 +99,7 @@ class CountBonus(eqx.Module):
     """Greedy for the optimal plan of the mean MDP whose rewards have the bonus of `local_bonus` added.
 
     Args:
-        scale: beta (a leaf of the pytree: parameter sweeps can vmap over it).
+        scale: beta, in units of the reward (a leaf of the pytree: parameter sweeps can vmap over it).
         schedule: "constant", or "log": beta times log t, t the number of this plan from 1 on. With replan="episode" t
             is the number of the episode, as in [UBE18] figure 2.
         reward_sd, unvisited: as in `local_bonus`.

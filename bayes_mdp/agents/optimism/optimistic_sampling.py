@@ -247,7 +247,7 @@ class OPSRL(DrawsForEpisodes):
         num_draws: J; of the order log(S A H / delta) in the theory (8 is our default).
         pseudo_count: n0.
         pseudo_reward: r0, units of the reward; the largest reward.
-        inflation: kappa, a logarithm in the theory; None: 1, and faster.
+        inflation: kappa, a factor without unit, a logarithm in the theory; None: 1, and faster.
         replan: as in `PSRL`.
 
     Raises:

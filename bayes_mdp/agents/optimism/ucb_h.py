@@ -39,7 +39,7 @@ def hoeffding_update(
 
     Args:
         q: value before; it has no weight at the first visit (alpha = 1).
-        target: r + V_{h+1}(s').
+        target: r + V_{h+1}(s'), a value.
         horizon: H, steps of an episode.
         bonus_scale: c; times the largest reward where that is not 1.
         log_term: iota = log(S A T / p).

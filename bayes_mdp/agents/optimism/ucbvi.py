@@ -123,7 +123,7 @@ def clipped_values(
         visits: N, [*H S A].
         bonus: (step, values of the next step) -> b.
         ceiling: H, for rewards of at most 1.
-        previous: Q_{k-1}; H before any plan.
+        previous: Q_{k-1}, values; H before any plan.
     """
 
     def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:

@@ -33,7 +33,7 @@ Rows = Float[Array, "*H S A O"]
 def component_delta(
     shape: tuple[int, ...], horizon: int, delta: Scalar = 0.05, epsilon: Scalar = 0.1
 ) -> Float[Array, ""]:
-    """delta_1, the chance that one component leaves its interval at one update (section 3.1 of the paper).
+    """delta_1, the probability that one component leaves its interval at one update (section 3.1 of the paper).
 
     w_min = epsilon / (4 S H), U = S A log2(S H / w_min), delta_1 = delta / (2 U O).
 

@@ -43,7 +43,7 @@ class Spectrum(NamedTuple):
 
     Args:
         values: [*H d], at least the regularization.
-        vectors: U, [*H d d]; None: the identity.
+        vectors: U, [*H d d], orthonormal, no unit; None: the identity.
     """
 
     values: Float[Array, "*H d"]
@@ -58,11 +58,11 @@ class Spectrum(NamedTuple):
         return self if self.values.ndim == 1 else jax.tree.map(lambda x: x[layer], self)
 
     def rotated(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """U^T `x`."""
+        """U^T `x`, in the unit of `x`."""
         return x if self.vectors is None else matmul(self.vectors.T, x)
 
     def restored(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """U `x`."""
+        """U `x`, in the unit of `x`."""
         return x if self.vectors is None else matmul(self.vectors, x)
 
 
@@ -100,8 +100,8 @@ def langevin_law(
     J -> infinity and eta -> 0 that is N(centre, 1 / (2 beta curvature)).
 
     Args:
-        start: w before.
-        centre, curvature: of the loss, curvature > 0.
+        start: w before, in units of the reward for features without unit.
+        centre, curvature: of the loss: a weight like `start`, and a number without unit > 0.
         step_size: eta, with eta curvature < 1.
         num_steps: J, a whole number.
         inverse_temperature: beta.

@@ -57,7 +57,7 @@ def randomized_update(
     Args:
         temporary: q, the values before.
         target: r + V_{h+1}(s'), a number or [J].
-        rate, weight: as `learning_rates`.
+        rate, weight: shares, as of `learning_rates`.
         ceiling: the optimistic value of the prior transition.
     """
     # The prior transition leads to the ceiling: `weight` is the share of the observed target.
@@ -68,7 +68,7 @@ class Ensemble(eqx.Module):
     """The state of `RandQL`.
 
     Args:
-        temporary: Float[H S A J], the ensemble; -inf where an action is illegal.
+        temporary: Float[H S A J], the ensemble of values; -inf where an action is illegal.
         acting: Float[H S A], what the greedy policy and the targets use: the smallest value
             that the maximum of the ensemble has had.
         visits: Float[H S A].
@@ -93,7 +93,7 @@ class RandQL(eqx.Module):
     Args:
         num_tables: J.
         inflation: kappa; larger values spread the learning rates more.
-        prior_transitions: n0 (that of the public code is n0 / kappa); None: 1 / S.
+        prior_transitions: n0, a number of transitions (that of the public code is n0 / kappa); None: 1 / S.
         max_reward: rewards lie in [0, max_reward]; r0 of the prior transitions.
         sampled: Sampled-RandQL: greedy for one table, drawn for every plan, and every table learns from its own values.
             Otherwise greedy for the largest table (RandQL).

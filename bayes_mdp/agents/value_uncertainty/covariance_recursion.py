@@ -65,7 +65,7 @@ class Covariances(NamedTuple):
         v: between states.
         converged: whether the recursion ended by itself.
         iterations: sweeps, steps of an episode, or states.
-        change: of the last sweep.
+        change: the largest change of a covariance in the last sweep.
     """
 
     q: Float[Array, "*H S A A"]
@@ -86,9 +86,9 @@ def of_pairs(
 
     Args:
         probs: mean rows pbar, [*B A S].
-        factor: k = 1 / (c0 + 1) of the rows, 0 for known ones.
+        factor: k = 1 / (c0 + 1) of the rows, no unit, 0 for known ones.
         local: Var(sum p (r + g E V)), squared units of the value.
-        c: Cov(V, V).
+        c: Cov(V, V), covariances of the values.
         discount: g.
     """
     # Cov(Q(a), V) = g pbar_a' C; between different actions the rows are independent: Cov(Q(a), Q(b)) = g^2 pbar_a' C
@@ -102,7 +102,7 @@ def of_pairs(
 
 
 def with_diagonal(matrix: Float[Array, "*B N N"], diagonal: Float[Array, "*B N"]) -> Float[Array, "*B N N"]:
-    """`matrix` with `diagonal` in place of its own."""
+    """`matrix` with `diagonal` in place of its own, both in one unit."""
     return jnp.where(jnp.eye(matrix.shape[-1], dtype=bool), diagonal[..., None], matrix)
 
 
@@ -216,10 +216,10 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
 
 
 def geometric_sum(matrix: Float[Array, "N N"]) -> Float[Array, "N N"]:
-    """I + M + M^2 + ... by doubling: no cancellation, no LAPACK.
+    """I + M + M^2 + ... (no unit) by doubling: no cancellation, no LAPACK.
 
     Args:
-        matrix: M, not negative, of spectral radius below one.
+        matrix: M, no unit, not negative, of spectral radius below one.
     """
     tiny = float(jnp.finfo(matrix.dtype).tiny) ** 0.5
 
@@ -241,7 +241,7 @@ def mix(
     Args:
         weights: probabilities of the components.
         means: of N values in each component.
-        covariances: of these.
+        covariances: covariances of these.
     """
     means = jnp.where(jnp.isfinite(means), means, 0.0)
     off = means - tensordot(weights, means, axes=1)

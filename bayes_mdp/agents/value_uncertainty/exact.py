@@ -107,7 +107,7 @@ class ValueCovariance(eqx.Module):
 
     @property
     def q_factor(self) -> Float[Array, "*H S A A"]:
-        """Lower triangular L with L L' = `q_covariance`, which may be singular."""
+        """Lower triangular L (unit of the reward) with L L' = `q_covariance`, which may be singular."""
         return semidefinite_factor(self.q_covariance)
 
     def mean(self) -> Float[Array, "*H S A"]:

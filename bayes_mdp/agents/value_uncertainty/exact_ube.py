@@ -203,8 +203,8 @@ class Terms(NamedTuple):
     """What is summed over sampled MDPs; moments in squared units of the value.
 
     Args:
-        number: of sampled MDPs.
-        one_step, downstream: the two parts of w.
+        number: number of sampled MDPs.
+        one_step, downstream: the two parts of w, variances.
         of_actions: V_pi[Q^p - Qbar].
         unfinished: whether an evaluation did not converge.
         iterations: the most of an evaluation.
@@ -255,7 +255,9 @@ def _terms(
 def one_step_error(
     mdp: MDP | SparseMDP, q: Float[Array, "*H S A"], v: Float[Array, "*H S"], objective: Objective
 ) -> Float[Array, "*H S A"]:
-    """r + g p . Vbar - Qbar of a sampled MDP, zero where illegal; the mean of its square is Var[r + g p . Vbar].
+    """r + g p . Vbar - Qbar of a sampled MDP, in units of the reward, zero where illegal.
+
+    The mean of its square is Var[r + g p . Vbar].
 
     Args:
         mdp: r and p.
@@ -269,11 +271,11 @@ def one_step_error(
 def next_pair_variance(
     mdp: MDP | SparseMDP, mean: Float[Array, "*H S"], square: Float[Array, "*H S"], objective: Objective
 ) -> Float[Array, "*H S A"]:
-    """g^2 V_{p, pi}[f] = g^2 (E_p[E_pi[f^2]] - (E_p[E_pi[f]])^2), f a function of the next pair.
+    """g^2 V_{p, pi}[f] = g^2 (E_p[E_pi[f^2]] - (E_p[E_pi[f]])^2), f a function of the next pair, in any unit.
 
     Args:
         mdp: p.
-        mean, square: E_pi[f] and E_pi[f^2] of every state.
+        mean, square: E_pi[f] and E_pi[f^2] of every state, in any unit and its square.
         objective: `Discounted`, `Episodic` or `FirstExit`.
     """
     first, second = next_values(mean, objective), next_values(square, objective)

@@ -33,7 +33,7 @@ class ThompsonAgent(eqx.Module):
     """An agent that plans in the mean MDP of its belief and samples the values of that plan.
 
     Args:
-        scale: zeta, of the noise, zero or greater (an array leaf, so that sweeps vmap over it).
+        scale: zeta, a factor of the noise, zero or greater (an array leaf, so that sweeps vmap over it).
 
     Raises:
         ValueError: `scale` is negative or not finite. TypeError: no number.
@@ -213,7 +213,7 @@ def correlated_policy(
     Args:
         key: of the noise.
         mean: expected q.
-        covariance: between the actions of a state.
+        covariance: of values between the actions of a state.
         problem: whose illegal actions are masked.
         agent: its options.
     """

@@ -44,7 +44,7 @@ class DrawMoments(NamedTuple):
     Args:
         number: how many.
         mean: of q; 0 where illegal.
-        products: sum of products of deviations from the mean.
+        products: sum of products of deviations from the mean, in squared units of the reward.
         illegal: where q is -inf.
         converged, iterations, gap: of the evaluations; see `PolicyEvaluation`.
     """

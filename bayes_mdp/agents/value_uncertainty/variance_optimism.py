@@ -51,7 +51,7 @@ class VarianceOptimism(eqx.Module):
         variance: U. "exact": the solution of the uncertainty Bellman equation of `exact_ube`, the posterior variance
             itself where its theorem holds; "bound": the same equation without its last term, an upper bound there
             [POMBU20]; "ensemble": the unbiased variance of the values in the sampled MDPs.
-        scale: zero or greater (an array leaf, so that sweeps vmap over it).
+        scale: standard deviations that are added; zero or greater (an array leaf, so that sweeps vmap over it).
         num_draws: 2 or more, for every plan.
         clip: of "exact": raise negative local terms to zero, see `ExactUBE`.
         num_iterations: the most evaluations of a plan; 40 in the published program of [EUBE23].

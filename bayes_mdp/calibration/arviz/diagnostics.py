@@ -30,7 +30,7 @@ class Loo(NamedTuple):
     """Leave-one-out prediction of single transitions.
 
     Args:
-        elpd: expected log predictive density, summed over the transitions; larger is better.
+        elpd: expected log predictive density, summed over the transitions, in nats; larger is better.
         se: its standard error.
         share_unreliable: share of the transitions whose Pareto k is above 0.7, for which the approximation fails.
     """

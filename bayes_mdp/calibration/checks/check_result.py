@@ -56,7 +56,7 @@ class Check:
 
     @property
     def p_values(self) -> dict[str, float]:
-        """Of every test. Bonferroni: each is compared with `false_alarm` over their number."""
+        """Of every test, a probability. Bonferroni: each is compared with `false_alarm` over their number."""
         of_quantities = self._varying["p_value"]
         named = zip(of_quantities["quantity"].to_numpy(), of_quantities.to_numpy(), strict=True)
         tests = {str(name): float(p) for name, p in named}

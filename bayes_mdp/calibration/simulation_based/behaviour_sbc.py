@@ -42,7 +42,7 @@ class DrawnBehaviour(NamedTuple):
     """Parameters of P persons, the truth or a draw of the posterior, and the choices of the simulation.
 
     Args:
-        params: name -> [P], in the support of the parameter.
+        params: name -> [P], in the support and unit of the parameter.
         sites: latent sites of `numpyro_model`.
         log_likelihood: of all choices of each person.
         log: the choices.

@@ -30,7 +30,7 @@ class TailMean(eqx.Module):
     regret: bool
 
     def score(self, values: Values, best: Values | None = None) -> float:
-        """The criterion.
+        """The criterion, in the unit of `values`.
 
         Args:
             values: of the policy in each MDP.
@@ -178,7 +178,7 @@ class Percentile(eqx.Module):
         return max(1, math.ceil((1.0 - float(self.level)) * num - _ROUNDING))
 
     def score(self, values: Values, best: Values | None = None) -> float:
-        """The criterion.
+        """The criterion, in the unit of `values`.
 
         Args:
             values: of the policy in each draw.

@@ -16,7 +16,7 @@ class InformationValue:
         about: sites, or the study.
         value: of the information, in units of the net benefit.
         standard_error: Monte Carlo error of `value`; 0 where nothing was drawn.
-        numerical_error: of the integration: how far two rules differ; 0 where none was used.
+        numerical_error: of the integration, in the unit of `value`: how far two rules differ; 0 where none was used.
         strategies: the decision set. The number depends on it.
         best: the strategy with the highest mean net benefit without more information.
         wtp: willingness to pay; None: there is one outcome.

@@ -77,7 +77,7 @@ class SamplingBenefit:
 
     @property
     def best_size(self) -> float:
-        """The size with the largest expected net benefit of sampling; 0: no study of these pays."""
+        """The number of observations with the largest expected net benefit of sampling; 0: no study of these pays."""
         enbs = self.table["enbs"].values
         return float(self.table["size"].values[int(np.argmax(enbs))]) if np.max(enbs) > 0 else 0.0
 
@@ -116,7 +116,7 @@ def net_benefit_of_sampling(
     Args:
         key, model, wtp, num_draws, num_inner: as in `evsi`; all sizes have the same key.
         study: of size 1; size n has n times its observations (rounded).
-        sizes: n, positive.
+        sizes: n, numbers of observations, positive.
         population: number of decisions that the answer will serve, see `discounted_population`.
         fixed_cost, cost_per_size: of a study, in units of the net benefit.
 
@@ -165,12 +165,12 @@ def net_benefit_of_sampling(
 
 
 def discounted_population(incidence: float, years: int, rate: float = 0.0) -> float:
-    """Decisions over the life of a technology: incidence * sum over t = 0..years-1 of (1 + rate)^-t.
+    """Discounted number of decisions over the life of a technology: incidence * sum_{t < years} (1 + rate)^-t.
 
     Args:
-        incidence: decisions per year.
+        incidence: number of decisions per year.
         years: that the technology is in use.
-        rate: of discounting, per year.
+        rate: discount rate per year, no unit.
 
     Raises:
         ValueError: a negative incidence, no years, a rate of -1 or less.

@@ -25,7 +25,7 @@ Counting = Literal["start", "end", "half-cycle", "simpson"]
 def cohort_trace(
     transition: ArrayLike, initial: ArrayLike, n_cycles: int | None = None
 ) -> Float[Array, "n_cycles_and_1 S"]:
-    """Occupancy of every state after 0, 1, ..., T transitions.
+    """Occupancy of every state after 0, 1, ..., T transitions: shares of the cohort.
 
     Args:
         transition: [S S], the same in all cycles, or [T S S], one for each cycle. Rows are probabilities, not checked
@@ -118,8 +118,10 @@ def cohort_total(
 ) -> Float[Array, ""]:
     """An outcome of a cohort: sum over t of weight_t (occupancy_t . per_state + moves_t . per_transition).
 
+    It has the unit of `per_state`, a cycle's.
+
     Args:
-        trace: of `cohort_trace`.
+        trace: occupancies, as of `cohort_trace`.
         per_state: [S] or [T+1 S], of a cycle in each state.
         weights: [T+1], of `cycle_weights` or one's own.
         per_transition: [S S], of each move, counted when it has happened (t = 1..T).

@@ -243,7 +243,7 @@ class DecisionModel:
         """The largest degree of each site in the net benefits; sites that no net benefit depends on are left out.
 
         Args:
-            weights: of the outcomes in the net benefit.
+            weights: of the outcomes in the net benefit, in units of it per unit of outcome.
         """
         found: dict[str, int] = {}
         for row in self.trace.flows:

@@ -61,7 +61,7 @@ class StrategyDraws:
         return len(self.values)
 
     def outcome(self, name: str) -> Float[np.ndarray, "draws strategies"]:
-        """One outcome of all strategies.
+        """One outcome of all strategies, in the unit of the program.
 
         Args:
             name: of the outcome.

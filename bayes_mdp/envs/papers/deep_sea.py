@@ -20,8 +20,8 @@ def deep_sea(size: int = 10, *, noise: float = 0.1) -> Environment:
     `mdp.to_dense()`). Rewards are N(m, noise^2) on every (row, column, action) with m = 0 (left) or -0.01 / L
     (right), plus 1 for right in the bottom-right cell; nothing follows the last row's action. `optimum` is 0.99.
 
-    [KL21] gives neither the law of the noise nor its scale nor the cost: those are ours, `noise` 0.1 is what reproduces
-    its figure 2. Columns beyond the row cannot be reached, see `reachable`.
+    [KL21] gives neither the law of the noise nor its scale nor the cost: those are ours; a standard deviation `noise`
+    of 0.1 is what reproduces its figure 2. Columns beyond the row cannot be reached, see `reachable`.
 
     Raises:
         ValueError: `size` below 2, `noise` negative or not finite.

@@ -31,8 +31,10 @@ class Sorted(NamedTuple):
 def interquartile_mean(scores: Float[np.ndarray, "..."]) -> float:
     """The mean of all but the lowest and the highest quarter of M scores: floor(M / 4) are left out on either side.
 
+    It has the unit of `scores`.
+
     Args:
-        scores: M numbers, in an array of any shape.
+        scores: M numbers of one unit, in an array of any shape.
 
     Raises:
         ValueError: no scores, or one that is not finite.

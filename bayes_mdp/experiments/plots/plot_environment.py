@@ -111,7 +111,7 @@ def plot_trajectory(
     Args:
         env: an `Environment`, or a `SimulatedEnvironment` with a map.
         states: Int[T], indices of states, or on a map or a plane Float[T 2], positions (x, y).
-        longest: moves on a map or a plane that are longer are the jumps; None: see above.
+        longest: moves on a map or a plane that are longer (in units of its axes) are the jumps; None: see above.
         names: of states; None: their numbers.
         axes: where to draw; None: in a figure of its own.
 

@@ -26,7 +26,7 @@ def plot_regret(
 
     Args:
         results: what `run` returned, or several by name.
-        level: of the interval, one of 0.9, 0.95, 0.99.
+        level: probability level of the interval, one of 0.9, 0.95, 0.99.
         axes: where to draw; None: in a figure of its own.
 
     Raises:

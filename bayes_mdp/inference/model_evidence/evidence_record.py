@@ -14,7 +14,7 @@ class Evidence(eqx.Module):
         method: "exact" or "bridge".
         dimension: number of unconstrained latent numbers that were integrated over by draws.
         num_draws: draws of the posterior in the estimate.
-        effective_draws: what they are worth, their autocorrelation considered.
+        effective_draws: number of independent draws that they are worth, their autocorrelation considered.
         overlap: of the posterior (made symmetric) and the proposal, from 0 to 1: the integral of p q / (s1 p + s2 q),
             where s1 and s2 are the shares of the draws of either.
         problems: what is wrong with the estimate or the chains behind it, one sentence each; empty: nothing found.

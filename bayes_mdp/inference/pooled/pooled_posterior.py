@@ -51,7 +51,7 @@ class PooledPosterior(MixturePosterior):
     Args:
         data_statistics: counts of all data, and the belief about rewards; the prior of its rows is not read.
         state_rows: [K S O], m_s in each draw.
-        totals: [K S A], c_sa.
+        totals: [K S A], c_sa, concentrations.
         log_weights: [K], up to a constant.
         hyperparameters: {site: [K]}, draws of the sites that are numbers.
         mcmc: the chains behind the draws; None: draws from the prior.

@@ -27,7 +27,7 @@ class LastLayerLaplace(eqx.Module):
 
     Args:
         mean: the most probable weights after `fit`; an approximation of them after `update`.
-        root: any square root of the inverse Hessian.
+        root: any square root of the inverse Hessian, the covariance of the weights.
         prior_variance: of every weight before data.
         likelihood: of a target given phi . w_a.
         of_response: `value` and `variance` are those of the expected target b'(phi . w_a), by the delta method; else of
@@ -85,7 +85,7 @@ class LastLayerLaplace(eqx.Module):
         Args:
             features: of the inputs; a row of zeros changes nothing.
             action: of each.
-            target: observed.
+            target: observed, in the unit of its law (a reward, 0 or 1, a count).
             weight: multiplicity of a row; 0 leaves a row out; default 1.
 
         Raises:
@@ -127,7 +127,7 @@ class LastLayerLaplace(eqx.Module):
         Args:
             features: of the inputs.
             action: of each.
-            target: observed.
+            target: observed, in the unit of its law (a reward, 0 or 1, a count).
             weight: multiplicity of a row; 0 leaves a row out; default 1.
             max_iterations: Newton steps an action; each is halved until the posterior increases.
             tolerance: of the last Newton step, in posterior standard deviations.
@@ -160,7 +160,7 @@ class LastLayerLaplace(eqx.Module):
         Args:
             features: of K rows.
             action: whose weights each row is about.
-            weight: of each row; None: 1.
+            weight: multiplicity of each row; None: 1.
 
         Raises:
             ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.

@@ -20,11 +20,11 @@ class Likelihood(Protocol):
 
     @property
     def dispersion(self) -> float | Float[Array, ""]:
-        """The target's variance is dispersion b''(eta)."""
+        """The target's variance is dispersion b''(`eta`), the variance of a target."""
         ...
 
     def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """b(eta).
+        """b(`eta`), the logarithm of the law's normaliser.
 
         Args:
             eta: the linear predictor phi . w.
@@ -32,7 +32,7 @@ class Likelihood(Protocol):
         ...
 
     def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """b'(eta), the expected target.
+        """b'(`eta`), the expected target.
 
         Args:
             eta: the linear predictor phi . w.
@@ -40,7 +40,7 @@ class Likelihood(Protocol):
         ...
 
     def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """b''(eta).
+        """b''(`eta`), the variance of a target.
 
         Args:
             eta: the linear predictor phi . w.
@@ -61,11 +61,11 @@ class Bernoulli(eqx.Module):
 
     @property
     def dispersion(self) -> float:
-        """One."""
+        """One, the variance of a target in its unit."""
         return 1.0
 
     def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """log(1 + e^eta)."""
+        """log(1 + e^`eta`)."""
         return jax.nn.softplus(eta)
 
     def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
@@ -73,7 +73,7 @@ class Bernoulli(eqx.Module):
         return jax.nn.sigmoid(eta)
 
     def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """p (1 - p)."""
+        """p (1 - p), a variance."""
         return jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
@@ -86,19 +86,19 @@ class Poisson(eqx.Module):
 
     @property
     def dispersion(self) -> float:
-        """One."""
+        """One, the variance of a target in its unit."""
         return 1.0
 
     def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """e^eta."""
+        """e^`eta`."""
         return jnp.exp(eta)
 
     def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """The rate."""
+        """The rate, e^`eta`."""
         return jnp.exp(eta)
 
     def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """The rate."""
+        """The rate, e^`eta`."""
         return jnp.exp(eta)
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
@@ -124,15 +124,15 @@ class Gaussian(eqx.Module):
         check_positive("dispersion", self.dispersion)
 
     def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """Half a square."""
+        """Half a square of `eta`."""
         return 0.5 * eta**2
 
     def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """Eta itself."""
+        """`eta` itself."""
         return eta
 
     def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """One."""
+        """One, the variance of a target in its unit."""
         return jnp.ones_like(eta)
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:

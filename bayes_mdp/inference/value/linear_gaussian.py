@@ -185,7 +185,7 @@ class LinearGaussianPrior(eqx.Module):
 
     Args:
         variance: of a weight, in units of the noise; mu in [UBE18].
-        noise_variance: of a target around its mean.
+        noise_variance: variance of a target around its mean.
         square_root: keep a square root of every covariance, not the covariance (`CovarianceGaussian`), which may be up
             to a third cheaper and is less exact.
 

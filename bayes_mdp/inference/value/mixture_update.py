@@ -25,7 +25,7 @@ class Quadrature(NamedTuple):
 
     Args:
         num_nodes: of the rule.
-        tail: -log of the mass of the target that is left out.
+        tail: -log of the probability of the target that is left out.
     """
 
     num_nodes: int

@@ -18,7 +18,7 @@ class StudentT(eqx.Module):
     """loc + scale t, t a Student-t of `dof` degrees of freedom; scale 0: a known number ([BS94]).
 
     Args:
-        loc, scale, dof: Float[*shape]; `scale` not negative, `dof` positive.
+        loc, scale, dof: Float[*shape], the first two in the unit of the variable; `scale` not negative, `dof` positive.
     """
 
     loc: Float[Array | np.ndarray, "*shape"]
