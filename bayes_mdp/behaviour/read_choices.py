@@ -21,7 +21,8 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
     *,
     subject: str,
     action: str,
-    reward: str,
+    reward: str | None = None,
+    cost: str | None = None,
     state: str | None = None,
     next_state: str | None = None,
     terminated: str | None = None,
@@ -40,28 +41,31 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
             DataFrame.
         subject: who chose.
         action: what was chosen.
-        reward: what followed.
+        reward: what followed, larger is better.
+        cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
         state: what was seen; None: there is one state (a bandit).
         next_state: None: the state of the subject's next row.
         terminated: true / false or 1 / 0, the row ended an episode.
         trial: a whole number that orders the rows of a subject; None: they are in order.
         states, actions: all labels, in order; None: those of the log.
-        missing: what a row with an empty action or reward is: an error, or a choice that was missed: it has no
+        missing: what a row with an empty action, reward or cost is: an error, or a choice that was missed: it has no
             likelihood, and nothing is learnt from it.
 
     Returns:
         A `ChoiceLog` of numpy arrays, persons in natural order of their labels.
 
     Raises:
-        FileNotFoundError: there is no such file. TypeError: a column whose name is None.
-        ValueError: no rows, a column that is missing, a cell that cannot be read, a trial of a subject twice, a subject
-            without any choice: which row, column, what was there.
+        FileNotFoundError: there is no such file. TypeError: a column whose name is None, neither reward nor cost.
+        ValueError: `reward` and `cost` are both given; no rows, a column that is missing, a cell that cannot be read, a
+            trial of a subject twice, a subject without any choice: which row, column, what was there.
         ImportError: Parquet without pyarrow.
     """
     check_name("missing", missing, ("error", "ignore"))
-    roles = {"subject": subject, "action": action, "reward": reward, "state": state, "next_state": next_state}
-    required = ("subject", "action", "reward")
-    table = open_table(source, {**roles, "terminated": terminated, "trial": trial}, required)
+    if reward is None and cost is None:
+        raise TypeError("reward and cost are both None, expected the name of one column")
+    roles = {"subject": subject, "action": action, "reward": reward, "cost": cost, "state": state}
+    roles |= {"next_state": next_state, "terminated": terminated, "trial": trial}
+    table = open_table(source, roles, ("subject", "action"))
     # Labels and numbers of every row, in the order of the file.
     (person,), subjects = read_labels(table, ("subject",), None)
     missed = is_empty(table, "action") if missing == "ignore" else np.zeros(len(person), bool)
@@ -80,7 +84,7 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
         made[person, place] = column
         return made
 
-    assert rewards is not None  # the column is required
+    assert rewards is not None  # there is a column
     observed = padded(~missed if paid is None else ~missed & paid)
     columns = [padded(x) for x in (seen, choice, rewards, following, ends)]
     return ChoiceLog(*columns, observed, subjects=subjects, states=state_names, actions=action_names)  # type: ignore[arg-type]

@@ -7,7 +7,18 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.options import Commands, add_command, check_outputs, count, save_figure, seed
+from bayes_mdp.cli.options import (
+    LABELS,
+    Commands,
+    add_command,
+    add_labels,
+    check_outputs,
+    count,
+    labels_of,
+    save_figure,
+    seed,
+    warnings_in_one_line,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -18,7 +29,8 @@ if TYPE_CHECKING:
 COLUMNS = {
     "subject": ("who chose", True),
     "action": ("what was chosen", True),
-    "reward": ("what followed", True),
+    "reward": ("what followed, larger is better (or --cost)", False),
+    "cost": ("costs, in place of rewards: rewards are minus the cost", False),
     "state": ("what was seen (none: there is one state, a bandit)", False),
     "next_state": ("what was seen next (none: the state of the subject's next row)", False),
     "terminated": ("whether the row ended an episode", False),
@@ -34,6 +46,7 @@ def add_behaviour(commands: Commands) -> None:
     parser.add_argument("log", help="CSV or Parquet file, one choice per row")
     for name, (words, needed) in COLUMNS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=f"column of {words}")
+    add_labels(parser)
     parser.add_argument("--agent", required=True, help="the learner: a behaviour model of `list`")
     parser.add_argument(
         "--against", nargs="+", default=[], metavar="AGENT", help="rivals, compared by leave-one-out prediction"
@@ -43,7 +56,9 @@ def add_behaviour(commands: Commands) -> None:
     parser.add_argument(
         "--discount", type=float, help="of learners that look ahead (default: 0 where there is one state, else 0.9)"
     )
-    parser.add_argument("--missing", choices=("error", "ignore"), default="error", help="rows without action or reward")
+    parser.add_argument(
+        "--missing", choices=("error", "ignore"), default="error", help="rows without action, reward or cost"
+    )
     parser.add_argument("--seed", type=seed, default=0, help="seed of the chains")
     parser.add_argument("--warmup", type=count, default=500, help="steps of each chain that are not kept")
     parser.add_argument("--samples", type=count, default=500, help="draws of each chain")
@@ -68,7 +83,9 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
         check_name("agent", name, MODELS)
     check_outputs(arguments, "table", "netcdf", "figure", inputs=[arguments.log])
     columns = {name: getattr(arguments, name) for name in COLUMNS}
-    log = read_choices(arguments.log, **columns, missing=arguments.missing)
+    columns |= {name: labels_of(arguments, name) for name in LABELS}
+    with warnings_in_one_line():
+        log = read_choices(arguments.log, **columns, missing=arguments.missing)
     names = list(dict.fromkeys([arguments.agent, *arguments.against]))
     usual = 0.9 if len(log.states) > 1 else 0.0
     objective = Discounted(usual if arguments.discount is None else arguments.discount)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bayes_mdp.cli.options import (
     COLUMNS,
+    LABELS,
     UNEXPECTED,
     Commands,
     add_columns,
@@ -17,6 +18,7 @@ from bayes_mdp.cli.options import (
     log_of,
     objective_of,
     save_figure,
+    say_costs,
     seed,
 )
 
@@ -30,8 +32,13 @@ def add_calibrate(commands: Commands) -> None:
     """The parser."""
     parser = add_command(commands, "calibrate", _calibrate, TEXT, resumes=True)
     parser.add_argument("prior", help="a name of `list`, or MODULE:FUNCTION")
-    parser.add_argument("--states", type=count, help="number of states")
-    parser.add_argument("--actions", type=count, help="number of actions")
+    for name in LABELS:
+        parser.add_argument(
+            f"--{name}",
+            metavar="NUMBER",
+            action="append",
+            help=f"number of {name}; with --log: all of them, as for `fit`",
+        )
     parser.add_argument("--ends", action="store_true", help="transitions can end an episode")
     parser.add_argument("--by-step", action="store_true", help="rows depend on the step of the episode (--horizon)")
     parser.add_argument("--log", metavar="FILE", help="check around this log (CSV or Parquet, columns as for `fit`)")
@@ -72,6 +79,8 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         false_alarm=arguments.false_alarm,
         path=arguments.out,
     )
+    if log is not None:
+        say_costs(log)
     print(result)
     if arguments.out:
         print(f"result: {arguments.out}")
@@ -90,13 +99,12 @@ def _check_source(arguments: argparse.Namespace) -> None:
         stray = [name for name in COLUMNS if getattr(arguments, name) is not None]
         if stray:
             raise ValueError(f"--{stray[0].replace('_', '-')} names a column, expected it with --log FILE")
-        missing = [name for name in ("states", "actions") if getattr(arguments, name) is None]
+        missing = [name for name in LABELS if getattr(arguments, name) is None]
         if missing:
             raise ValueError(f"--{missing[0]} is missing, expected --states and --actions, or --log FILE")
         return
-    for name in ("states", "actions", "transitions"):
-        if getattr(arguments, name) is not None:
-            raise ValueError(f"--{name} is given with --log, expected it to be read from the log")
+    if arguments.transitions is not None:
+        raise ValueError("--transitions is given with --log, expected it to be read from the log")
     for name in ("state", "action"):
         if getattr(arguments, name) is None:
             raise ValueError(f"--{name} is missing, expected the name of the column of the {name} in {arguments.log}")
@@ -108,4 +116,17 @@ def _space(arguments: argparse.Namespace, log: "Log | None") -> "StateActionSpac
     horizon = arguments.horizon if arguments.by_step else None
     if log is not None:
         return StateActionSpace.from_log(log, horizon=horizon, ends=arguments.ends or None)
-    return StateActionSpace(arguments.states, arguments.actions, horizon=horizon, ends=arguments.ends)
+    sizes = [_size(name, getattr(arguments, name)) for name in LABELS]
+    return StateActionSpace(*sizes, horizon=horizon, ends=arguments.ends)
+
+
+def _size(name: str, given: list[str]) -> int:
+    """The number that --states or --actions is.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return count(given[-1])
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"--{name}: {error} (labels are those of a log, see --log)") from None

@@ -8,6 +8,7 @@ from bayes_mdp.cli.options import (
     Commands,
     add_columns,
     add_command,
+    add_labels,
     add_objective,
     check_outputs,
     count,
@@ -31,6 +32,7 @@ def add_decide(commands: Commands) -> None:
     )
     parser.add_argument("log", help="CSV or Parquet file, one transition per row, in the order of time")
     add_columns(parser, required=True)
+    add_labels(parser)
     parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
     add_objective(parser)
     add_problem(parser)

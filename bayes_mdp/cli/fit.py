@@ -10,6 +10,7 @@ from bayes_mdp.cli.options import (
     add_chunks,
     add_columns,
     add_command,
+    add_labels,
     add_method,
     add_objective,
     check_outputs,
@@ -18,6 +19,7 @@ from bayes_mdp.cli.options import (
     log_of,
     objective_of,
     save_figure,
+    say_costs,
     seed,
 )
 from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
@@ -39,6 +41,7 @@ def add_fit(commands: Commands) -> None:
         "log", nargs="+", help="CSV or Parquet file, one transition per row; several are read piece by piece"
     )
     add_columns(parser, required=True)
+    add_labels(parser)
     add_chunks(parser)
     parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
     add_method(parser)
@@ -78,6 +81,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     initial = None if isinstance(log, bm.FoldedLog) else initial_of(arguments, space, log)
     key = jax.random.key(arguments.seed)
     posterior = bm.infer(key, prior, log, space=space, method=method)
+    say_costs(log)
     print(posterior)
     if objective is not None:
         limits = PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None

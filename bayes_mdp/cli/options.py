@@ -1,8 +1,12 @@
 """Options that several commands share, and what they mean."""
 
 import argparse
+import csv
 import os
-from collections.abc import Callable, Iterable
+import sys
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +14,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
+    from bayes_mdp.mdp.typing import Names
 
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
-COLUMNS = ("state", "action", "reward", "next_state", "terminated", "truncated", "episode", "step")
+LABELS = ("states", "actions")
+COLUMNS = ("state", "action", "reward", "cost", "next_state", "terminated", "truncated", "episode", "step")
+_DESCRIBED = {
+    "state": "the state",
+    "action": "the action",
+    "reward": "the reward, larger is better",
+    "cost": "the cost, in place of the reward: rewards are minus the cost",
+    "next_state": "the next state",
+}
 METHODS = {
     "auto": "The best route that can be proven on the prior.",
     "exact": "Closed form, with the log evidence; for priors of conjugate sites.",
@@ -108,14 +121,41 @@ def objective_of(arguments: argparse.Namespace) -> "Objective | None":
 
 
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """The columns of a log. `required`: those of state and action must be named."""
+    """The columns of a log, and --missing-reward. `required`: those of state and action must be named."""
     for name in COLUMNS:
-        column, words = name.replace("_", "-"), name.replace("_", " ")
         needed = required and name in ("state", "action")
-        described = f"the {words}" if name in COLUMNS[:4] else words
-        parser.add_argument(f"--{column}", required=needed, metavar="COLUMN", help=f"column of {described}")
-    text = "an empty reward is an error, or its row counts for the transition alone"
+        text = f"column of {_DESCRIBED.get(name, name)}"
+        parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=text)
+    text = "an empty reward or cost is an error, or its row counts for the transition alone"
     parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
+
+
+def add_labels(parser: argparse.ArgumentParser) -> None:
+    """--states and --actions, all labels of a log."""
+    for name in LABELS:
+        parser.add_argument(
+            f"--{name}",
+            metavar="A,B,...",
+            action="append",
+            help=f"all {name}, in order (default: those of the log); a label with a comma is quoted as in a CSV file, "
+            "the option may be given several times",
+        )
+
+
+def labels_of(arguments: argparse.Namespace, name: str) -> "Names | None":
+    """The labels that --states or --actions lists; numbers where all of them are. None: they were not given."""
+    from bayes_mdp.envs.logs.columns import as_numbers
+
+    given = getattr(arguments, name, None)
+    if given is None:
+        return None
+    try:
+        found = [label for line in csv.reader(given, skipinitialspace=True, strict=True) for label in line]
+    except csv.Error as error:
+        raise ValueError(f"--{name} is {' '.join(given)!r}, expected labels with commas between: {error}") from None
+    if "" in found:
+        raise ValueError(f"--{name} is {' '.join(given)!r}, expected labels with commas between, none of them empty")
+    return tuple(as_numbers(f"--{name}", list[Hashable](found), None))
 
 
 def add_chunks(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +168,8 @@ def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
-    return read_log(arguments.log, **_columns(arguments))
+    with warnings_in_one_line():
+        return read_log(arguments.log, **_columns(arguments))
 
 
 def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
@@ -137,12 +178,35 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
 
     size = 10**6 if arguments.chunksize is None else arguments.chunksize
     duplicates = arguments.allow_duplicates
-    return fold_log(arguments.log, **_columns(arguments), space=space, chunksize=size, allow_duplicates=duplicates)
+    options = {"space": space, "chunksize": size, "allow_duplicates": duplicates}
+    with warnings_in_one_line():
+        return fold_log(arguments.log, **_columns(arguments), **options)
 
 
 def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `add_columns` has read, as arguments of `read_log` and `fold_log`."""
-    return {name: getattr(arguments, name) for name in (*COLUMNS, "missing_reward")}
+    """What `add_columns` and `add_labels` have read, as arguments of `read_log` and `fold_log`."""
+    named = {name: getattr(arguments, name) for name in (*COLUMNS, "missing_reward")}
+    return named | {name: labels_of(arguments, name) for name in LABELS}
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Warnings of the library go to stderr as one line each, without the place in the program."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for one in said:
+        print(f"bayes-mdp: warning: {one.message}", file=sys.stderr)
+
+
+def say_costs(log: "Log | FoldedLog") -> None:
+    """That rewards are minus costs, where a result does not say it itself."""
+    from bayes_mdp.mdp import FoldedLog
+
+    costs = [source.cost for source in log.sources] if isinstance(log, FoldedLog) else [log.cost]
+    for cost in dict.fromkeys(costs):
+        if cost is not None:
+            print(f"Rewards are minus column {cost!r}: larger is better.\n")
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:

@@ -30,9 +30,9 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--known-reward",
         metavar="FILE",
-        help="CSV file of the mean rewards, in the log's columns of state, action (if they depend on it) and reward "
-        "(or 'reward'), of all legal pairs; others are not looked at. The prior is then Dirichlet over rows, with a "
-        "total concentration of one",
+        help="CSV file of the mean rewards, in the log's columns of state, action (if they depend on it) and reward or "
+        "cost (or 'reward' or 'cost'), of all legal pairs; others are not looked at. The prior is then Dirichlet over "
+        "rows, with a total concentration of one",
     )
     parser.add_argument(
         "--initial", metavar="STATE", help="state in which episodes start; 'logged': as often as those of the log"
@@ -143,13 +143,32 @@ def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.
     return possible
 
 
+def _reward_column(arguments: argparse.Namespace, table: "pd.DataFrame") -> tuple[str, float]:
+    """The column of --known-reward, and 1 for rewards or -1 for costs.
+
+    Raises:
+        ValueError: there is none; columns 'reward' and 'cost', and the log's are not named.
+    """
+    path = arguments.known_reward
+    named = [(arguments.reward, 1.0), (arguments.cost, -1.0)]
+    usual = [("reward", 1.0), ("cost", -1.0)]
+    options = [pair for pair in named if pair[0] is not None] or usual
+    found = [pair for pair in options if pair[0] in table.columns]
+    if len(found) == 1:
+        return found[0]
+    names = " or ".join(repr(name) for name, _ in options)
+    if not found:
+        raise ValueError(f"--known-reward: {path!r} has no column {names}, expected one")
+    raise ValueError(f"--known-reward: {path!r} has the columns 'reward' and 'cost', expected --reward or --cost too")
+
+
 def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float[np.ndarray, 'S A']":
     import numpy as np
     import pandas as pd
 
-    column = arguments.reward or "reward"
     path = arguments.known_reward
-    table = _table("--known-reward", path, [arguments.state, column])
+    table = _table("--known-reward", path, [arguments.state])
+    column, sign = _reward_column(arguments, table)
     known = table[arguments.state].astype(str).isin([str(name) for name in space.state_names])
     if arguments.action in table.columns:
         known &= table[arguments.action].astype(str).isin([str(name) for name in space.action_names])
@@ -162,9 +181,10 @@ def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float
         if not isinstance(value, int | float | np.number) or not np.isfinite(value):
             raise ValueError(f"--known-reward: {column}[{row}] is {value!r}, expected a finite number")
     if arguments.action in table.columns:
-        rewards[state, _numbers("--known-reward", table, arguments.action, space.action_names)] = values.astype(float)
+        action = _numbers("--known-reward", table, arguments.action, space.action_names)
+        rewards[state, action] = sign * values.astype(float)
     else:
-        rewards[state] = values.astype(float)[:, None]
+        rewards[state] = sign * values.astype(float)[:, None]
     legal = np.ones(rewards.shape, bool) if space.legal is None else np.asarray(space.legal)
     missing = np.argwhere(np.isnan(rewards) & legal)
     if len(missing):

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bayes_mdp.cli.options import Commands, add_chunks, add_columns, add_command, check_outputs, folded_of
+from bayes_mdp.cli.options import Commands, add_chunks, add_columns, add_command, check_outputs, folded_of, say_costs
 
 
 def add_update(commands: Commands) -> None:
@@ -31,6 +31,7 @@ def _update(arguments: argparse.Namespace) -> None:
     log = folded_of(arguments, posterior.space)
     duplicates = arguments.allow_duplicates
     posterior = posterior.update(log, discount_data=arguments.discount_data, allow_duplicates=duplicates)
+    say_costs(log)
     print(posterior)
     bm.save(posterior, arguments.save)
     print(f"posterior: {arguments.save}")

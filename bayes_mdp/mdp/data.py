@@ -160,6 +160,7 @@ class Log(eqx.Module):
         states, actions: the labels of all states and actions.
         source: name of the file, or what else it was.
         digest: SHA-256 of the file, as hexadecimal digits; None: it was none, or a part of one.
+        cost: the column of costs that the rewards are minus; None: rewards are as logged.
 
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
@@ -171,11 +172,18 @@ class Log(eqx.Module):
     actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     source: str = eqx.field(default="log", static=True)
     digest: str | None = eqx.field(default=None, static=True)
+    cost: Hashable | None = eqx.field(default=None, static=True)
 
     @property
     def ends(self) -> bool:
         """Whether a transition terminated."""
         return bool(np.any(self.transitions.terminated))
+
+    def __str__(self) -> str:
+        """Its size, its labels, and that rewards are minus costs where they are."""
+        sizes = [f"{len(x)} {what} ({_some(x)})" for what, x in (("states", self.states), ("actions", self.actions))]
+        cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
+        return f"{np.size(self.transitions.state)} transitions of {self.source}: {', '.join(sizes)}{cost}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
@@ -185,6 +193,11 @@ class Log(eqx.Module):
         if is_concrete(self.transitions):
             check_index("transitions.state", self.transitions.state, len(self.states), "state")
             check_index("transitions.action", self.transitions.action, len(self.actions), "action")
+
+
+def _some(names: tuple[Hashable, ...], most: int = 8) -> str:
+    """The first of them."""
+    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def _statistic(name: str, values: object) -> Any:

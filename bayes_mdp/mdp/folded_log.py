@@ -28,11 +28,13 @@ class Source:
         name: of the file, or what else it was.
         digest: SHA-256 of its content, as hexadecimal digits.
         rows: how many it has.
+        cost: the column of costs that the rewards are minus; None: rewards are as logged.
     """
 
     name: str
     digest: str
     rows: int
+    cost: Hashable | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,15 @@ class FoldedLog:
     def __str__(self) -> str:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
-        return f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}"
+        return f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}"
+
+    def _said_of_costs(self) -> str:
+        """That rewards are minus costs, and of how many logs where not of all."""
+        costs = [source.cost for source in self.sources if source.cost is not None]
+        if not costs:
+            return ""
+        some = f" in {len(costs)} of {len(self.sources)} logs" if len(costs) < len(self.sources) else ""
+        return f"; rewards are minus column {', '.join(map(repr, dict.fromkeys(costs)))}{some}"
 
     @property
     def n_rows(self) -> int:

@@ -143,7 +143,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         criticism,
         differences(judge, choice.candidate, today, objective, start),
         measure_next(judge, choice.candidate, objective, start),
-        log.source,
+        log.source if log.cost is None else f"{log.source} (rewards are minus column {log.cost!r})",
         len(log.transitions.state),
         float(split),
         space,

@@ -15,7 +15,7 @@ from bayes_mdp.envs.logs.tables import MISSING_NUMBER, header, parsing, require_
 if TYPE_CHECKING:
     import pandas as pd
 
-_NUMBERS = ("reward", "step")
+_NUMBERS = ("reward", "cost", "step")
 _LABELS = ("state", "next_state", "action", "episode")
 _PLAIN = (".csv", ".tsv", ".txt")
 _BLOCK = 2**18
@@ -23,7 +23,7 @@ _MARGIN = 3
 
 
 def csv_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iterator["pd.DataFrame"]:
-    """Labels as whole numbers or text, flags as they are, rewards and steps as numbers (text, where one is none).
+    """Labels as whole numbers or text, flags as they are, rewards, costs and steps as numbers (text where one is not).
 
     Args:
         path: the file.

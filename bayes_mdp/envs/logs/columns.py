@@ -98,14 +98,21 @@ def read_flags(table: Table, role: str) -> np.ndarray | None:
     return meaning.astype(bool)
 
 
+def reward_role(table: Table) -> str:
+    """The role of the column that rewards come from: "cost" where that is given, else "reward"."""
+    return "cost" if "cost" in table.columns else "reward"
+
+
 def reward_cells(table: Table) -> np.ndarray | None:
-    """Float64[N], finite, nan where a cell is empty; None where the role is not given."""
-    values = table.values("reward")
+    """Float64[N], finite, minus the costs where these are given, nan where a cell is empty; None: there are neither."""
+    role = reward_role(table)
+    values = table.values(role)
     if values is None:
         return None
     numbers, missing = _numbers(values), is_missing(values)
-    require_cells(table, ~missing & ~np.isfinite(numbers), "reward", "a finite number")
-    return np.where(missing, np.nan, numbers)
+    require_cells(table, ~missing & ~np.isfinite(numbers), role, "a finite number")
+    # 0.0 - x, not -x: a cost of zero is a reward of zero, not of -0.0.
+    return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers)
 
 
 def read_rewards(table: Table, ignore_missing: bool, keep: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -116,7 +123,7 @@ def read_rewards(table: Table, ignore_missing: bool, keep: np.ndarray) -> tuple[
     missing = np.isnan(numbers)
     needed = missing & keep
     if not ignore_missing:
-        require_cells(table, needed, "reward", EXPECTED_REWARD)
+        require_cells(table, needed, reward_role(table), EXPECTED_REWARD)
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 

@@ -31,6 +31,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     state: str,
     action: str,
     reward: str | None = None,
+    cost: str | None = None,
     next_state: str | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -58,7 +59,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Args:
         paths: a log or several: CSV or Parquet files, DataFrames, Dask dataframes (read partition by partition). An
             episode lies in one log.
-        state, action, reward, next_state, terminated, truncated, episode, step, missing_reward: as for `read_log`.
+        state, action, reward, cost, next_state, terminated, truncated, episode, step, missing_reward: as for
+            `read_log`.
         space: labels are those of this space, others are refused, and steps are kept if it has a horizon.
         states, actions: all labels, in order; None: those found, in natural order.
         by_step: whether the steps of episodes are kept, for spaces with a horizon. None: if `space` has one; without
@@ -92,7 +94,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         raise ValueError(
             "next_state and episode are both None, expected one: next states, or episodes to shift states in"
         )
-    roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "next_state": next_state}
+    roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
     check_roles(roles)
     for name, labels in (("states", states), ("actions", actions)):
@@ -106,7 +108,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     )
     for log in each_log(paths, roles, chunksize):
         fold.take(log, allow_duplicates, progress)
-    return fold.finish(reward is not None)
+    return fold.finish(reward is not None or cost is not None)
 
 
 def _labels(
@@ -142,14 +144,14 @@ class _Fold:
     def take(self, log: ChunkedLog, allow_duplicates: bool, progress: Progress | None) -> None:
         """All of a log."""
         # A file is known by its content before it is read, anything else afterwards.
-        before = log.known_digest()
+        before, cost = log.known_digest(), log.columns.get("cost")
         if before is not None:
-            self._check(Source(log.name, before, 0), allow_duplicates)
+            self._check(Source(log.name, before, 0, cost), allow_duplicates)
         for rows in transition_chunks(log, self.states, self.actions, self.wanted):
             self._add(rows)
             if progress is not None:
                 progress(log.name, log.rows)
-        source = Source(log.name, log.digest() if before is None else before, log.rows)
+        source = Source(log.name, log.digest() if before is None else before, log.rows, cost)
         if before is None:
             self._check(source, allow_duplicates)
         self.sources = (*self.sources, source)

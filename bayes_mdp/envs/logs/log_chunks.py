@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bayes_mdp.envs.logs.chunked_tables import open_log
+from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, open_log
 from bayes_mdp.envs.logs.label_book import LabelBook
 from bayes_mdp.envs.logs.transition_chunks import Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import Log, Transitions
@@ -36,10 +36,10 @@ def log_chunks(
     log = open_log(source, roles, chunksize)
     steps = roles.get("step") is not None or roles.get("episode") is not None
     rows = transition_chunks(log, *books, Wanted(steps, True, ignore_missing))
-    return (_log(some, books, log.name) for some in rows)
+    return (_log(some, books, log) for some in rows)
 
 
-def _log(rows: Rows, books: tuple[LabelBook, LabelBook], name: str) -> Log:
+def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> Log:
     reward, observed = rows.reward, None
     if reward is not None and np.isnan(reward).any():
         reward, observed = np.where(np.isnan(reward), 0.0, reward), ~np.isnan(reward)
@@ -48,4 +48,5 @@ def _log(rows: Rows, books: tuple[LabelBook, LabelBook], name: str) -> Log:
     step = None if rows.step is None else rows.step.astype(np.int32)
     columns = (rows.state, rows.action, reward, reached, rows.terminated, rows.truncated, step)
     states, actions = (book.finish()[0] for book in books)
-    return Log(Transitions(*columns, reward_observed=observed), states, actions, name)
+    transitions, cost = Transitions(*columns, reward_observed=observed), source.columns.get("cost")
+    return Log(transitions, states, actions, source.name, cost=cost)

@@ -35,6 +35,7 @@ def read_log(
     state: str,
     action: str,
     reward: str | None = None,
+    cost: str | None = None,
     next_state: str | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -52,6 +53,7 @@ def read_log(
     state: str,
     action: str,
     reward: str | None = None,
+    cost: str | None = None,
     next_state: str | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -68,6 +70,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     state: str,
     action: str,
     reward: str | None = None,
+    cost: str | None = None,
     next_state: str | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -87,7 +90,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Args:
         source: a path (`.parquet`, `.pq`: Parquet; `.tsv`: tab-separated; else CSV with a header line), or a
             DataFrame.
-        reward: None: the log has no rewards (they are known to the user).
+        reward: larger is better. None, and `cost` None: the log has no rewards (they are known to the user).
+        cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
         next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). An
             episode's last row has no next state: it is kept where it terminated, and left out otherwise (its action
             and reward may then be empty).
@@ -97,7 +101,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         step: step of the episode, 0 at its first. Where next states are those of the next rows, steps have to go up by
             one from row to row: a gap, or rows in another order, would join states that do not follow each other.
         states, actions: all labels, in order; None: those of the log.
-        missing_reward: what an empty reward is: an error, or a transition whose reward was not observed.
+        missing_reward: what an empty reward or cost is: an error, or a transition whose reward was not observed.
         chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
             then needed. See `fold_log`, which keeps no transitions.
 
@@ -108,8 +112,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: no rows, a column that is missing, a cell that cannot be read, a step that does not follow the one
-            before: which row, column, what was there.
+        ValueError: `reward` and `cost` are both given; no rows, a column that is missing, a cell that cannot be read, a
+            step that does not follow the one before: which row, column, what was there.
         ImportError: Parquet without pyarrow.
 
     Example:
@@ -124,7 +128,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             "next_state and episode are both None, expected one: next states, or episodes to shift states in"
         )
     check_name("missing_reward", missing_reward, ("error", "ignore"))
-    roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "next_state": next_state}
+    roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
     if chunksize is not None:
         return log_chunks(source, roles, states, actions, chunksize, missing_reward == "ignore")
@@ -142,7 +146,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     if not keep.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
-    return Log(transitions, state_names, action_names, table.name, digest)
+    return Log(transitions, state_names, action_names, table.name, digest, cost)
 
 
 def _follow(

@@ -28,7 +28,7 @@ class Table(NamedTuple):
     Args:
         frame: the columns that are used, by name.
         name: the source, for messages.
-        columns: role ("state", "reward", ...) -> name of the column, for the roles that are given.
+        columns: role ("state", "reward", "cost", ...) -> name of the column, for the roles that are given.
         text: the file, where it is one whose rows are lines of text; else None.
         first: number of the first row here in the source, where the frame is a chunk of it.
     """
@@ -87,7 +87,7 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     """The roles that are given, with the names of their columns (of a DataFrame: anything that can be hashed).
 
     Raises:
-        TypeError: one that is required is None, or no name.
+        TypeError: one that is required is None, or no name. ValueError: a reward and a cost.
     """
     columns = {role: column for role, column in roles.items() if column is not None}
     for role in required:
@@ -96,6 +96,11 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     for role, column in columns.items():
         if not isinstance(column, Hashable):
             raise TypeError(f"{role} is {described(column)}, expected the name of a column")
+    if "reward" in columns and "cost" in columns:
+        raise ValueError(
+            f"reward is column {columns['reward']!r} and cost is column {columns['cost']!r}, expected one of them: "
+            "the reward is minus the cost"
+        )
     return columns
 
 
@@ -117,7 +122,7 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     import pandas as pd
 
     require_columns(path.name, columns, header(path))
-    numbers = {columns[role] for role in ("reward", "step", "trial") if role in columns}
+    numbers = {columns[role] for role in ("reward", "cost", "step", "trial") if role in columns}
     used = set(columns.values())
     with parsing(path):
         frame = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence

@@ -16,6 +16,7 @@ from bayes_mdp.envs.logs.columns import (
     read_steps,
     require_cells,
     reward_cells,
+    reward_role,
 )
 from bayes_mdp.envs.logs.label_book import LabelBook
 from bayes_mdp.envs.logs.open_episodes import Columns, OpenEpisodes, Settled
@@ -28,7 +29,7 @@ class Rows(NamedTuple):
 
     Args:
         state, action: numbers of their labels.
-        reward: nan where it was not observed; None: there is no such column.
+        reward: minus the cost where the log has costs; nan where it was not observed; None: there is no such column.
         next_state: number of its label; any where terminated.
         terminated: whether the transition ended the episode; None: not known.
         truncated: whether the episode was cut here; None: not known, or not asked for.
@@ -102,7 +103,8 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) 
         columns["next_state"] = states.number(table, "next_state", ends)
     rewards = reward_cells(table)
     if rewards is not None:
-        require_cells(table, np.abs(rewards) > LARGEST, "reward", f"a number of at most {LARGEST:.1g}")
+        too_large = np.abs(rewards) > LARGEST
+        require_cells(table, too_large, reward_role(table), f"a number of at most {LARGEST:.1g}")
     steps = read_steps(table) if wanted.steps else None
     columns |= {k: v for k, v in (("reward", rewards), ("truncated", cut), ("step", steps)) if v is not None}
     return columns | {"terminated": np.zeros(len(table.frame), bool) if ends is None else ends}
@@ -129,7 +131,7 @@ def _rows(table: Table, settled: Settled | Columns, cuts: bool, wanted: Wanted) 
     reward, row = columns.get("reward"), columns["row"]
     _require_there(table, columns["action"] < 0, row, "action", expected_label("action"))
     if reward is not None and not wanted.ignore_missing:
-        _require_there(table, np.isnan(reward), row, "reward", EXPECTED_REWARD)
+        _require_there(table, np.isnan(reward), row, reward_role(table), EXPECTED_REWARD)
     ends = columns["terminated"] if "terminated" in table.columns else None
     return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, step, row)
 

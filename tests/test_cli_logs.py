@@ -1,0 +1,133 @@
+"""What the commands that read a log have in common: costs, labels that are given, warnings."""
+
+import argparse
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayes_mdp.cli import build_parser
+from bayes_mdp.cli.options import labels_of, log_of
+from bayes_mdp.cli.problem import _rewards, space_of
+from tests.test_cli import refused, run
+
+COLUMNS = ["--state", "s", "--action", "a", "--next-state", "s2"]
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Four states in a ring; `go` costs 2, `stay` 1."""
+    rng = np.random.default_rng(0)
+    state, action = rng.integers(4, size=80), rng.choice(["stay", "go"], size=80)
+    path = tmp_path / "log.csv"
+    next_state = np.where(action == "go", (state + 1) % 4, state)
+    frame = pd.DataFrame({"s": state, "a": action, "cost": 1.0 + (action == "go"), "s2": next_state})
+    frame.assign(reward=-frame["cost"]).to_csv(path, index=False)
+    return path
+
+
+def parsed(*words):
+    return build_parser().parse_args([str(word) for word in words])
+
+
+def test_costs_are_read_as_minus_rewards(capsys, log):
+    code, by_cost, _ = run(capsys, "fit", log, *COLUMNS, "--cost", "cost")
+    assert code == 0 and by_cost.startswith("Rewards are minus column 'cost': larger is better.\n\n")
+    code, by_reward, _ = run(capsys, "fit", log, *COLUMNS, "--reward", "reward")
+    assert code == 0 and by_cost.split("\n\n", 1)[1] == by_reward
+    refused(capsys, "expected one of them", "fit", log, *COLUMNS, "--cost", "cost", "--reward", "reward")
+    refused(capsys, "cost is column 'price', which log.csv has not", "fit", log, *COLUMNS, "--cost", "price")
+
+
+@pytest.mark.slow
+def test_a_decision_says_that_rewards_are_minus_costs(capsys, log):
+    given = ("--cost", "cost", "--discount", 0.5, "--draws", 100, "--no-checks", "--prior", "dirichlet_normal")
+    code, out, _ = run(capsys, "decide", log, *COLUMNS, *given)
+    assert code == 0
+    assert out.startswith("Decision from log.csv (rewards are minus column 'cost'), 80 transitions")
+    assert out.count("minus column") == 1
+
+
+def test_update_learns_costs(capsys, log, tmp_path):
+    kept, more = tmp_path / "kept", tmp_path / "more.csv"
+    pd.read_csv(log).iloc[:40].to_csv(more, index=False)
+    assert run(capsys, "fit", log, *COLUMNS, "--cost", "cost", "--save", kept)[0] == 0
+    code, out, _ = run(capsys, "update", kept, more, *COLUMNS, "--cost", "cost", "--save", tmp_path / "two")
+    assert code == 0 and out.startswith("Rewards are minus column 'cost'")
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "sign"),
+    [
+        (["reward"], [], 1.0),
+        (["cost"], [], -1.0),
+        (["cost"], ["--cost", "cost"], -1.0),
+        (["cost", "reward"], ["--cost", "cost"], -1.0),
+        (["cost", "reward"], ["--reward", "reward"], 1.0),
+    ],
+)
+def test_known_costs(log, tmp_path, columns, given, sign):
+    table = pd.DataFrame({"s": range(4), **{name: [0.0, 1.0, 2.0, 3.0] for name in columns}})
+    table.to_csv(tmp_path / "known.csv", index=False)
+    arguments = parsed("fit", log, *COLUMNS, *given, "--known-reward", tmp_path / "known.csv")
+    arguments.log = log
+    rewards = _rewards(arguments, space_of(arguments, log_of(arguments)))
+    assert rewards.tolist() == [[sign * x, sign * x] for x in range(4)]
+
+
+def test_known_rewards_that_are_not_clear(capsys, log, tmp_path):
+    known = tmp_path / "known.csv"
+    given = ("fit", log, *COLUMNS, "--known-reward", known)
+    pd.DataFrame({"s": range(4), "cost": 0.0, "reward": 0.0}).to_csv(known, index=False)
+    refused(capsys, "has the columns 'reward' and 'cost', expected --reward or --cost too", *given)
+    pd.DataFrame({"s": range(4), "pay": 0.0}).to_csv(known, index=False)
+    refused(capsys, "has no column 'reward' or 'cost', expected one", *given)
+    refused(capsys, "has no column 'cost', expected one", *given, "--cost", "cost")
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        (["a,b,c"], ("a", "b", "c")),
+        (["a, b ,c d"], ("a", "b ", "c d")),
+        (["0,1,10"], (0, 1, 10)),
+        (["0,1.5"], (0, 1.5)),
+        (["007,7"], ("007", "7")),
+        (["1,2,goal"], ("1", "2", "goal")),
+        (["a", "b,c"], ("a", "b", "c")),
+        (['"a,b"', "c"], ("a,b", "c")),
+        (['"a,b",c'], ("a,b", "c")),
+        (['"a,b",", ",d'], ("a,b", ", ", "d")),
+    ],
+)
+def test_labels_are_written_as_in_a_line_of_a_csv_file(words, labels):
+    found = labels_of(argparse.Namespace(states=words), "states")
+    assert found == labels and found is not None and list(map(type, found)) == list(map(type, labels))
+    assert labels_of(argparse.Namespace(states=None), "states") is None
+
+
+def test_given_labels_are_those_of_python(capsys, log):
+    given = ("fit", log, *COLUMNS, "--reward", "reward")
+    arguments = parsed(*given, "--states", "4,3,2,1,0", "--actions", "stay,go,jump")
+    arguments.log = log
+    found = log_of(arguments)
+    assert found.states == (4, 3, 2, 1, 0) and found.actions == ("stay", "go", "jump")
+    code, out, _ = run(capsys, *given, "--states", "0,1,2,3", "--actions", "go,stay", "--chunksize", 7)
+    assert code == 0 and out
+    refused(capsys, "state 's' is '3', expected one of the 3 labels given (0, 1, 2)", *given, "--states", "0,1,2")
+    refused(capsys, "states[1] is 0 again", *given, "--states", "0,0")
+    refused(capsys, "--actions is 'go,,stay', expected labels with commas", *given, "--actions", "go,,stay")
+    refused(capsys, "--actions is '\"go', expected labels with commas between", *given, "--actions", '"go')
+
+
+def test_every_command_that_finds_labels_in_a_log_takes_them(log):
+    shared = ["--states", "0,1,2,3", "--actions", "go,stay"]
+    for words in (
+        ["fit", log, *COLUMNS],
+        ["decide", log, *COLUMNS],
+        ["calibrate", "sticky", "--log", log, *COLUMNS],
+        ["behaviour", log, "--subject", "s", "--action", "a", "--cost", "cost", "--agent", "q_learning"],
+    ):
+        arguments = parsed(*words, *shared)
+        assert labels_of(arguments, "states") == (0, 1, 2, 3) and labels_of(arguments, "actions") == ("go", "stay")
+        assert hasattr(arguments, "cost")
