@@ -225,6 +225,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
             hyperparameters=dict(branches.values),
             program=branches.program.prior,
             site_tables=branches.site_tables,
+            observed=branches.program.observed,
         )
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:

@@ -1,17 +1,21 @@
 """`explain`: the dry run of `infer`: the route of a prior and of each site; what is in the way of a better one."""
 
+import math
 from dataclasses import dataclass
 
 import jax
+import numpy as np
 
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
 from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.trace import FAMILIES_OF, Site
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import Route, prove
+from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.pages import see
+from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
 
@@ -51,6 +55,8 @@ class SiteExplanation:
         inferred: "closed form", "enumerated" or "chains".
         why: why it has no closed form; "": it has one.
         change: what to change in the prior to get one; "": nothing, or nothing is known that would help.
+        varies: the axes (of "step", "state", "action", "outcome") along which its values differ; (): one value is
+            shared by all; None: not known, it lies in no plate of the space and its elements cannot be followed.
     """
 
     name: str
@@ -60,6 +66,18 @@ class SiteExplanation:
     inferred: str
     why: str
     change: str
+    varies: tuple[str, ...] | None = None
+
+    @property
+    def shared(self) -> str:
+        """What a site of rows or rewards shares, in words; empty: nothing, or that is not known.
+
+        A hyperparameter is there to be shared: nothing is said of it.
+        """
+        if self.role == "hyperparameter" or self.varies is None:
+            return ""
+        same = [name for name in ("state", "action") if name not in self.varies]
+        return f"one value for all {' and '.join(f'{name}s' for name in same)}" if same else ""
 
 
 @dataclass(frozen=True)
@@ -71,12 +89,14 @@ class Explanation:
         why_not: {better route: a sentence, why it cannot be taken}.
         sites: every latent site, in order.
         reward_law: the family of the law of one reward; "known": numbers.
+        observed: (name, number of values) of the sites that the program observes itself.
     """
 
     route: str
     why_not: dict[str, str]
     sites: tuple[SiteExplanation, ...]
     reward_law: str
+    observed: tuple[tuple[str, int], ...] = ()
 
     _repr_html_ = shown_as_html
 
@@ -84,11 +104,15 @@ class Explanation:
         lines = [f"route: {self.route} ({ROLES.get(self.route, self.route)})"]
         lines += [f"not {name}: {why.removeprefix('prior: ')}" for name, why in self.why_not.items()]
         lines += [f"rewards: {self.reward_law}"]
-        head = ("site", "family", "shape", "role", "inferred by")
-        rows = [(s.name, s.family, str(list(s.shape)), s.role, s.inferred) for s in self.sites]
+        head = ("site", "family", "shape", "varies over", "role", "inferred by")
+        rows = [(s.name, s.family, str(list(s.shape)), _axes(s.varies), s.role, s.inferred) for s in self.sites]
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         for row in (head, *rows):
             lines.append("  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
+        lines += [f"site {site.name!r}: {site.shared}" for site in self.sites if site.shared]
+        if self.observed:
+            seen = describe_observed(self.observed)
+            lines.append(f"{seen}: they count on top of the data given to infer {see('how-to/write-a-prior')}")
         for site in self.sites:
             if site.why:
                 lines.append(f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else ""))
@@ -116,9 +140,9 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         >>> print(bm.explain(bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 2)))
         route: exact (every site in closed form)
         rewards: BernoulliProbs
-        site        family     shape      role     inferred by
-        transition  Dirichlet  [2, 2, 2]  rows     closed form
-        reward      Beta       [2, 2]     rewards  closed form
+        site        family     shape      varies over    role     inferred by
+        transition  Dirichlet  [2, 2, 2]  state, action  rows     closed form
+        reward      Beta       [2, 2]     state, action  rewards  closed form
     """
     program, route = prove(prior, space, "auto", NUTS())
     with jax.enable_x64(True), tracing():
@@ -131,8 +155,38 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         drawn = site.name in route.drawn
         by = "chains" if drawn else "enumerated" if site.name in route.enumerated else "closed form"
         why, change = _reason(probe, site, role, route) if drawn else ("", "")
-        sites.append(SiteExplanation(site.name, site.family, site.shape, role, by, why, change))
-    return Explanation(route.fit.method, dict(route.why_not), tuple(sites), program.law.family)
+        varies = _varies(probe, site)
+        sites.append(SiteExplanation(site.name, site.family, site.shape, role, by, why, change, varies))
+    return Explanation(route.fit.method, dict(route.why_not), tuple(sites), program.law.family, program.observed)
+
+
+def _axes(varies: tuple[str, ...] | None) -> str:
+    return "not known" if varies is None else ", ".join(varies) or "nothing"
+
+
+def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
+    """The axes along which the values of a site differ; None: not known."""
+    space = probe.program.space
+    axes = (*PLATE_NAMES[-len(space.shape) :], "outcome")
+    found, followed = set(probe.program.plates.get(site.name, ())), False
+    # Where the elements of a conjugate site stand in the laws says more than its plates.
+    own = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
+    for entries in (probe.transition, *probe.reward.values()) if own.size else ():
+        element = entries.element
+        mine = (element >= own[0]) & (element <= own[-1])
+        followed |= bool(mine.any())
+        for axis, name in enumerate(axes[: element.ndim]):
+            # Which element of a row belongs to which outcome is no difference between rows.
+            if name == "outcome" and entries is probe.transition:
+                continue
+            # Two elements along a line of this axis.
+            low = np.where(mine, element, np.iinfo(element.dtype).max).min(axis)
+            high = np.where(mine, element, -1).max(axis)
+            if np.any((high >= 0) & (low != high)):
+                found.add(name)
+    if found:
+        return tuple(name for name in axes if name in found)
+    return () if followed or math.prod(site.shape) == 1 else None
 
 
 def _role(rows: bool, rewards: bool) -> str:

@@ -20,6 +20,7 @@ from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.provenance import digests_of
 from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe
@@ -146,6 +147,9 @@ def infer(
     for a program, a method and the shapes of the data. What is wrong with draws (r-hat, effective sample size,
     divergences) is a `SamplingWarning` with what to do; the chains are kept as `posterior.mcmc`.
 
+    What the program observes itself (`numpyro.sample(..., obs=...)`) counts on top of `data`; where that looks like the
+    same data it is a UserWarning.
+
     Args:
         key: a typed key; the exact route draws nothing.
         prior: the program.
@@ -183,6 +187,8 @@ def infer(
     if program.law.family == KNOWN and transitions is not None:
         _check_known_rewards(program, transitions, _known_rewards(program, proven=fit.method == "exact"))
     with jax.enable_x64(True):
+        if transitions is not None:
+            warn_counted_twice(program, transitions)
         if why_not and fit.method not in ("exact", "mixture"):
             sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
         posterior = _with_sources(fit.on_host(key, transitions), data)

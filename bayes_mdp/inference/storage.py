@@ -112,7 +112,7 @@ _RECORDS = {
         Statistics,
     )
 }
-_LATER = {"sources", "base_shares"}
+_LATER = {"sources", "base_shares", "observed"}
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform

@@ -133,6 +133,21 @@ class Summarised(Protocol):
         ...
 
 
+Observed = tuple[tuple[str, int], ...]
+"""(Name, number of values) of each site that a prior program observes itself."""
+
+
+def program_data(observed: Observed | None) -> dict[str, str]:
+    """{heading: text} on the data that the prior program holds itself, for `method_lines`; empty: it holds none."""
+    return {"program data": f"{describe_observed(observed)}: they count on top of the log"} if observed else {}
+
+
+def describe_observed(observed: Observed) -> str:
+    """The sites that a program observes, in words."""
+    each = ", ".join(f"site {name!r} ({_count(number, 'value')})" for name, number in observed)
+    return f"the program itself observes {each}"
+
+
 def check_shown(posterior: object) -> None:
     """Raise a TypeError unless it can be summarised."""
     if not hasattr(posterior, "pair_moments"):
@@ -269,7 +284,9 @@ def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         **posterior.method_lines(),
         "seen": seen,
         "never visited": f"{_count(len(never), 'state')}: {_listing(never)}" if never else "no state",
-        "rows": "independent" if posterior.independent_rows else "not independent: pairs may share parameters",
+        "rows": "independent"
+        if posterior.independent_rows
+        else "not independent: pairs may share parameters (see explain)",
     }
     title = f"Posterior over {steps}{_count(space.n_states, 'state')} x {_count(space.n_actions, 'action')}{ends}"
     return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]

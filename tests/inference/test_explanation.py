@@ -211,3 +211,74 @@ def test_a_pseudo_count_over_two_sites_is_that_over_one():
             found.append(jax.jit(jax.value_and_grad(density))(0.7))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
     assert np.isfinite(found).all()
+
+
+def no_plates(space):
+    probs = numpyro.sample("p", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+    return MDPSpec(probs, dist.Bernoulli(numpyro.sample("r", dist.Beta(1.0, 1.0))))
+
+
+def by_state(space):
+    with space.plates("state"):
+        probs = numpyro.sample("p", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+    paid = numpyro.sample("r", dist.Beta(1.0, 1.0).expand((3, 2)).to_event(2))
+    return MDPSpec(probs, dist.Bernoulli(paid))
+
+
+def by_outcome(space):
+    paid = numpyro.sample("r", dist.Beta(1.0, 1.0).expand([3]).to_event(1))
+    return MDPSpec(rows(space), dist.Bernoulli(jnp.broadcast_to(paid, (3, 2, 3))).to_event(1))
+
+
+def softmax_of_all(space):
+    logits = numpyro.sample("l", dist.Normal(0.0, 1.0).expand((3, 3)).to_event(2))
+    sharpness = numpyro.sample("s", dist.HalfNormal(1.0))
+    return MDPSpec(jax.nn.softmax(sharpness * logits)[:, None], np.zeros(()))
+
+
+def two_shared(space):
+    up, down = (numpyro.sample(name, dist.Beta(1.0, 1.0)) for name in ("up", "down"))
+    probs = jnp.array([[up, 1 - up, 0.0], [down, 0.0, 1 - down], [up, 0.0, 1 - up]])
+    return MDPSpec(probs[:, None], np.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("prior", "varies", "said"),
+    [
+        (
+            no_plates,
+            {"p": (), "r": ()},
+            ["site 'p': one value for all states and actions", "site 'r': one value for all states and actions"],
+        ),
+        (by_state, {"p": ("state",), "r": ("state", "action")}, ["site 'p': one value for all actions"]),
+        (
+            by_outcome,
+            {"transition": ("state", "action"), "r": ("outcome",)},
+            ["site 'r': one value for all states and actions"],
+        ),
+        (softmax_of_all, {"l": None, "s": ()}, ["site 's': one value for all states and actions"]),
+        (
+            two_shared,
+            {"up": (), "down": ()},
+            [
+                "site 'up': one value for all states and actions",
+                "site 'down': one value for all states and actions",
+            ],
+        ),
+        # Hyperparameters are there to be shared.
+        (sticky, {"stickiness": (), "transition": ("state", "action")}, []),
+        (bm.models.dirichlet_bernoulli(), {"transition": ("state", "action"), "reward": ("state", "action")}, []),
+    ],
+)
+def test_over_what_every_site_varies(prior, varies, said):
+    found = bm.explain(prior, SPACE)
+    assert {site.name: site.varies for site in found.sites if site.name in varies} == varies
+    lines = str(found).splitlines()
+    assert [line for line in lines if line.startswith("site '")] == said
+    assert "varies over" in next(line for line in lines if line.startswith("site "))
+
+
+def test_steps_are_an_axis_too():
+    space = bm.StateActionSpace(2, 1, horizon=3)
+    found = bm.explain(bm.models.dirichlet_bernoulli(), space)
+    assert {site.varies for site in found.sites} == {("step", "state", "action")}

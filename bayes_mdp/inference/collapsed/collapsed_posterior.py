@@ -28,7 +28,7 @@ from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
-from bayes_mdp.inference.summary import LatentSites, describe
+from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.html_text import shown_as_html
@@ -66,6 +66,7 @@ class CollapsedPosterior(MixturePosterior):
         share: the effective sample size, as a share of K, below which `needs_refit` is true.
         moves: Metropolis steps of every component after each update (resampled first where `needs_refit` is true);
             0: none, weights alone.
+        observed: (name, number of values) of the sites that the program observes itself.
     """
 
     data_statistics: ConjugatePosterior
@@ -79,6 +80,7 @@ class CollapsedPosterior(MixturePosterior):
     options: NUTS = eqx.field(static=True, default=NUTS())
     share: float = eqx.field(static=True, default=SHARE)
     moves: int = eqx.field(static=True, default=0)
+    observed: Observed | None = eqx.field(static=True, default=())
 
     _repr_html_ = shown_as_html
 
@@ -143,6 +145,7 @@ class CollapsedPosterior(MixturePosterior):
         return {
             "method": f"collapsed (hyperparameters by {drawn}, the rest in closed form)",
             "weights": f"effective sample size {size:.4g} of {self.num_components}",
+            **program_data(self.observed),
         }
 
     def latent_sites(self) -> LatentSites:
@@ -349,6 +352,7 @@ def from_draws(
         hyperparameters=flat,
         stream=jnp.zeros(2, jnp.uint32),
         hierarchy=hierarchy,
+        observed=hierarchy.program.observed,
     )
 
 

@@ -69,7 +69,7 @@ def bent(site: Site) -> str | None:
     if site.family == "Unit":
         return "it is a factor, which no conjugate update absorbs"
     if site.observed:
-        return "it is observed inside the prior; hand observations to infer as data"
+        return "it is observed inside the prior; hand transitions and rewards of this MDP to infer as data"
     if site.scaled:
         return "its density is scaled (handlers.scale, or a plate with subsampling)"
     return "a mask hides part of its density" if site.masked else None

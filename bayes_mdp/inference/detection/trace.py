@@ -5,6 +5,7 @@ copies of the user's arrays. What depends on what is read from the jaxpr (`dataf
 """
 
 import hashlib
+import math
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 from numpyro import handlers
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models.isolate import Isolated, isolated
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
@@ -148,7 +150,8 @@ class Program:
         evaluate: {site: value} -> `Laws`. Pure, to be jitted by the caller (see `compiled`).
         reward_at: {site: value} -> the reward law itself, in every cell. Pure, likewise.
         supports: {discrete latent site of finite support: the values of one element}.
-        fingerprint: digest of all of the above.
+        plates: {latent site: names of the plates of the space that it lies in}.
+        fingerprint: digest of all of the above but `plates`, which only describe.
     """
 
     prior: Isolated
@@ -161,6 +164,7 @@ class Program:
     evaluate: Evaluate = field(repr=False)
     reward_at: Callable[[Mapping[str, ArrayLike]], RewardTable] = field(repr=False)
     supports: Mapping[str, np.ndarray] = field(repr=False)
+    plates: Mapping[str, tuple[str, ...]] = field(repr=False)
     fingerprint: str
 
     def __hash__(self) -> int:
@@ -173,6 +177,12 @@ class Program:
     def latents(self) -> tuple[Site, ...]:
         """The sites that are neither observed nor parameters."""
         return tuple(site for site in self.sites if not site.observed)
+
+    @property
+    def observed(self) -> tuple[tuple[str, int], ...]:
+        """(Name, number of values) of every site that the program itself observes; a factor has no values."""
+        sites = (site for site in self.sites if site.observed and site.family not in ("param", "Unit"))
+        return tuple((site.name, math.prod(site.shape)) for site in sites)
 
     @property
     def drawable(self) -> bool:
@@ -200,6 +210,7 @@ class Facts:
     law: Law = field(default_factory=lambda: Law(KNOWN, by_outcome=False))
     values: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
     supports: dict[str, np.ndarray] = field(default_factory=dict)
+    plates: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=64)
@@ -262,6 +273,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         evaluate,
         law_at,
         facts.supports,
+        facts.plates,
         digests[0],
     )
 
@@ -391,6 +403,7 @@ def _evaluate(
     latents = {m["name"]: m for m, site in zip(messages, facts.sites, strict=True) if not site.observed}
     facts.values = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
     facts.supports = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
+    facts.plates = {name: _plates(message, space) for name, message in latents.items()}
     parameters = {name: _parameters(message) for name, message in latents.items()}
     facts.law, reward = _reward(reward_table(spec, space))
     return {"parameters": parameters, "transition": transition_table(spec, space), "reward": reward}
@@ -423,6 +436,13 @@ def improper_value(message: Message) -> Real[Array, "..."] | None:
     if not latent or not isinstance(unwrap(message["fn"]), dist.ImproperUniform):
         return None
     return message["fn"].support.feasible_like(jnp.zeros(message["fn"].shape()))
+
+
+def _plates(message: Message, space: StateActionSpace) -> tuple[str, ...]:
+    """The plates of the space around a site: its steps, states, actions."""
+    sizes = dict(zip(PLATE_NAMES[-len(space.shape) :], space.shape, strict=True))
+    around = {(frame.name, frame.size) for frame in message["cond_indep_stack"]}
+    return tuple(name for name, size in sizes.items() if (name, size) in around)
 
 
 def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:

@@ -16,7 +16,7 @@ from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
 from bayes_mdp.inference.sampled.conditioned_program import Rows, with_capacity
 from bayes_mdp.inference.sampled.sampler_output import Drawn
-from bayes_mdp.inference.summary import LatentSites
+from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data import unmasked
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
@@ -241,6 +241,7 @@ class FactorisedPosterior(ConjugatePosterior):
         return {
             "method": f"factorised (rows in closed form, rewards by {drawn})",
             "weights": f"effective sample size {size:.4g} of {self.num_draws}",
+            **program_data(self.rewards.recipe.observed),
         }
 
     def latent_sites(self) -> LatentSites:

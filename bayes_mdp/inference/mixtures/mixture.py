@@ -14,7 +14,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.predictive_density import log_gain
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
-from bayes_mdp.inference.summary import LatentSites, describe
+from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.html_text import shown_as_html
@@ -34,6 +34,7 @@ class Mixture(MixturePosterior):
         hyperparameters: {site: [K ...]}, the values of the discrete latent sites that make the components.
         program: the prior program; None after `load`, and of `mixture`.
         site_tables: for each component, where the sites of the program lie in its arrays; (): not known.
+        observed: (name, number of values) of the sites that the program observes itself.
     """
 
     components: ConjugatePosterior
@@ -43,6 +44,7 @@ class Mixture(MixturePosterior):
     hyperparameters: dict[str, AnyArray] = eqx.field(default_factory=dict)
     program: Prior | None = eqx.field(static=True, default=None)
     site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())
+    observed: Observed | None = eqx.field(static=True, default=())
 
     @property
     def method(self) -> str:
@@ -91,6 +93,7 @@ class Mixture(MixturePosterior):
         return {
             "method": f"mixture of {self.num_components} posteriors in closed form{of}",
             "weights": f"effective sample size {size:.4g} of {self.num_components}",
+            **program_data(self.observed),
         }
 
     def latent_sites(self) -> LatentSites:

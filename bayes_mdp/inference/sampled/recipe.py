@@ -19,6 +19,7 @@ from bayes_mdp.inference.sampled.laplace import by_laplace
 from bayes_mdp.inference.sampled.nuts import by_nuts
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.sampled.svi import by_svi
+from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models import summarise
@@ -38,6 +39,7 @@ class Facts(NamedTuple):
     drawable: bool
     law: type[dist.Distribution] | None
     structure: PyTree
+    observed: Observed
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,7 @@ class Recipe:
         drawable: whether running the program draws from the prior: no factor, observation, scale or mask bends it.
         digest: of all that is computed.
         rewards_only: the data are the rewards, given the outcomes; the transition law is not looked at.
+        observed: (name, number of values) of the sites that the program observes itself.
     """
 
     prior: Prior | None = field(repr=False)
@@ -66,6 +69,7 @@ class Recipe:
     drawable: bool
     digest: str
     rewards_only: bool = False
+    observed: Observed | None = ()
 
     def __hash__(self) -> int:
         return hash((self.digest, self.method, self.rewards_only))
@@ -200,8 +204,9 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
     improper = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
     law = facts.law
-    digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure))
-    return Recipe(prior, space, method, law, tuple(latents), improper, facts.drawable, digest, rewards_only)
+    digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure, facts.observed))
+    names, observed = tuple(latents), facts.observed
+    return Recipe(prior, space, method, law, names, improper, facts.drawable, digest, rewards_only, observed)
 
 
 def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], found: list[Facts]) -> PyTree:
@@ -222,7 +227,10 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     drawable = not any(_is_bent(site) for site in samples)
     table = reward_table(specs[0], space)
     law = None if table.law is None else type(table.law)
-    found.append(Facts(latents, drawable, law, jax.tree.structure(table)))
+    # A factor is observed too, and has no values.
+    seen = [site for site in samples if site["is_observed"] and not isinstance(unwrap(site["fn"]), dist.Unit)]
+    observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
+    found.append(Facts(latents, drawable, law, jax.tree.structure(table), observed))
     return [density(site) for site in samples], transition_table(specs[0], space), table
 
 

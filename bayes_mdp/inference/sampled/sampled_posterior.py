@@ -25,7 +25,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
 )
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn
-from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.inference.summary import LatentSites, PairMoments, describe, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.html_text import shown_as_html
@@ -366,6 +366,7 @@ class SampledPosterior(WeightedSamples):
         return {
             "method": f"{self.method} ({drawn})",
             "weights": f"effective sample size {size:.4g} of {self.num_draws}",
+            **program_data(self.recipe.observed),
         }
 
     def latent_sites(self) -> LatentSites:

@@ -1,0 +1,105 @@
+"""`warn_counted_twice`: data that a program observes itself and that look like the log that it is given. Host-side."""
+
+import math
+import warnings
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+from numpyro import handlers
+
+from bayes_mdp.inference.detection.trace import Program, improper_value
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.pages import see
+from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.tracing import traced_alone
+
+
+def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
+    """A UserWarning for each site of the program whose observed values may be the data that are given besides.
+
+    Looked at are their number (that of the rows or of the rewards) and, where sizes allow, the values: rewards, next
+    states, counts of outcomes, numbers of visits. It is a heuristic: a part of the log inside the program goes unseen,
+    and other data can be as many.
+
+    Args:
+        program: the prior.
+        data: what it is conditioned on besides.
+
+    Raises:
+        ValueError, TypeError: data that the space cannot hold.
+    """
+    if not program.observed:
+        return
+    if isinstance(data, Transitions):
+        check_transitions(data, program.space)
+    for name, (values, rows) in _observed_values(program).items():
+        if like := _likeness(np.asarray(values), rows, data, program.space):
+            warnings.warn(
+                f"prior: site {name!r} is observed in the program, and {like}: observations of the program count on "
+                "top of data, so that the same data may be counted twice; leave the site out where it holds the log "
+                + see("how-to/write-a-prior"),
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def _likeness(values: np.ndarray, rows: int, data: Transitions | Counts, space: StateActionSpace) -> str:
+    """In what the values of a site are like the data, in words; empty: in nothing."""
+    for what, column in _columns(data, space, values.size).items():
+        if values.size == column.size and np.allclose(values.ravel(), column.ravel(), rtol=1e-6, atol=1e-9):
+            return f"its values are the {what} of data"
+    number, rewards = _sizes(data)
+    # One value is no evidence: a log of one row is too common in examples.
+    if rows > 1 and rows in (number, rewards):
+        return f"it has {rows} values, as many as data has {'rows' if rows == number else 'rewards'}"
+    return ""
+
+
+def _sizes(data: Transitions | Counts) -> tuple[float, float]:
+    """Numbers of transitions and of observed rewards."""
+    if isinstance(data, Counts):
+        return float(np.sum(data.transitions)), float(np.sum(data.reward_count))
+    number = int(np.size(data.state))
+    if data.reward is None:
+        return number, 0
+    return number, number if data.reward_observed is None else int(np.sum(data.reward_observed))
+
+
+def _columns(data: Transitions | Counts, space: StateActionSpace, size: int) -> dict[str, np.ndarray]:
+    """What values of a site are compared with; tables of counts only where they have its size."""
+    found: dict[str, np.ndarray] = {}
+    if isinstance(data, Transitions):
+        if data.reward is not None:
+            seen = True if data.reward_observed is None else np.asarray(data.reward_observed, bool)
+            found["rewards"] = np.asarray(data.reward, float)[np.broadcast_to(seen, np.shape(data.reward))]
+        found["next states"] = np.asarray(data.next_state, float)
+    pairs = math.prod(space.shape)
+    if size in (pairs, pairs * space.n_outcomes):
+        counts = data if isinstance(data, Counts) else Counts.of(data, space)
+        transitions = np.asarray(counts.transitions, float)
+        found["counts"] = transitions
+        found["numbers of visits"] = transitions.sum(-1)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _observed_values(program: Program) -> dict[str, tuple[np.ndarray, int]]:
+    """{site that the program observes: (its values, in how many rows)}."""
+    rows: dict[str, int] = {}
+
+    @traced_alone
+    def run(key: PRNGKeyArray) -> dict[str, Array]:
+        somewhere = handlers.substitute(substitute_fn=improper_value)
+        with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key):
+            program.prior(program.space)
+        for name, _ in program.observed:
+            # A vector or a matrix is one value of a multivariate law, and many of a law made of independent ones.
+            shape, law = np.shape(trace[name]["value"]), unwrap(trace[name]["fn"])
+            rows[name] = math.prod(shape[: len(shape) - law.event_dim])
+        return {name: jnp.asarray(trace[name]["value"]) for name, _ in program.observed}
+
+    values = jax.tree.map(np.asarray, jax.jit(run)(jax.random.key(0)))
+    return {name: (values[name], rows[name]) for name in values}

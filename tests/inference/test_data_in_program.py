@@ -1,0 +1,166 @@
+"""Data that a program observes itself: said on every route, and a warning where they look like the log."""
+
+# pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportAttributeAccessIssue=false
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import bayes_mdp as bm
+from bayes_mdp.inference.data_in_program import warn_counted_twice
+from bayes_mdp.inference.detection.trace import trace_program
+from bayes_mdp.inference.draws.chains import SamplingWarning
+from bayes_mdp.models import MDPSpec
+
+KEY = jax.random.key(0)
+SPACE = bm.StateActionSpace(2, 2)
+TRIAL = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
+SHORT = bm.NUTS(num_warmup=20, num_samples=20, num_chains=1)
+FEW = bm.Transitions([0, 1, 0], [0, 1, 1], [1.0, 0.0, 1.0], [1, 0, 0])
+
+
+def rows(space):
+    with space.plates():
+        return numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+
+
+def collapsed(space):
+    """An earlier trial informs about the mean that pairs share."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    numpyro.sample("trial", dist.Normal(mean, 1.0).expand([5]).to_event(1), obs=TRIAL)
+    with space.plates():
+        reward = numpyro.sample("reward", dist.Normal(mean, 1.0))
+    return MDPSpec(rows(space), dist.Normal(reward, 1.0))
+
+
+def mixture(space):
+    kind = numpyro.sample("kind", dist.Bernoulli(0.5))
+    with numpyro.plate("patients", 5):
+        numpyro.sample("trial", dist.Bernoulli(jnp.where(kind == 1, 0.7, 0.2)), obs=TRIAL)
+    with space.plates():
+        paid = numpyro.sample("reward", dist.Beta(1.0 + kind, 1.0))
+    return MDPSpec(rows(space), dist.Bernoulli(paid))
+
+
+def factorised(space):
+    with space.plates():
+        paid = numpyro.sample("reward", dist.Beta(1.0, 1.0))
+    numpyro.sample("trial", dist.Bernoulli(paid[0, 0]).expand([5]).to_event(1), obs=TRIAL)
+    return MDPSpec(rows(space), dist.Bernoulli(paid))
+
+
+def sampled(space):
+    stay = numpyro.sample("stay", dist.Beta(1.0, 1.0))
+    numpyro.sample("trial", dist.Bernoulli(stay).expand([5]).to_event(1), obs=TRIAL)
+    numpyro.factor("penalty", -stay)  # a factor has no data
+    square = jnp.array([stay**2, 1 - stay**2])
+    return MDPSpec(jnp.stack([square, square[::-1]])[:, None].repeat(2, 1), np.zeros(()))
+
+
+ROUTES = [(collapsed, "collapsed"), (mixture, "mixture"), (factorised, "factorised"), (sampled, "nuts")]
+
+
+@pytest.mark.parametrize(("prior", "route"), ROUTES)
+def test_every_route_says_what_the_program_observes(prior, route, tmp_path):
+    said = "the program itself observes site 'trial' (5 values): they count on top of the"
+    found = bm.explain(prior, SPACE)
+    assert found.route == route and found.observed == (("trial", 5),) and said in str(found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", SamplingWarning)
+        data = FEW if route != "nuts" else bm.Transitions(FEW.state, FEW.action, None, FEW.next_state)
+        posterior = bm.infer(KEY, prior, data, space=SPACE, sampler=SHORT)
+    assert posterior.method == route
+    assert said in " ".join(str(posterior).split()) and "('trial', 5)" in repr(posterior)
+    # A saved posterior holds no program, and still says so.
+    bm.save(posterior, tmp_path / "belief")
+    assert said in " ".join(str(bm.load(tmp_path / "belief")).split())
+
+
+def test_a_closed_form_is_refused_and_others_are_silent():
+    with pytest.raises(ValueError, match=r"site 'trial' .* is observed inside the prior; hand transitions and rewards"):
+        bm.infer(KEY, factorised, FEW, space=SPACE, method="exact")
+    plain = bm.models.dirichlet_bernoulli()
+    assert bm.explain(plain, SPACE).observed == ()
+    assert "program data" not in str(bm.infer(KEY, plain, FEW, space=SPACE))
+
+
+def test_observations_of_the_program_count_on_top_of_the_data():
+    """The two weights of the mixture by hand: prior times evidence of the trial times that of the log."""
+    posterior = bm.infer(KEY, mixture, FEW, space=SPACE)
+    ones = TRIAL.sum()
+    trial = np.array([0.2**ones * 0.8 ** (5 - ones), 0.7**ones * 0.3 ** (5 - ones)])
+    # Rewards 1, 0, 1 of three different pairs: means of Beta(1 + k, 1) are 1/2 and 2/3.
+    log = np.array([(1 / 2) ** 3, (2 / 3) ** 2 / 3])
+    expected = trial * log / (trial * log).sum()
+    np.testing.assert_allclose(np.exp(posterior.log_weights), expected, rtol=1e-6)
+    assert abs(expected[1] - (log / log.sum())[1]) > 0.1  # the trial matters
+
+
+def observing(law, values, **options):
+    """A program that observes `values`."""
+
+    def program(space):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        numpyro.sample("seen", law(mean), obs=values, **options)
+        with space.plates():
+            reward = numpyro.sample("reward", dist.Normal(mean, 1.0))
+        return MDPSpec(rows(space), dist.Normal(reward, 1.0))
+
+    return trace_program(program, SPACE)
+
+
+def normal(size):
+    return lambda mean: dist.Normal(mean, 1.0).expand([size]).to_event(1)
+
+
+COUNTS = np.asarray(bm.Counts.of(FEW, SPACE).transitions)
+
+
+@pytest.mark.parametrize(
+    ("program", "data", "like"),
+    [
+        (observing(normal(3), np.array([5.0, 6.0, 7.0])), FEW, "it has 3 values, as many as data has rows"),
+        (observing(normal(3), jnp.array([1.0, 0.0, 1.0])), FEW, "its values are the rewards of data"),
+        (observing(normal(3), np.array([1.0, 0.0, 0.0])), FEW, "its values are the next states of data"),
+        (observing(normal(4), np.array([5.0] * 4)), FEW, ""),
+        (observing(lambda m: dist.Multinomial(3, jax.nn.softmax(m * jnp.arange(8.0))), COUNTS.ravel()), FEW, "counts"),
+        (observing(lambda m: dist.Normal(m, 1.0).expand([2, 2]), COUNTS.sum(-1)), FEW, "numbers of visits"),
+        (observing(normal(3), np.array([5.0, 6.0, 7.0])), bm.Counts.of(FEW, SPACE), "as many as data has rows"),
+        # Of three rows, two have a reward: two values of vectors are two rows, one vector is one.
+        (
+            observing(lambda m: dist.MultivariateNormal(jnp.ones((2, 3)) * m, jnp.eye(3)), np.ones((2, 3))),
+            bm.Transitions(FEW.state, FEW.action, FEW.reward, FEW.next_state, reward_observed=[True, True, False]),
+            "it has 2 values, as many as data has rewards",
+        ),
+        (observing(lambda m: dist.MultivariateNormal(jnp.ones(3) * m, jnp.eye(3)), np.ones(3)), FEW, ""),
+        # One value is like a log of one row only where it is the same value.
+        (observing(lambda m: dist.Normal(m, 1.0), 5.0), bm.Transitions([0], [0], [1.0], [1]), ""),
+        (observing(lambda m: dist.Normal(m, 1.0), 1.0), bm.Transitions([0], [0], [1.0], [1]), "the rewards of data"),
+    ],
+)
+def test_a_warning_where_they_look_like_the_log(program, data, like):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_counted_twice(program, data)
+    if not like:
+        assert not caught
+        return
+    (message,) = (str(each.message) for each in caught)
+    assert message.startswith("prior: site 'seen' is observed in the program, and ") and like in message
+    assert "may be counted twice" in message and message.endswith("(see docs/how-to/write-a-prior.md)")
+
+
+def test_infer_warns_once():
+    five = bm.Transitions([0, 1, 0, 1, 1], [0, 1, 1, 0, 0], TRIAL, [1, 0, 0, 1, 1])
+    with pytest.warns(UserWarning, match="site 'trial' .* its values are the rewards of data") as caught:
+        bm.infer(KEY, mixture, five, space=SPACE)
+    assert sum("counted twice" in str(each.message) for each in caught) == 1
+    assert "counted twice" in str(caught[0].message)
+    with pytest.raises(ValueError, match="state"):  # what the space cannot hold is said first
+        bm.infer(KEY, mixture, bm.Transitions([7] * 5, [0] * 5, TRIAL, [0] * 5), space=SPACE)
