@@ -14,13 +14,12 @@ from scipy.stats import norm
 
 from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_values
-from bayes_mdp.mdp import CanSample, Log, Objective, PolicyLike
+from bayes_mdp.mdp import CanSample, Log, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.episode_returns import returns_of
-from bayes_mdp.mdp.log_split import first_states
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.typing import InitialLike
 from bayes_mdp.mdp.validation import check_type
 
 _BEHAVIOUR = "behaviour of the log"
@@ -84,11 +83,11 @@ class AnchoredValue(eqx.Module):
 def anchored_values(
     key: PRNGKeyArray,
     posterior: Posterior,
-    policies: Mapping[str, PolicyLike],
+    policies: Mapping[str, PolicyOrLabels],
     log: Log,
     objective: Objective,
     *,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     num_draws: int = 400,
 ) -> dict[str, AnchoredValue]:
     """Values of policies: mean return of the log plus their gains over its behaviour under the posterior. Host-side.
@@ -101,10 +100,10 @@ def anchored_values(
     Args:
         key: of the draws.
         posterior: of the log, or of another part of it.
-        policies: name -> policy.
+        policies: name -> policy, each as in `policy_value`.
         log: whole episodes, of one behaviour.
         objective: `Discounted`, `Episodic` or `FirstExit`.
-        initial: [S], distribution of the first state; None: that of the log's episodes.
+        initial: distribution of the first state, as in `policy_value`; None: that of the log's episodes.
         num_draws: as in `policy_value`.
 
     Raises:
@@ -130,11 +129,7 @@ def anchored_values(
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")
-    space = posterior.space
-    if initial is None:
-        logged = first_states(log)
-        initial = np.concatenate([logged, np.zeros(space.n_states - len(logged))])
-    every = {_BEHAVIOUR: behaviour_policy(log, space=space), **policies}
-    values = policy_values(key, posterior, every, objective, initial, num_draws)
+    every = {_BEHAVIOUR: behaviour_policy(log, space=posterior.space), **policies}
+    values = policy_values(key, posterior, every, objective, log if initial is None else initial, num_draws)
     base = values[_BEHAVIOUR].draws
     return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

@@ -33,8 +33,8 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_count, check_initial
+from bayes_mdp.mdp.typing import ArrayLike, InitialLike
+from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.models.mdp_spec import Prior
 
 MAX_HYPERSTATES = 20_000_000
@@ -110,7 +110,7 @@ def bayes_optimal(
     space: StateActionSpace | None = None,
     *,
     objective: Objective,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     max_hyperstates: int = MAX_HYPERSTATES,
     max_bytes: int | None = None,
 ) -> BayesOptimal:
@@ -124,7 +124,8 @@ def bayes_optimal(
         prior: a NumPyro program with an exact posterior, or a `ConjugatePosterior` (with its data, if any).
         space: of a program; None with a posterior, which has one.
         objective: `Episodic(horizon)`, with a discount or without.
-        initial: [S], distribution of the first state; None: uniform (see `initial_given`).
+        initial: distribution of the first state: [S], a state's label, {label: probability}, or a log (as often as its
+            episodes begin in each state); None: uniform (see `initial_given`).
         max_hyperstates: refuse problems with more of them: a matter of time.
         max_bytes: refuse problems that take more memory, by a forecast from the first steps, before it is taken. A
             hyper-state takes 8 bytes for every 64 bits of its counts (of all stacked rows: kilobytes where states are
@@ -142,14 +143,14 @@ def bayes_optimal(
     """
     if space is not None:
         check_space(space)
-        check_initial(initial, space.n_states)
+        _start(initial, space)
     horizon, discount = _check_objective(objective)
     check_count("max_hyperstates", max_hyperstates)
     if max_bytes is not None:
         check_count("max_bytes", max_bytes)
     posterior = _posterior(prior, space)
     _check_posterior(posterior, horizon)
-    start = _start(initial, posterior.space.n_states)
+    start = _start(initial, posterior.space)
     problem = hyper_problem(posterior, horizon, discount)
     with _counter("counting") as report:
         layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, report, max_bytes)
@@ -199,11 +200,10 @@ def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
         )
 
 
-def _start(initial: ArrayLike | None, n_states: int) -> Float[np.ndarray, " S"]:
+def _start(initial: InitialLike | None, space: StateActionSpace) -> Float[np.ndarray, " S"]:
     if initial is None:
-        return np.full(n_states, 1 / n_states)
-    check_initial(initial, n_states)
-    start = np.asarray(initial, np.float64)
+        return np.full(space.n_states, 1 / space.n_states)
+    start = space.initial_probs(initial)
     return start / start.sum()
 
 

@@ -26,10 +26,10 @@ from bayes_mdp.decisions.policy_evaluation import (
     row_faults,
     to_float64,
 )
-from bayes_mdp.mdp import AverageReward, CanMean, CanSample, HasVariances, Objective, PolicyLike, Validity
+from bayes_mdp.mdp import AverageReward, CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.typing import AnyArray, InitialLike
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.structure import find_cycle
 from bayes_mdp.products import matmul
@@ -87,8 +87,8 @@ def expected_value_of_perfect_information(
     posterior: CanSample,
     objective: Objective,
     *,
-    policy: PolicyLike | None = None,
-    initial: ArrayLike | None = None,
+    policy: PolicyOrLabels | None = None,
+    initial: InitialLike | None = None,
     num_draws: int = 2000,
 ) -> PerfectInformation:
     """How much better one would do, on average, if the MDP were known: E over draws of V*(draw) - V^pi(draw).
@@ -104,7 +104,7 @@ def expected_value_of_perfect_information(
         key, objective, num_draws: as in `policy_value`, with the same draws.
         posterior: anything that can `sample`; without a `policy` also `mean_mdp`.
         policy: the policy in use, as in `policy_value`. None: `greedy(posterior, objective)`.
-        initial: [S], as in `policy_value`.
+        initial: as in `policy_value`.
 
     Raises:
         ValueError, TypeError: as `policy_value` and `greedy`.

@@ -20,9 +20,9 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
-from bayes_mdp.mdp import CanSample, Objective, PolicyLike
+from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
 from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.typing import ArrayLike, RealScalar
+from bayes_mdp.mdp.typing import InitialLike, RealScalar
 from bayes_mdp.mdp.validation import check_bool, described
 
 if TYPE_CHECKING:
@@ -142,10 +142,10 @@ class PolicyComparison(eqx.Module):
 def compare_policies(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policies: Mapping[str, PolicyLike],
+    policies: Mapping[str, PolicyOrLabels],
     objective: Objective,
     *,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     num_draws: int = 2000,
     value_range: Range | None = None,
     held_out: bool = False,
@@ -156,8 +156,8 @@ def compare_policies(
     Args:
         key, posterior, objective, num_draws, outcomes: see `policy_value`; the draws are those of
             `policy_value` with this key.
-        policies: name -> policy.
-        initial: [S], as in `policy_value`.
+        policies: name -> policy, each as in `policy_value`.
+        initial: as in `policy_value`; `decide` takes the log by default.
         value_range: the lowest and the highest value that any policy can have, if known: the verdict abstains where a
             draw leaves it.
         held_out: whether the policies were chosen without the data of this posterior. If not, the verdict abstains
@@ -182,6 +182,12 @@ def compare_policies(
     check_bool("held_out", held_out)
     if not isinstance(policies, Mapping):
         raise TypeError(f"policies is {described(policies)}, expected name -> policy")
+    for name, policy in policies.items():
+        if isinstance(policy, str):
+            raise TypeError(
+                f"policies[{name!r}] is {policy!r}, expected a policy: policies is name -> policy, and a policy by "
+                "label is state -> action"
+            )
     policies = {str(name): policy for name, policy in policies.items()}
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, evaluate_mean, policy_chains, solved
+from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
 from bayes_mdp.mdp import (
@@ -22,20 +23,21 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     Objective,
-    PolicyLike,
+    PolicyOrLabels,
     SparseMDP,
+    StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.mdp.typing import AnyArray, InitialLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import (
     ROW_SUM_TOLERANCE,
     check_count,
-    check_initial,
     check_key,
     check_name,
     check_number,
@@ -81,6 +83,7 @@ class PolicyValue(eqx.Module):
         basis: what it rests on (data, prior, own choice); None where the posterior has no data counts, or no mean.
         objective: what was evaluated.
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
+        start: where `initial` is from, in words; "": not known.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -93,6 +96,7 @@ class PolicyValue(eqx.Module):
     basis: ValueBasis | None
     objective: Objective
     outcomes: dict[str, OutcomeValue] = eqx.field(default_factory=dict)
+    start: str = eqx.field(static=True, default="")
 
     def net_benefit(
         self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"
@@ -150,10 +154,10 @@ class PolicyValue(eqx.Module):
 def policy_value(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policy: PolicyLike,
+    policy: PolicyOrLabels,
     objective: Objective,
     *,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     num_draws: int = 2000,
     outcomes: Mapping[str, Outcome] | None = None,
 ) -> PolicyValue:
@@ -166,10 +170,11 @@ def policy_value(
         key: the draws; the same key gives the same draws to every policy.
         posterior: anything that can `sample`. What was never visited is named where it can also `visit_counts` and
             `mean_mdp`.
-        policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
+        policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
+            space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`).
         objective: Discounted, Episodic, AverageReward or FirstExit.
-        initial: [S], distribution of the first state; None: that of the drawn MDPs, or else uniform (see
-            `initial_given`).
+        initial: distribution of the first state: [S], a state's label, {label: probability}, or a log (as often as its
+            episodes begin in each state); None: that of the drawn MDPs, or else uniform (see `initial_given`).
         num_draws: number of draws, at least 2.
         outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance.
             Draws are then whole MDPs, in double precision.
@@ -193,9 +198,9 @@ def policy_value(
 def policy_values(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policies: Mapping[str, PolicyLike],
+    policies: Mapping[str, PolicyOrLabels],
     objective: Objective,
-    initial: ArrayLike | None,
+    initial: InitialLike | None,
     num_draws: int,
     outcomes: Mapping[str, Outcome] | None = None,
 ) -> dict[str, PolicyValue]:
@@ -210,9 +215,10 @@ def policy_values(
         keys = split_key(key, num_draws)
         shapes = draw_shapes(key, wide)
         mdp = outline(key, wide, shapes.reward.shape)
-        start, given = read_start(mdp, initial)
+        space = labels_of(posterior)
+        start, given, words = read_start(mdp, initial, space)
         # Common random numbers: one set of keys for all policies, in chunks that fit the memory.
-        probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
+        probs = _stack([read_action_probs(name, policy, mdp, objective, space) for name, policy in policies.items()])
         can_end = shapes.end_probs is not None
         others = read_outcomes(outcomes, shapes.reward.shape, can_end, objective)
         # The rows of all outcomes are those of whole draws.
@@ -258,7 +264,9 @@ def policy_values(
         for i in range(len(policies))
     ]
     return {
-        name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, basis, objective, found)
+        name: PolicyValue(
+            draws, *summarise_draws(draws), float(gap.max()), start, given, basis, objective, found, words
+        )
         for name, draws, gap, basis, found in zip(policies, values.T, gaps.T, bases, along, strict=True)
     }
 
@@ -285,6 +293,8 @@ def describe_objective(objective: Objective) -> str:
 
 def describe_start(value: PolicyValue) -> str:
     """Where episodes start, in words."""
+    if value.start:
+        return f"start: {value.start}"
     if not value.initial_given:
         return f"start: uniform over the {len(value.initial)} states (no initial distribution was given)"
     return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
@@ -308,10 +318,12 @@ def describe_basis(basis: ValueBasis | None) -> list[str]:
     if basis is None:
         return ["data: the posterior has no data counts"]
     lines = [f"data: {basis.unvisited}; {basis}"]
+    if basis.untried is not None:
+        lines.append(f"{basis.untried_share:.2g} of its time in {basis.untried}")
     if basis.own_optimum:
         lines.append(
-            "chosen from this posterior: it is the optimum of its mean, and its value is too high wherever the prior "
-            "is wrong"
+            "it is the optimum of this posterior's own mean: if the same data chose it, its value is too high wherever "
+            "the prior is wrong"
         )
     return lines
 
@@ -452,23 +464,18 @@ def _stack(policies: list[Float[Array, "... S A"]]) -> Float[Array, "P *H S A"]:
 
 
 def read_action_probs(
-    name: str, policy: PolicyLike, mdp: MDP | SparseMDP, objective: Objective
+    name: str,
+    policy: PolicyOrLabels,
+    mdp: MDP | SparseMDP,
+    objective: Objective,
+    space: StateActionSpace | None = None,
 ) -> Float[Array, "*H S A"]:
-    """`policy` as action probabilities; errors name it by `name`."""
+    """`policy` as action probabilities; `space` has the labels, where there are any; errors name it by `name`."""
     try:
-        return policy_probs(policy, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
+        array = policy_of(policy, space, objective)
+        return policy_probs(array, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
-
-
-def read_start(mdp: MDP | SparseMDP, initial: ArrayLike | None) -> tuple[Float[np.ndarray, " S"], bool]:
-    """The distribution of the first state, and whether someone stated it."""
-    if initial is None and mdp.initial is None:
-        return np.full(mdp.n_states, 1 / mdp.n_states), False
-    given = mdp.initial if initial is None else initial
-    check_initial(given, mdp.n_states)
-    start = np.asarray(given, np.float64)
-    return start / start.sum(), True
 
 
 def require_endless(ends: np.ndarray) -> None:

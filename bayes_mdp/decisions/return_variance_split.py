@@ -24,16 +24,16 @@ from bayes_mdp.decisions.policy_evaluation import (
     in_chunks,
     over_chunks,
     read_action_probs,
-    read_start,
     require_usable,
     row_faults,
     to_float64,
 )
+from bayes_mdp.decisions.start import read_start
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import AverageReward, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective, step_discount
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.typing import AnyArray, InitialLike
 from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.outline import outline
@@ -88,10 +88,10 @@ class ReturnSplit(eqx.Module):
 def split_return_variance(
     key: PRNGKeyArray,
     posterior: ConjugatePosterior | Mixture,
-    policy: PolicyLike,
+    policy: PolicyOrLabels,
     objective: Objective,
     *,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     num_draws: int = 2000,
 ) -> ReturnSplit:
     """The variance of the return of `policy`, split into what the posterior leaves open and chance.
@@ -102,9 +102,9 @@ def split_return_variance(
     Args:
         key: the draws.
         posterior: in closed form (draws have no noise of rewards around their mean).
-        policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
+        policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by label, as in `policy_value`.
         objective: Discounted, Episodic or FirstExit.
-        initial: [S], distribution of the first state; None: uniform (see `initial_given`).
+        initial: distribution of the first state, as in `policy_value`; None: uniform (see `initial_given`).
         num_draws: number of draws, at least 2.
 
     Raises:
@@ -131,8 +131,8 @@ def split_return_variance(
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
         mdp = outline(keys[0], wide, posterior.space.shape)
-        start, given = read_start(mdp, initial)
-        probs = read_action_probs("policy", policy, mdp, objective)
+        start, given, _ = read_start(mdp, initial, posterior.space)
+        probs = read_action_probs("policy", policy, mdp, objective, posterior.space)
         chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], wide))
         answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start), chunks)
         values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)

@@ -40,6 +40,7 @@ from bayes_mdp.mdp.protocols import (
     NamesSharedParameters,
     Policy,
     PolicyLike,
+    PolicyOrLabels,
     Posterior,
 )
 from bayes_mdp.mdp.simulated import SimulatedEnvironment
@@ -86,6 +87,7 @@ __all__ = [
     "PlansFromState",
     "Policy",
     "PolicyLike",
+    "PolicyOrLabels",
     "Posterior",
     "PriorWeight",
     "Problem",

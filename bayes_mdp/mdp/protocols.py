@@ -9,7 +9,7 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.prior_weight import PriorWeight
 from bayes_mdp.mdp.space import StateActionSpace
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, PolicyLabels, RealScalar
 
 
 @runtime_checkable
@@ -322,6 +322,10 @@ class Policy(Protocol):
 
 PolicyLike: TypeAlias = Policy | ArrayLike
 """What names a policy: Int[*H S] (an action for every state), Float[*H S A] (probabilities), or a `Policy`."""
+
+PolicyOrLabels: TypeAlias = PolicyLike | PolicyLabels
+"""The same, or by the labels of a space: state -> action, or state -> {action: probability}; a list of such mappings,
+one for each step, where the objective is `Episodic`. `StateActionSpace.policy` reads it."""
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
 """`StateActionSpace`: sizes, names, masks and known successors of an MDP whose dynamics are unknown."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -10,14 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from bayes_mdp.mdp.by_label import initial_array, initial_labels, policy_array, policy_labels
 from bayes_mdp.mdp.data import Log
 from bayes_mdp.mdp.folded_log import FoldedLog
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
+from bayes_mdp.mdp.log_split import first_states
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.observed_successors import observed_successors
 from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
 from bayes_mdp.mdp.validation import (
     as_indices,
     as_int,
@@ -25,6 +27,7 @@ from bayes_mdp.mdp.validation import (
     as_names,
     check_bool,
     check_count,
+    check_labels,
     check_name,
     check_names,
     check_shape,
@@ -320,6 +323,103 @@ class StateActionSpace(eqx.Module):
             return cls(len(log.states) + 1, len(log.actions), states=(*log.states, UNSEEN), legal=legal, **known)
         known |= {"legal": legal, "support": support, "successors": successors}
         return cls(len(log.states), len(log.actions), states=log.states, **known)
+
+    def policy(
+        self, by_label: PolicyLabels | Sequence[PolicyLabels]
+    ) -> Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]:
+        """A policy by the labels of this space, as the array that the library computes with.
+
+        Every state needs an action. In a space with the state "unseen" (see `from_log`) that one may be left out: its
+        actions are then equally likely, as in `behaviour_policy`.
+
+        Args:
+            by_label: state -> action, or state -> {action: probability}; a list of H such mappings, one for each step,
+                for a policy that depends on it (`Episodic(H)`).
+
+        Returns:
+            Int64[*H S], an action for every state, or Float64[*H S A], probabilities, where some action is random; H
+            where a list was given.
+
+        Raises:
+            TypeError: no mapping; what cannot be a label; a probability that is no number.
+            ValueError: a label that the space does not have, a state without an action, an illegal action,
+                probabilities that do not sum to one.
+
+        Example:
+            >>> space = bm.StateActionSpace(2, 2, states=("new", "worn"), actions=("run", "service"))
+            >>> space.policy({"worn": "service", "new": "run"})
+            array([0, 1])
+            >>> print(space.policy({"worn": "service", "new": {"run": 0.75, "service": 0.25}}))
+            [[0.75 0.25]
+             [0.   1.  ]]
+        """
+        optional = () if self.unseen is None else (self.state_names[self.unseen],)
+        return policy_array(by_label, self.state_names, self.action_names, self.legal, optional=optional)
+
+    def describe_policy(self, policy: ArrayLike) -> PolicyNames:
+        """A policy by the labels of this space; `policy` reads it back.
+
+        Args:
+            policy: Int[*H S] (actions) or Float[*H S A] (probabilities).
+
+        Returns:
+            State -> action, or state -> {action: probability} where it is random; a list of these, one for each step,
+            where the policy has steps.
+
+        Raises:
+            TypeError, ValueError: another shape or type, an action out of range, rows that do not sum to one.
+
+        Example:
+            >>> space = bm.StateActionSpace(2, 2, states=("new", "worn"), actions=("run", "service"))
+            >>> space.describe_policy([0, 1])
+            {'new': 'run', 'worn': 'service'}
+        """
+        return policy_labels(policy, self.state_names, self.action_names)
+
+    def initial_probs(self, initial: InitialLike) -> Float[np.ndarray, " S"]:
+        """A distribution of the first state as probabilities.
+
+        Args:
+            initial: the label of a state; label -> probability (the states that are left out: 0); a log: as often as
+                its episodes begin in each state; or the probabilities [S] themselves.
+
+        Returns:
+            Float64[S].
+
+        Raises:
+            TypeError, ValueError: a label that the space does not have, probabilities that do not sum to one, a log of
+                other states or without rows, a folded log (it has no episodes), an array of another shape; a tuple
+                that is a label and could be probabilities.
+
+        Example:
+            >>> space = bm.StateActionSpace(3, 2, states=("new", "worn", "broken"))
+            >>> print(space.initial_probs("new"), space.initial_probs({"new": 0.9, "worn": 0.1}))
+            [1. 0. 0.] [0.9 0.1 0. ]
+        """
+        if isinstance(initial, FoldedLog):
+            raise TypeError("initial is a FoldedLog, which has no episodes, expected a Log (see read_log)")
+        if not isinstance(initial, Log):
+            return initial_array(initial, self.state_names)
+        check_labels("initial.states", initial.states, self.logged_states)
+        if not np.size(initial.transitions.state):
+            raise ValueError("initial is a log without rows, expected one in which an episode begins")
+        logged = first_states(initial)
+        return np.concatenate([logged, np.zeros(self.n_states - len(logged))])  # no episode begins in "unseen"
+
+    def describe_initial(self, initial: ArrayLike) -> dict[Hashable, float]:
+        """A distribution of the first state by label: state -> probability, where that is positive.
+
+        Args:
+            initial: [S].
+
+        Raises:
+            TypeError, ValueError: no probabilities of the states of this space.
+
+        Example:
+            >>> bm.StateActionSpace(3, 2, states=("new", "worn", "broken")).describe_initial([0.5, 0.0, 0.5])
+            {'new': 0.5, 'broken': 0.5}
+        """
+        return initial_labels(initial, self.state_names)
 
     def place(self, cell: Index, reached: Int[AnyArray, "*N"]) -> Int[AnyArray, "*N"]:
         """The place of each reached outcome (a state, or `n_states`: the end) in the list of its cell; K: not listed.

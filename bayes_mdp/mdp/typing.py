@@ -5,7 +5,7 @@
 can end, the end), H steps of an episode (`*H`: there or not), K listed successors or components, N data.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,3 +46,17 @@ Names: TypeAlias = tuple[Hashable, ...]
 
 Json: TypeAlias = PyTree
 """A JSON value: a tree of dicts and lists of strings, numbers, True, False and None."""
+
+# A key of a `Mapping` type is invariant: Mapping[Hashable, ...] would refuse a dict[str, ...].
+PolicyLabels: TypeAlias = Mapping[Any, Hashable | Mapping[Any, RealLike]]
+"""A policy by the labels of a space: state -> action, or state -> {action: probability}."""
+
+PolicyNames: TypeAlias = dict[Hashable, Any] | list[dict[Hashable, Any]]
+"""What describes a policy by labels: state -> action or {action: probability}; with steps a list of these.
+
+Any: an action is whatever its label is, and a caller indexes the result without asking which of the two it got.
+"""
+
+InitialLike: TypeAlias = ArrayLike | Hashable | Mapping[Any, RealLike]
+"""Where episodes start: probabilities [S], the label of a state, {label: probability}, or a `Log` (as often as its
+episodes begin in each state)."""

@@ -1,6 +1,6 @@
 """Checks for what a person enters: one sentence with the argument, the index, what was there, what was expected."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -360,9 +360,9 @@ def check_name(what: str, value: object, known: Iterable[str], also: str = "") -
         raise ValueError(f"{what} is {described(value)}, expected one of {', '.join(names)}{also}{near}")
 
 
-def did_you_mean(value: object, known: Iterable[str]) -> str:
+def did_you_mean(value: object, known: Iterable[Hashable]) -> str:
     """A question that names the nearest known name, in any case of letters; empty where none is near."""
-    folded = {name.lower(): name for name in known}
+    folded = {str(name).lower(): name for name in known}
     near = get_close_matches(str(value).lower(), folded, n=1)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 

@@ -173,7 +173,7 @@ def test_what_was_never_visited_is_named_with_its_share(key):
     text = str(value)
     assert "0.42 of its time in pairs never tried: b go (0.25), c go (0.17)" in text
     assert "states never visited: c (0.17)" in text
-    assert "start: the given distribution over 1 of 4 states" in text
+    assert "start: the given distribution (state a)" in text
 
 
 def test_what_was_visited_is_said_too(key):

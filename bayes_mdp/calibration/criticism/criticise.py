@@ -12,15 +12,16 @@ from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPoste
 from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_turing, new_outcomes
 from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
-from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, read_start, to_float64
+from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, to_float64
+from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
 from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.log_split import episode_numbers, first_states, split_log
+from bayes_mdp.mdp.log_split import episode_numbers, split_log
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike
+from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_count, check_key, check_labels, check_number, check_type, described
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning.outline import outline
@@ -122,7 +123,7 @@ def criticise(
     log: Log,
     objective: Objective,
     *,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     rivals: Mapping[str, Prior] | None = None,
     num_replicates: IntScalar = 199,
     false_alarm: RealLike = 0.05,
@@ -141,7 +142,8 @@ def criticise(
         posterior: as `infer` returns it, from `log`; rows that do not depend on the step.
         log: as a whole.
         objective: of the values.
-        initial: [S], distribution of the first state; None: that of the log's episodes.
+        initial: distribution of the first state, as in `policy_value`; None: that of the log's episodes (of one stretch
+            without an end: uniform).
         rivals: name -> prior program, compared by the log predictive density of the second half.
         num_replicates: of the rank tests, at least 159.
         false_alarm: probability that any check fails though the belief is right.
@@ -213,14 +215,12 @@ def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
     return {str(name): prior for name, prior in rivals.items()}
 
 
-def _start(posterior: FittedPosterior, log: Log, initial: ArrayLike | None) -> Float[np.ndarray, " S"]:
+def _start(posterior: FittedPosterior, log: Log, initial: InitialLike | None) -> Float[np.ndarray, " S"]:
     """The given distribution of the first state, or that of the log's episodes; of one stretch: uniform."""
     space = posterior.space
     if initial is None and int(episode_numbers(log.transitions)[-1]) > 0:
-        logged = first_states(log)
-        # A state "unseen" is in the space and not in the log.
-        initial = np.concatenate([logged, np.zeros(space.n_states - len(logged))])
-    return read_start(outline(jax.random.key(0), posterior, (space.n_states, space.n_actions)), initial)[0]
+        initial = log
+    return read_start(outline(jax.random.key(0), posterior, (space.n_states, space.n_actions)), initial, space).probs
 
 
 def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> FittedPosterior:

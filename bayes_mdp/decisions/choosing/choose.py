@@ -27,16 +27,20 @@ from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     check_num_draws,
     describe_objective,
+    describe_start,
     read_action_probs,
     summarise_draws,
     to_float64,
 )
+from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import value_bases
-from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyLike, SparseMDP
+from bayes_mdp.inference.untried_rewards import REMEDY
+from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.typing import InitialLike
 from bayes_mdp.mdp.validation import check_key, check_number, check_type
 from bayes_mdp.planning.outline import draw_shapes, outline
 
@@ -95,9 +99,12 @@ class PolicyChoice(eqx.Module):
             f"{len(self.value.draws)} fresh draws; {self.claimed:.6g} in those that chose it",
             f"  value in the fresh draws: mean {self.value.mean:.6g}, sd {self.value.sd:.3g}, "
             f"95 % interval [{low:.6g}, {high:.6g}]",
+            f"  {describe_start(self.value)}",
             "  this is the value under the posterior that chose it: if the prior is wrong, or its data few, it is too "
             "high (judge it on data that did not choose it)",
         ]
+        if self.value.basis is not None and self.value.basis.untried is not None:
+            lines.append(f"  {self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
         if self.improvement is not None:
             lines.append(f"  {self.improvement}")
         if self.abstained and self.improvement is not None:
@@ -114,10 +121,10 @@ def choose(
     criterion: Criterion | str = "mean",
     *,
     limits: PolicyLimits = PolicyLimits(),
-    baseline: PolicyLike | None = None,
+    baseline: PolicyOrLabels | None = None,
     confidence: float = 0.95,
     slack: float = 0.0,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     num_draws: int = 400,
 ) -> PolicyChoice:
     """Choose a policy under a posterior. Host-side: compiles itself, works in float64.
@@ -138,10 +145,10 @@ def choose(
         criterion: `ExpectedValue`, `CVaR`, `Percentile`, `SoftRobust`, `Regret`, `ProbabilityOptimal`, `Robust` of
             `bayes_mdp.decisions`, or its name with its numbers, such as "mean", "cvar:0.1", "robust:0.95".
         limits: which policies may be chosen.
-        baseline: the policy in use.
+        baseline: the policy in use, as in `policy_value`.
         confidence: probability of being no worse than the baseline, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse; zero or greater.
-        initial: [S], distribution of the first state, as in `policy_value`.
+        initial: distribution of the first state, as in `policy_value`.
         num_draws: draws of the search, and of the judgement. Where a draw has more than a million numbers the search
             has the first 64 of them, or as many as leave 20 in the tail of the criterion (`Robust`: all).
 
@@ -170,10 +177,11 @@ def choose(
     search_key, judge_key = jax.random.split(key)
     with jax.enable_x64(True):
         sizes = draw_shapes(search_key, posterior).reward.shape
-        shape = outline(search_key, posterior, sizes)
+        shape, space = outline(search_key, posterior, sizes), labels_of(posterior)
+        start = read_start(shape, initial, space)
         today = None
         if baseline is not None:
-            today = np.asarray(read_action_probs("baseline", baseline, shape, objective), np.float64)
+            today = np.asarray(read_action_probs("baseline", baseline, shape, objective, space), np.float64)
         mean = to_float64(posterior.mean_mdp()) if isinstance(posterior, CanMean) else None
         aim = to_float64(objective)
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
@@ -202,7 +210,7 @@ def choose(
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
-    return _judged(found, criterion, judge, posterior, today, near, confidence, slack)
+    return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
 
 
 def _check_numbers(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
@@ -349,6 +357,7 @@ def _judged(
     near: Float[np.ndarray, "*H S A"] | None,
     confidence: float,
     slack: float,
+    start: str,
 ) -> PolicyChoice:
     """The answer, from the fresh draws."""
     policies = np.stack([found.policy] if today is None else [found.policy, today])
@@ -357,7 +366,14 @@ def _judged(
         bases = value_bases(to_float64(posterior), jnp.asarray(policies), to_float64(judge.objective), judge.start)
     judged = [
         PolicyValue(
-            draws, *summarise_draws(draws), float(gap.max()), judge.start, judge.initial_given, basis, judge.objective
+            draws,
+            *summarise_draws(draws),
+            float(gap.max()),
+            judge.start,
+            judge.initial_given,
+            basis,
+            judge.objective,
+            start=start,
         )
         for draws, gap, basis in zip(values.T, gaps.T, bases, strict=True)
     ]

@@ -20,16 +20,17 @@ from bayes_mdp.decisions.policy_evaluation import (
     CHAINS_AT_ONCE,
     NUMBERS_AT_ONCE,
     chunks_of,
-    read_start,
     require_endless,
     require_usable,
     row_faults,
     to_float64,
 )
+from bayes_mdp.decisions.start import read_start
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.memory import free_bytes
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.typing import AnyArray, InitialLike
 from bayes_mdp.planning import evaluate, occupancy, solve
 from bayes_mdp.planning.occupancy import chain_occupancy
 from bayes_mdp.planning.outline import draw_shapes, outline
@@ -324,7 +325,7 @@ def draws_of(
     objective: Objective,
     num_draws: int,
     *,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     needed: Bool[np.ndarray, "S A"] | None = None,
 ) -> CommonDraws:
     """Draws of a posterior.
@@ -340,7 +341,7 @@ def draws_of(
         return _draws(jax.random.split(key, num_draws), posterior, to_float64(objective), initial, needed)
 
 
-def given_draws(mdps: MDP | SparseMDP, objective: Objective, *, initial: ArrayLike | None = None) -> CommonDraws:
+def given_draws(mdps: MDP | SparseMDP, objective: Objective, *, initial: InitialLike | None = None) -> CommonDraws:
     """Listed MDPs, equally likely, as draws.
 
     Args:
@@ -356,12 +357,12 @@ def _draws(
     keys: Shaped[Array, "W ..."],
     posterior: CanSample,
     objective: Objective,
-    initial: ArrayLike | None,
+    initial: InitialLike | None,
     needed: Bool[np.ndarray, "S A"] | None,
 ) -> CommonDraws:
     shapes = draw_shapes(keys[0], posterior)
     mdp = outline(keys[0], posterior, shapes.reward.shape)
-    start, given = read_start(mdp, initial)
+    start, given, _ = read_start(mdp, initial, labels_of(posterior))
     legal = None if mdp.legal is None else np.asarray(mdp.legal)
     numbers = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes))
     chains = None

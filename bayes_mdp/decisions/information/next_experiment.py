@@ -24,12 +24,13 @@ from bayes_mdp.decisions.information.pair_data import (
 )
 from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_studies, read_studies, study_gains
 from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
-from bayes_mdp.decisions.policy_evaluation import describe_objective, read_start, to_float64
+from bayes_mdp.decisions.policy_evaluation import describe_objective, to_float64
+from bayes_mdp.decisions.start import read_start
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.typing import ArrayLike, InitialLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_positive, check_shape
 from bayes_mdp.planning import Solution
 
@@ -155,7 +156,7 @@ def next_experiment(
     *,
     n: int = 1,
     cost: ArrayLike = 1.0,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     num_data_sets: int = NUM_DATA_SETS,
 ) -> NextExperiment:
     """Where to look next: the expected value of sample information of observing a pair, for the choice of a policy.
@@ -184,7 +185,7 @@ def next_experiment(
             has a horizon. None: all legal pairs whose row or reward is not known. Or studies: name -> `PolicyStudy`.
         n: observations of the pair, at least 1; with studies 1.
         cost: of the `n` observations together, or of the study, positive: a number, or [C], one for each candidate.
-        initial: [S], distribution of the first state; None: uniform (see `initial_given`).
+        initial: distribution of the first state, as in `policy_value`; None: uniform (see `initial_given`).
         num_data_sets: data sets that are simulated for each candidate, at least 2; if no more different ones are
             possible (of a pair) all are enumerated.
 
@@ -217,7 +218,7 @@ def next_experiment(
     with jax.enable_x64(True):
         wide, aim = to_float64(belief), to_float64(objective)
         plan, mean = present_plan(wide, aim)
-        start, given = read_start(mean, initial)
+        start, given, _ = read_start(mean, initial, belief.space)
         value_now = float(value_at_start(plan, aim, start))
         found = asked.gains(key, _Present(belief, wide, aim, plan, mean, start), num_data_sets)
     best_first = np.argsort(-found.value / costs, kind="stable")
@@ -323,8 +324,8 @@ class _Studies:
 
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
         """What each study is worth, by simulated data."""
-        _, wide, aim, plan, mean, start = present
-        designs = read_studies(self.studies, mean, aim)
+        belief, wide, aim, plan, mean, start = present
+        designs = read_studies(self.studies, mean, aim, belief.space)
         # Beside the mean and the statistics, an environment of that size is held for each data set.
         chunk = chunk_of(mean, wide, num_data_sets, sum(np.size(x) for x in jax.tree.leaves(mean)))
         gains, gap = study_gains(jax.random.split(key, num_data_sets), wide, aim, plan, start, designs, chunk)

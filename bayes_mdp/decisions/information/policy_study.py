@@ -14,7 +14,8 @@ from bayes_mdp.decisions.information.gain_over_plan import best_value, counter, 
 from bayes_mdp.decisions.information.updatable import Updatable, laws_tell
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import MDP, Episodic, Objective, Policy, PolicyLike, SparseMDP, Transitions
+from bayes_mdp.mdp import MDP, Episodic, Objective, Policy, PolicyOrLabels, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.by_label import is_by_label
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import as_array, check_count, described
 from bayes_mdp.planning import Solution
@@ -24,10 +25,10 @@ MOST_TRANSITIONS = 10**9  # of one study: more would take days
 Tree = TypeVar("Tree")
 
 
-def _readable(policy: object) -> PolicyLike:
-    """A policy object as it is, anything else as an array."""
-    if isinstance(policy, Policy | jax.Array):
-        return policy
+def _readable(policy: object) -> PolicyOrLabels:
+    """A policy object, or one by label, as it is, anything else as an array."""
+    if isinstance(policy, Policy | jax.Array) or is_by_label(policy):
+        return policy  # type: ignore[return-value] - a list of mappings is a sequence
     return as_array("policy", policy, "a Policy, integers (actions) or floats (probabilities)")
 
 
@@ -35,7 +36,7 @@ class PolicyStudy(eqx.Module):
     """A proposed study: episodes under a policy, a candidate of `next_experiment`.
 
     Args:
-        policy: as in `policy_value`: Int[*H S], Float[*H S A] or a `Policy`.
+        policy: as in `policy_value`: Int[*H S], Float[*H S A], a `Policy`, or by the labels of the posterior's space.
         num_episodes: at least 1, all from the given start.
         max_steps: of one episode, at least 1. None: the horizon, under `Episodic`; the other objectives need a number
             (FirstExit: episodes stop there if they have not ended).
@@ -55,7 +56,7 @@ class PolicyStudy(eqx.Module):
         True
     """
 
-    policy: PolicyLike = eqx.field(converter=_readable)
+    policy: PolicyOrLabels = eqx.field(converter=_readable)
     num_episodes: int = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True, default=None)
 
@@ -94,7 +95,9 @@ def check_studies(candidates: Mapping[str, PolicyStudy]) -> dict[str, PolicyStud
     return {str(name): study for name, study in candidates.items()}
 
 
-def read_studies(studies: Mapping[str, PolicyStudy], mean: MDP | SparseMDP, objective: Objective) -> dict[str, Design]:
+def read_studies(
+    studies: Mapping[str, PolicyStudy], mean: MDP | SparseMDP, objective: Objective, space: StateActionSpace
+) -> dict[str, Design]:
     """The studies as arrays.
 
     Raises:
@@ -104,7 +107,7 @@ def read_studies(studies: Mapping[str, PolicyStudy], mean: MDP | SparseMDP, obje
     designs = {}
     for name, study in studies.items():
         where = f"candidates[{name!r}]"
-        probs = read_action_probs(where, study.policy, mean, objective)
+        probs = read_action_probs(where, study.policy, mean, objective, space)
         steps = _steps(where, study, objective)
         if study.num_episodes * steps > MOST_TRANSITIONS:
             raise ValueError(

@@ -320,6 +320,7 @@ def test_in_words():
     assert text[0] == "Policy chosen by mean of the lowest 0.5 of the values (CVaR), discount 0.9"
     assert text[1] == "  found: best of all 27 deterministic policies, in these draws"
     assert "in 64 fresh draws" in text[2] and "in those that chose it" in text[2]
+    assert text[4] == "  start: the given distribution over 1 of 3 states"
     assert isinstance(found, PolicyChoice)
 
 

@@ -1,0 +1,232 @@
+"""Policies and distributions of the first state by the labels of a space, as arrays, and back. Host-side."""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bayes_mdp.mdp.typing import ArrayLike, Names, PolicyLabels, PolicyNames
+from bayes_mdp.mdp.validation import (
+    ROW_SUM_TOLERANCE,
+    as_array,
+    check_index,
+    check_initial,
+    check_number,
+    check_probability_rows,
+    check_shape,
+    described,
+    did_you_mean,
+    first_index,
+)
+
+SHOWN = 5  # labels in a message
+
+
+def is_by_label(policy: object) -> TypeGuard[PolicyLabels | Sequence[PolicyLabels]]:
+    """Whether a policy is a mapping state -> action, or a list (tuple) that begins with one."""
+    if isinstance(policy, (list, tuple)):
+        return len(policy) > 0 and isinstance(policy[0], Mapping)
+    return isinstance(policy, Mapping)
+
+
+def policy_array(
+    policy: object,
+    states: Names,
+    actions: Names,
+    legal: Bool[np.ndarray, "S A"] | None = None,
+    *,
+    optional: Collection[Hashable] = (),
+    name: str = "policy",
+) -> Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]:
+    """A policy by labels as an array: actions where every state has one, else probabilities.
+
+    Args:
+        policy: state -> action, or state -> {action: probability}; or a list of such mappings, one for each step.
+        states, actions: the labels.
+        legal: which actions exist in which state; None: all.
+        optional: states that may be left out: all their legal actions are then equally likely.
+        name: of the argument, in messages.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    if not is_by_label(policy):
+        raise TypeError(f"{name} is {described(policy)}, expected a mapping from states to actions, or a list of them")
+    legal = np.ones((len(states), len(actions)), bool) if legal is None else np.asarray(legal)
+    if isinstance(policy, Mapping):
+        probs = _table(name, policy, states, actions, legal, optional)
+    else:
+        steps = [_table(f"{name}[{h}]", each, states, actions, legal, optional) for h, each in enumerate(policy)]
+        probs = np.stack(steps)
+    return probs.argmax(-1) if (probs.max(-1) == 1.0).all() else probs
+
+
+def _table(
+    name: str,
+    policy: Mapping[Any, Any],
+    states: Names,
+    actions: Names,
+    legal: Bool[np.ndarray, "S A"],
+    optional: Collection[Hashable],
+) -> Float[np.ndarray, "S A"]:
+    """The probabilities of the actions of one mapping."""
+    if not isinstance(policy, Mapping):
+        raise TypeError(f"{name} is {described(policy)}, expected a mapping from states to actions")
+    places = {action: a for a, action in enumerate(actions)}
+    known = set(states)
+    for state in policy:
+        if state not in known:
+            raise ValueError(f"{name} has {_unknown('state', state, states)}")
+    missing = [state for state in states if state not in policy and state not in optional]
+    if missing:
+        raise ValueError(f"{name} has no action for {_listed(missing)}, expected one for every state")
+    probs = legal / legal.sum(-1, keepdims=True)
+    for s, state in enumerate(states):
+        if state not in policy:
+            continue
+        where, given = f"{name}[{state!r}]", policy[state]
+        if isinstance(given, Mapping):
+            probs[s], verb = _chances(where, given, places, "action", actions), "has"
+        elif _hashable(given):
+            if given not in places:
+                raise ValueError(f"{where} is {_unknown('action', given, actions)}")
+            probs[s], verb = np.eye(len(actions))[places[given]], "is"
+        else:
+            raise TypeError(f"{where} is {described(given)}, expected an action or a mapping action -> probability")
+        illegal = first_index((probs[s] > 0) & ~legal[s])
+        if illegal is not None:
+            allowed = _listed([action for action, can in zip(actions, legal[s], strict=True) if can])
+            taken = actions[illegal[0]]
+            raise ValueError(f"{where} {verb} {taken!r}, expected an action that is legal in this state: {allowed}")
+    return probs
+
+
+def policy_labels(policy: object, states: Names, actions: Names, *, name: str = "policy") -> PolicyNames:
+    """The inverse of `policy_array`: state -> action, or state -> {action: probability} where it is random.
+
+    Args:
+        policy: Int[*H S] or Float[*H S A].
+        states, actions: the labels.
+        name: of the argument, in messages.
+
+    Returns:
+        A mapping; a list of H mappings where the policy has steps.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    expected = "integers (actions) or floats (probabilities)"
+    array = as_array(name, policy, expected)
+    if array.dtype.kind in "iu":
+        _check_size(name, array, (len(states),), "state")
+        check_index(name, array, len(actions), "action")
+        probs = np.eye(len(actions))[array]
+    elif array.dtype.kind == "f":
+        _check_size(name, array, (len(states), len(actions)), "state, action")
+        check_probability_rows(name, array)
+        probs = array
+    else:
+        there = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
+        raise TypeError(f"{name} {there}, expected {expected}")
+    tables = [_labelled(step, states, actions) for step in probs.reshape(-1, len(states), len(actions))]
+    return tables[0] if probs.ndim == 2 else tables
+
+
+def _check_size(name: str, array: np.ndarray, size: tuple[int, ...], axes: str) -> None:
+    """Of this size, with an axis of steps in front or without."""
+    if array.ndim == len(size) + 1:
+        check_shape(name, array, (array.shape[0], *size), f"step, {axes}")
+    else:
+        check_shape(name, array, size, axes)
+
+
+def _labelled(probs: Float[np.ndarray, "S A"], states: Names, actions: Names) -> dict[Hashable, Any]:
+    found: dict[Hashable, Any] = {}
+    for state, row in zip(states, probs, strict=True):
+        taken = {action: float(chance) for action, chance in zip(actions, row, strict=True) if chance > 0}
+        found[state] = next(iter(taken)) if row.max() == 1.0 and len(taken) == 1 else taken
+    return found
+
+
+def initial_array(initial: object, states: Names, *, name: str = "initial") -> Float[np.ndarray, " S"]:
+    """A distribution of the first state as probabilities [S].
+
+    Args:
+        initial: a state's label, {label: probability}, or probabilities [S]. A tuple that is a label is that state.
+        states: the labels.
+        name: of the argument, in messages.
+
+    Raises:
+        TypeError, ValueError: one sentence; also a tuple that is a label and could be probabilities.
+    """
+    places = {state: s for s, state in enumerate(states)}
+    if isinstance(initial, Mapping):
+        return _chances(name, initial, places, "state", states)
+    if _hashable(initial) and initial in places:
+        if isinstance(initial, tuple) and _is_distribution(initial, len(states)):
+            raise ValueError(
+                f"{name} is {initial!r}, which is a state and could be the probabilities of {len(states)} states, "
+                f"expected {{{initial!r}: 1.0}} or a list of probabilities"
+            )
+        return np.eye(len(states))[places[initial]]
+    if isinstance(initial, str) or np.ndim(as_array(name, initial, "probabilities")) == 0:
+        also = "probabilities, a mapping state -> probability, or "
+        raise ValueError(f"{name} is {_unknown('state', initial, states, also)}")
+    check_initial(initial, len(states), name)  # type: ignore[arg-type] - it is looked into there
+    return np.asarray(initial, np.float64)
+
+
+def initial_labels(initial: ArrayLike, states: Names, *, name: str = "initial") -> dict[Hashable, float]:
+    """The inverse of `initial_array`: state -> probability, where it is positive.
+
+    Args:
+        initial: probabilities [S].
+        states: the labels.
+        name: of the argument, in messages.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    check_initial(initial, len(states), name)
+    return {s: float(chance) for s, chance in zip(states, np.asarray(initial), strict=True) if chance > 0}
+
+
+def _chances(
+    name: str, given: Mapping[Any, Any], places: Mapping[Hashable, int], kind: str, labels: Names
+) -> Float[np.ndarray, " N"]:
+    """Probabilities by label as an array."""
+    row = np.zeros(len(labels))
+    for label, chance in given.items():
+        if label not in places:
+            raise ValueError(f"{name} has {_unknown(kind, label, labels)}")
+        check_number(f"{name}[{label!r}]", chance, lambda x: (x >= 0) & (x <= 1), "a probability from 0 to 1")
+        row[places[label]] = float(chance)
+    if abs(row.sum() - 1.0) > ROW_SUM_TOLERANCE["float64"]:
+        raise ValueError(f"{name} sums to {row.sum():.8g}, expected probabilities that sum to 1")
+    return row
+
+
+def _unknown(kind: str, label: object, labels: Names, also: str = "") -> str:
+    """What is there, what was expected (and `also` would do), and the nearest label."""
+    shown = repr(label) if isinstance(label, (str, int, float, tuple)) else described(label)
+    article = "an" if kind[0] in "aeiou" else "a"
+    return f"{shown}, expected {also}{article} {kind} of the space: {_listed(labels)}{did_you_mean(label, labels)}"
+
+
+def _listed(labels: Sequence[Hashable]) -> str:
+    shown = ", ".join(map(repr, labels[:SHOWN]))
+    return f"{shown}, ... ({len(labels)} of them)" if len(labels) > SHOWN else shown
+
+
+def _hashable(value: object) -> TypeGuard[Hashable]:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_distribution(values: tuple[Any, ...], size: int) -> bool:
+    numbers = [isinstance(x, (int, float)) and x >= 0 for x in values]
+    return len(values) == size and all(numbers) and abs(sum(values) - 1.0) <= ROW_SUM_TOLERANCE["float64"]

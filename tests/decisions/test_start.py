@@ -1,0 +1,41 @@
+"""Where episodes start: which distribution, whether someone stated it, and in words."""
+
+import numpy as np
+import pytest
+
+from bayes_mdp.decisions.start import read_start
+from bayes_mdp.mdp import MDP, Log, StateActionSpace, Transitions
+
+SPACE = StateActionSpace(4, 1, states=("a", "b", "c", "d"))
+ROWS = np.full((4, 1, 4), 0.25)
+PLAIN = MDP(ROWS, np.zeros((4, 1)))
+STATED = MDP(ROWS, np.zeros((4, 1)), initial=np.array([0.0, 1.0, 0.0, 0.0]))
+LOG = Log(Transitions([0, 1, 2, 0], [0] * 4, [0.0] * 4, [1, 2, 0, 3], truncated=[0, 1, 1, 1]), SPACE.state_names, (0,))
+
+
+@pytest.mark.parametrize(
+    ("mdp", "initial", "space", "probs", "words"),
+    [
+        (PLAIN, None, SPACE, [0.25] * 4, "uniform over the 4 states (no initial distribution was given)"),
+        (STATED, None, SPACE, [0, 1, 0, 0], "the distribution of the drawn MDPs (state b)"),
+        (STATED, "c", SPACE, [0, 0, 1, 0], "the given distribution (state c)"),
+        (PLAIN, {"a": 0.75, "d": 0.25}, SPACE, [0.75, 0, 0, 0.25], "the given distribution (a 0.75, d 0.25)"),
+        (PLAIN, np.eye(4)[3], SPACE, [0, 0, 0, 1], "the given distribution (state d)"),
+        (PLAIN, [0.25] * 4, SPACE, [0.25] * 4, "the given distribution over 4 of 4 states"),
+        (PLAIN, LOG, SPACE, [2 / 3, 0, 1 / 3, 0], "the first states of the log (3 episodes) (a 0.667, c 0.333)"),
+        (PLAIN, [0, 0, 1, 0], None, [0, 0, 1, 0], "the given distribution over 1 of 4 states"),
+        (PLAIN, 2, None, [0, 0, 1, 0], "the given distribution over 1 of 4 states"),
+    ],
+)
+def test_starts(mdp, initial, space, probs, words):
+    start = read_start(mdp, initial, space)
+    np.testing.assert_allclose(start.probs, probs, rtol=1e-12)
+    assert start.words == words
+    assert start.given == (initial is not None or mdp is STATED)
+
+
+def test_what_is_no_start_is_refused():
+    with pytest.raises(ValueError, match=r"initial is 'e', expected probabilities, .* a state of the space: 'a', "):
+        read_start(PLAIN, "e", SPACE)
+    with pytest.raises(ValueError, match=r"initial is 'a', expected probabilities, .* a state of the space: 0, 1"):
+        read_start(PLAIN, "a")
