@@ -27,12 +27,12 @@ from bayes_mdp.agents import OIM
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs import flag_maze, maze_with_subgoals
 from bayes_mdp.experiments import RunOptions
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Prepared, execute, prepare
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import Discounted, Environment
 from bayes_mdp.planning.predecessors import predecessors_of
+from bayes_mdp.progress import Progress
 
 RUNS, REPEATS = (1, 100), 5  # by default
 

@@ -23,13 +23,13 @@ from bayes_mdp.agents import PSRL, Greedy
 from bayes_mdp.envs import deep_sea, riverswim
 from bayes_mdp.envs.papers.scaled_rewards import scaled
 from bayes_mdp.experiments import RunOptions
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Prepared, execute, play_chunk, prepare, start_all
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from bayes_mdp.models import dirichlet_normal, dirichlet_normal_gamma
 from bayes_mdp.planning import solve
+from bayes_mdp.progress import Progress
 from benchmarks import psrl_numpy
 from benchmarks.record.turns import Measured, Size, in_turns
 

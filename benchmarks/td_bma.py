@@ -26,12 +26,12 @@ from bayes_mdp.agents import TDBMA, SarsaLambda
 from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.envs import racetrack
 from bayes_mdp.experiments import RunOptions
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
+from bayes_mdp.progress import Progress
 
 SEEDS, TRIALS, REPEATS = (1, 100), 1000, 5
 BMA = -1.0  # in place of a fixed lambda

@@ -41,7 +41,8 @@ templates_path: list[str] = []
 
 # Pages are Markdown (MyST). Pages with a `kernelspec` are notebooks as text: the build runs them and keeps the outputs
 # in `_build/.jupyter_cache`, so that a second build runs only what has changed. A cell that fails is an error.
-os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # of notebooks, which show no progress bars
+os.environ["BAYES_MDP_PROGRESS"] = "off"  # of notebooks
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # of NumPyro's bars
 nb_execution_mode = "cache"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True

@@ -18,6 +18,7 @@ from bayes_mdp.inference.draws.chains import Chains, effective_size, run_chains,
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type
+from bayes_mdp.progress import stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +169,8 @@ def fit(
     check_possible(chosen_log_probs(model, centre, log), log)
     if sampler.kernel is None:
         refuse_jumps(model, ends=log.terminated is not None)
-    mcmc = jax.tree.map(np.asarray, _sampled(key, model, log, pooling, sampler))
+    with stage(f"fit (nuts, {pooling} pooling)"):
+        mcmc = jax.tree.map(np.asarray, _sampled(key, model, log, pooling, sampler))
     values: dict[str, AnyArray] = {
         name: np.asarray(p.constrain(_lines(mcmc, name, pooling))) for name, p in model.parameters.items()
     }

@@ -36,6 +36,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike, InitialLike
 from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.progress import bar_of
 
 MAX_HYPERSTATES = 20_000_000
 MOST_STATES = 5  # that are printed
@@ -209,10 +210,8 @@ def _start(initial: InitialLike | None, space: StateActionSpace) -> Float[np.nda
 
 @contextmanager
 def _counter(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
-    """A progress bar: on a terminal, and only for what takes longer than two seconds."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=what, unit=" hyper-states", unit_scale=True, delay=2.0, disable=None) as bar:
+    """A progress bar."""
+    with bar_of(total, " hyper-states", what=what) as bar:
         yield bar.update
 
 

@@ -7,7 +7,6 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import describe, describe_case
 from bayes_mdp.experiments.gymnasium.gymnasium_run import run_gymnasium
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import cumulative_regret, execute, prepare
@@ -16,6 +15,7 @@ from bayes_mdp.experiments.sweep_run import run_episodes
 from bayes_mdp.mdp import Agent, Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.progress import Progress
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, Key
 
 from bayes_mdp.agents.common.replan import EveryEpisode, as_rule
 from bayes_mdp.experiments.describe import Json, describe, describe_case
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import FORMAT
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.hashed_states import HashedStates, HashIndex
@@ -35,6 +34,7 @@ from bayes_mdp.experiments.rollout.sweep_loop import (
 from bayes_mdp.experiments.run_config import RunConfig, check_request, check_sizes
 from bayes_mdp.mdp import Environment, FirstExit, Problem, SimulatedEnvironment, StateActionSpace
 from bayes_mdp.planning.solve import refuse_improper
+from bayes_mdp.progress import Progress
 from bayes_mdp.random import fused_key
 
 if TYPE_CHECKING:

@@ -42,6 +42,7 @@ from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.models.tracing import tracing
+from bayes_mdp.progress import stage
 
 KNOWN_TOLERANCE = 1e-5
 """Relative difference of a known reward and one in a log that is rounding (of float32, of a CSV file)."""
@@ -179,7 +180,8 @@ def infer(
     _check_arguments(prior, space, method, sampler)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
-    program, route = prove(prior, space, method, sampler)
+    with stage("infer (which route)"):
+        program, route = prove(prior, space, method, sampler)
     fit, why_not = route.fit, route.why_not
     if isinstance(data, FoldedLog):
         transitions = data.counts(space, by_outcome=program.law.by_outcome)
@@ -191,7 +193,9 @@ def infer(
             warn_counted_twice(program, transitions)
         if why_not and fit.method not in ("exact", "mixture"):
             sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
-        posterior = _with_sources(fit.on_host(key, transitions), data)
+        with stage(f"infer ({fit.method})"):
+            posterior = _with_sources(fit.on_host(key, transitions), data)
+            jax.block_until_ready(posterior)
     if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
         warn_of(posterior)
     return posterior

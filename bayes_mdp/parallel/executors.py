@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from bayes_mdp.mdp.cores import usable_cores
+from bayes_mdp.mdp.extras import install
 from bayes_mdp.mdp.validation import check_name, described
 from bayes_mdp.parallel.worker_processes import ProcessExecutor
 
@@ -92,7 +93,7 @@ def _require_dask(executor: str) -> None:
 
 
 def _without_dask(executor: str) -> ImportError:
-    return ImportError(f"executor is {executor!r}, which needs Dask: pip install 'bayes-mdp[cluster]'")
+    return ImportError(f"executor is {executor!r}, which needs Dask: {install('cluster')}")
 
 
 @contextmanager

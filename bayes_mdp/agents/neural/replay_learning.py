@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import Watched
 from bayes_mdp.agents.neural.replay import Batch, Replay, sample
+from bayes_mdp.mdp.extras import install
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike, RealScalar
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def scale(optimizer: str) -> "optax.GradientTransformation":
     try:
         import optax
     except ImportError as error:
-        raise ImportError("deep agents need optax: pip install 'bayes-mdp[deep]'") from error
+        raise ImportError(f"deep agents need optax: {install('deep')}") from error
     if optimizer == "adam":
         return optax.scale_by_adam(eps=1e-8)
     return optax.scale_by_stddev(decay=0.95, eps=0.01)

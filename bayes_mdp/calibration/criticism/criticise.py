@@ -25,6 +25,7 @@ from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_count, check_key, check_labels, check_number, check_type, described
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning.outline import outline
+from bayes_mdp.progress import bar_of
 
 NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
 CHECKS = (NEW, WHERE, CHOSEN, RETURNS)
@@ -257,10 +258,8 @@ def _chosen(
     second: Log,
     num_replicates: int,
 ) -> Finding:
-    from tqdm import tqdm
-
     policy = greedy(half, objective)
-    with tqdm(total=num_replicates, unit=" replicates", delay=2, leave=False, disable=None) as bar:
+    with bar_of(num_replicates, " replicates") as bar:
         value = chosen_value(key, half, policy, objective, start, second.transitions, num_replicates, bar.update)
     expected = float(value.replicates.mean())
     return Finding(

@@ -19,6 +19,7 @@ from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.parallel.executors import ExecutorLike
 from bayes_mdp.parallel.tasks import Task, run_tasks
+from bayes_mdp.progress import bar_of
 
 Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]]
 """key -> ranks of one simulation; traceable."""
@@ -77,8 +78,6 @@ def run_in_chunks(
         ValueError: the file holds simulations of another call, or this cannot be decided. RuntimeError: a chunk failed
             on the executor.
     """
-    from tqdm import tqdm
-
     # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
     size = -(-num // -(-num // chunk))
     block = SimulationBlock(key, make, size)
@@ -86,8 +85,7 @@ def run_in_chunks(
     done = [] if found is None else [found]
     count = 0 if found is None else found.sizes["simulation"]
     written = time.monotonic()
-    # disable=None: silent if the output is no terminal.
-    with tqdm(total=num, initial=min(count, num), unit=" simulations", delay=delay, disable=None) as bar:
+    with bar_of(num, " simulations", done=min(count, num), delay=delay) as bar:
         for ranks in _in_order(block, range(count, num, size), executor):
             done.append(dataset_of(ranks, count, attributes))
             count += size

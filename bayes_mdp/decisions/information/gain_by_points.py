@@ -3,18 +3,21 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy import stats
-from tqdm import tqdm
 
 from bayes_mdp.decisions.information.closed_form_gain import best_at_means, expected_maximum_of_lines
 from bayes_mdp.decisions.information.learning_problem import Gain, LearningProblem
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
 from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.progress import bar_of
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 REPLICATES = 16
 """Independent scrambles of the Sobol points."""
@@ -68,9 +71,8 @@ def gain_by_points(
     numbers = sizes.outer * (_outer_size(problem) + 3 * strategies) + sizes.inner * (_inner_size(problem) + strategies)
     check_memory(f"num_draws is {num_draws}, num_inner {num_inner}", 8.0 * COPIES * numbers, "fewer points take less")
     work = sizes.inner * (1 + _learned_size(problem) if problem.affine else sizes.outer)
-    settings = {"unit": " net benefits", "unit_scale": True, "delay": 2, "leave": False, "disable": None}
     found = []
-    with tqdm(total=REPLICATES * work, **settings) as bar:
+    with bar_of(REPLICATES * work, " net benefits") as bar:
         for number in range(REPLICATES):
             found.append(_replicate(rng, jax.random.fold_in(key, number), problem, sizes, bar))
     top, mean, centre = (np.array(x) for x in zip(*found, strict=True))

@@ -17,6 +17,7 @@ from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve
 from bayes_mdp.products import matmul
+from bayes_mdp.progress import bar_of
 
 
 def validity_after_data(posterior: Updatable) -> Validity:
@@ -111,8 +112,6 @@ def chunk_of(mean: MDP | SparseMDP, posterior: Updatable, number: int, width: in
 
 @contextmanager
 def counter(total: int) -> Iterator[Callable[[int], object]]:
-    """A progress bar: on a terminal, and only for what takes longer than two seconds."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc="planning", unit=" data sets", delay=2.0, leave=False, disable=None) as bar:
+    """A progress bar."""
+    with bar_of(total, " data sets", what="planning") as bar:
         yield bar.update

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from bayes_mdp.mdp.extras import install
+
 MOST_INTERACTING = 4
 """Elements up to which pairs of splines are multiplied; more enter as a sum of splines."""
 KNOTS = 6
@@ -60,7 +62,7 @@ def regression_value(
 def _fitted(x: Float[np.ndarray, "draws elements"], y: Float[np.ndarray, "draws strategies"]) -> np.ndarray:
     """E[y | x] by cubic splines and a ridge whose weight is chosen by leave-one-out error."""
     if importlib.util.find_spec("sklearn") is None:
-        raise ImportError("regression needs scikit-learn: pip install 'bayes-mdp[regression]'")
+        raise ImportError(f"regression needs scikit-learn: {install('regression')}")
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
-from tqdm import tqdm
 
 from bayes_mdp.decisions.information.expected_gain import check_sizes, value_of_learning
 from bayes_mdp.decisions.information.information_value import InformationValue
@@ -21,6 +20,7 @@ from bayes_mdp.decisions.information.learning_problem import Learned
 from bayes_mdp.decisions.information.study import Study
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_number, check_type, described, require
+from bayes_mdp.progress import bar_of
 
 
 def evsi(
@@ -145,10 +145,11 @@ def net_benefit_of_sampling(
         raise ValueError(f"sizes is {described(sizes)}, expected a list of at least one size")
     require(~(numbers > 0) | np.isinf(numbers), "sizes", numbers, "a positive number")
     found = []
-    with tqdm(sizes, unit=" studies", delay=2, leave=False, disable=None) as bar:
-        for size in bar:
+    with bar_of(len(sizes), " studies") as bar:
+        for size in sizes:
             scaled = study.scaled(size)
             found.append(evsi(key, model, scaled, wtp, num_draws=num_draws, num_inner=num_inner))
+            bar.update()
     values = np.array([x.value for x in found])
     costs = fixed_cost + cost_per_size * np.asarray(sizes, float)
     table = xr.Dataset(

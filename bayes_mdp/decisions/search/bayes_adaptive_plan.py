@@ -23,6 +23,7 @@ from bayes_mdp.planning.tree_search.limits import (
     require_numba,
     require_searchable,
 )
+from bayes_mdp.progress import bar_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -260,11 +261,9 @@ def _search(
 
 def _run(search: "Search", most: int | None, max_seconds: float | None) -> float:
     """Simulations until a budget is used up, in blocks between which the clock (and Ctrl-C) is looked at; seconds."""
-    from tqdm import tqdm
-
     began = time.perf_counter()
     done, block, elapsed = 0, FIRST_AT_ONCE, 0.0
-    with tqdm(total=most, desc="searching", unit=" simulations", delay=2.0, leave=False, disable=None) as bar:
+    with bar_of(most, " simulations", what="searching") as bar:
         while (most is None or done < most) and (max_seconds is None or elapsed < max_seconds):
             number = block if most is None else min(block, most - done)
             search.run(number)

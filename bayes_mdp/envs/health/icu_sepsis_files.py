@@ -8,6 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Bool, Float
 
+from bayes_mdp.mdp.extras import install
 from bayes_mdp.mdp.validation import check_initial, check_probability_rows, check_shape, require
 
 PACKAGE = "icu_sepsis"
@@ -16,7 +17,6 @@ DYNAMICS = "dynamics.npz"
 ACTION_LISTS = ("admissible_actions.txt", "allowed_actions.txt")  # the second is its name in 1.0
 N_ACTIONS = 25
 N_LAST = 3  # death, survival, and the state that both lead to for ever
-INSTALL = "pip install 'bayes-mdp[health]'"
 
 
 class SepsisFiles(NamedTuple):
@@ -44,7 +44,7 @@ def find_assets() -> Path:
     found = find_spec(PACKAGE)  # of a name without dots: nothing is imported
     folders = [] if found is None else list(found.submodule_search_locations or ())
     if not folders:
-        raise ImportError(f"icu_sepsis needs the files of the package icu-sepsis: {INSTALL}")
+        raise ImportError(f"icu_sepsis needs the files of the package icu-sepsis: {install('health')}")
     return Path(folders[0]) / ASSETS
 
 
@@ -60,7 +60,9 @@ def read_files(folder: Path) -> SepsisFiles:
     lists = next((folder / name for name in ACTION_LISTS if (folder / name).is_file()), None)
     if lists is None or not path.is_file():
         missing = DYNAMICS if not path.is_file() else " or ".join(ACTION_LISTS)
-        raise FileNotFoundError(f"{PACKAGE} has no file {missing} in {ASSETS.as_posix()}, expected one: {INSTALL}")
+        raise FileNotFoundError(
+            f"{PACKAGE} has no file {missing} in {ASSETS.as_posix()}, expected one: {install('health')}"
+        )
     rows, initial, expert = _arrays(path)
     size = len(rows) if rows.ndim else 0
     if rows.shape != (size, N_ACTIONS, size) or size <= N_LAST:
@@ -90,11 +92,13 @@ def _arrays(path: Path) -> list[np.ndarray]:
         with path.open("rb") as opened, np.load(opened) as file:
             found: dict[str, Any] = {name: file[name] for name in ("tx_mat", "d_0", "expert_policy") if name in file}
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
-        raise ValueError(f"{path.name} of {PACKAGE} cannot be read, expected arrays of numpy: {INSTALL}") from error
+        raise ValueError(
+            f"{path.name} of {PACKAGE} cannot be read, expected arrays of numpy: {install('health')}"
+        ) from error
     arrays = []
     for name in ("tx_mat", "d_0", "expert_policy"):
         if name not in found:
-            raise ValueError(f"{path.name} of {PACKAGE} has no array {name!r}, expected one: {INSTALL}")
+            raise ValueError(f"{path.name} of {PACKAGE} has no array {name!r}, expected one: {install('health')}")
         if found[name].dtype.kind not in "biuf":
             raise ValueError(f"{name} of {path.name} has dtype {found[name].dtype}, expected real numbers")
         arrays.append(found[name].astype(np.float64, copy=False))

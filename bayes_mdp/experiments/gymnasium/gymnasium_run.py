@@ -23,7 +23,6 @@ from bayes_mdp.experiments.gymnasium.gymnasium_envs import (
     known_mdp,
     open_env,
 )
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Outcome, join, rows_so_far, units
@@ -33,6 +32,7 @@ from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
 from bayes_mdp.mdp import AverageReward, CanThin, Environment, NormalReward, StateActionSpace
+from bayes_mdp.progress import Progress
 from bayes_mdp.random import plain_key
 
 if TYPE_CHECKING:

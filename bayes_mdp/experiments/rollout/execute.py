@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents import ChecksLearnt, ChecksOptimism, Greedy, Learner
 from bayes_mdp.agents.common.replan import EverySteps
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_sweeps
 from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment, listed_environment
@@ -46,6 +45,7 @@ from bayes_mdp.mdp.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.progress import Progress
 from bayes_mdp.random import fused_key, plain_key
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from bayes_mdp.experiments.describe import describe, describe_case
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import execute, prepare
 from bayes_mdp.experiments.rollout.time_loop import Row
@@ -21,6 +20,7 @@ from bayes_mdp.experiments.run_config import RunConfig, check_case
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.progress import Progress
 
 SHARE = 0.1
 SUSTAINED_FROM = 100

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import Json, describe_key, versions
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.experiments.run_config import REGRETS, RunOptions
 from bayes_mdp.experiments.sweeps.cell_runs import CellRunner, RunSettings
@@ -24,6 +23,7 @@ from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from bayes_mdp.parallel.tasks import RETRIES, Task, run_tasks
+from bayes_mdp.progress import Progress
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -5,6 +5,7 @@ from typing import Any
 
 from bayes_mdp.agents.neural.replay import Stack
 from bayes_mdp.experiments.training.vector_env import HostEnv, Rules
+from bayes_mdp.mdp.extras import install
 from bayes_mdp.mdp.validation import check_count
 
 FRAME_SKIP = 4
@@ -42,7 +43,7 @@ def atari(
         from ale_py.vector_env import AtariVectorEnv  # pyright: ignore[reportMissingImports]
         from gymnasium.vector import AutoresetMode
     except ImportError as error:
-        raise ImportError("Atari needs ale-py 0.11 or later: pip install 'bayes-mdp[atari]'") from error
+        raise ImportError(f"Atari needs ale-py: {install('atari')}") from error
     check_count("num_envs", num_envs)
     check_count("num_threads", num_threads, 0)
     frames = (EVALUATION_FRAMES if evaluation else TRAINING_FRAMES) if max_frames is None else max_frames
@@ -79,7 +80,7 @@ def atari_games() -> list[str]:
     try:
         from ale_py import roms  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        raise ImportError("Atari needs ale-py 0.11 or later: pip install 'bayes-mdp[atari]'") from error
+        raise ImportError(f"Atari needs ale-py: {install('atari')}") from error
     return sorted(roms.get_all_rom_ids())
 
 

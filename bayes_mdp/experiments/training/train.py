@@ -12,11 +12,11 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 import jax
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import NeuralAgent, Values
 from bayes_mdp.experiments.describe import Json, describe, describe_key, versions
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.experiments.resume import Checkpoints
 from bayes_mdp.experiments.training.host_training import HostEngine
@@ -26,7 +26,9 @@ from bayes_mdp.experiments.training.training_loop import CompiledEngine, Engine
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.mdp.files import check_folder
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.validation import check_count, check_key, check_type
+from bayes_mdp.progress import Progress
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,7 +68,11 @@ class StopSignals:
         self.received = number
 
 
-@dataclass(frozen=True)
+LAST_EPISODES = 100
+"""Of each seed, whose mean score is shown."""
+
+
+@dataclass(frozen=True, repr=False)
 class Training:
     """What `train` returns.
 
@@ -94,6 +100,28 @@ class Training:
     agent: NeuralAgent
     finished: bool
 
+    def __str__(self) -> str:
+        """What was trained, how far, and how well: a few lines, no weights."""
+        data = self.dataset
+        score, evaluated = data["episode_score"].values, data.get("evaluation_score")
+        ended = np.isfinite(score).sum(1)
+        state = "finished" if self.finished else "stopped before its end; the same call goes on"
+        lines = [
+            f"Training of {type(self.agent).__name__}, {len(score)} seeds, {state}",
+            f"  environment steps of each seed       {_last_step(data)}",
+            f"  episodes that ended, by seed         {_range(ended)}",
+        ]
+        if ended.any():
+            last = [row[np.isfinite(row)][-LAST_EPISODES:] for row in score]
+            means = np.array([row.mean() for row in last if row.size])
+            lines.append(f"  mean score of the last {LAST_EPISODES}, by seed  {_range(means)}")
+        if evaluated is not None:
+            lines.append(f"  last evaluation, by seed             {_range(evaluated.values[:, -1])}")
+        return "\n".join([*lines, "  curves: .dataset, plot_training; values: .values(observation)"])
+
+    __repr__ = __str__
+    _repr_html_ = shown_as_html
+
     def values(self, observation: Array, seed: int = 0) -> Values:
         """Q, its standard deviation and u at observations [B ...], for the learner of one seed.
 
@@ -102,6 +130,16 @@ class Training:
             seed: index of the learner.
         """
         return self.agent.values(jax.tree.map(lambda x: x[seed], self.learner), observation)
+
+
+def _last_step(data: "xr.Dataset") -> str:
+    return f"{data['step'].values[-1]:,.0f}" if "step" in data.coords else "0"
+
+
+def _range(numbers: np.ndarray) -> str:
+    """One number, or the least and the largest of several."""
+    low, high = np.nanmin(numbers), np.nanmax(numbers)
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def train(
@@ -292,6 +330,7 @@ class _Session:
                 self._log.add(report, done)
                 self._evaluate(state, done, until)
                 done = until
+                bar.report(**self._log.latest())
                 bar.advance(done)
                 if time.monotonic() - self._written >= self._plan.options.checkpoint_seconds:
                     self._keep(state, done)

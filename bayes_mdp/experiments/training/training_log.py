@@ -76,6 +76,12 @@ class Log:
         each = [(step, seed, x.mean() if x.size else np.nan, x.size) for seed, x in enumerate(scores)]
         self._evaluations.append(np.asarray(each, np.float64))
 
+    def latest(self) -> dict[str, float]:
+        """The newest score and loss, means over the seeds that have one."""
+        newest = {name: self._rows[name][-1] for name in ("score", "loss") if name in self._rows}
+        known = {name: row[np.isfinite(row)] for name, row in newest.items()}
+        return {name: float(row.mean()) for name, row in known.items() if row.size}
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, for a checkpoint."""
         kept = {f"row {name}": np.stack(x) for name, x in self._rows.items()}

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.inference.pooled.table_numbers import log_counts_density, slice_step, table_numbers
 from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes
+from bayes_mdp.progress import bar_of
 
 _TINY = 1e-300
 
@@ -249,13 +250,11 @@ def draw_chains(
         num_warmup: sweeps of each chain that are not kept.
         num_samples: sweeps that are.
     """
-    from tqdm import tqdm
-
     shape = (len(rngs), num_samples)
     rows = np.zeros((*shape, len(groups.open), outcomes), np.float32)
     base = np.zeros((*shape, len(groups.open)))
     scalars: dict[str, np.ndarray] = {}
-    with tqdm(total=len(rngs) * (num_warmup + num_samples), unit=" sweeps", delay=2, leave=False, disable=None) as bar:
+    with bar_of(len(rngs) * (num_warmup + num_samples), " sweeps") as bar:
         for c, rng in enumerate(rngs):
             chain = _Chain(rng, prior, groups, data, outcomes)
             for sweep in range(-num_warmup, num_samples):

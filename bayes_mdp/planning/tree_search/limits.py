@@ -4,6 +4,7 @@ import math
 
 from bayes_mdp.mdp import CanSampleLazily
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.extras import install
 from bayes_mdp.mdp.lazy_belief import LazyBelief, lazy_bytes
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import AverageReward, Objective
@@ -28,7 +29,7 @@ def require_numba(who: str) -> None:
     try:
         import numba
     except ImportError as error:  # not there, or not with this version of NumPy
-        raise ImportError(f"{who} needs numba, which is missing: pip install 'bayes-mdp[fast]'") from error
+        raise ImportError(f"{who} needs numba, which is missing: {install('fast')}") from error
     del numba
 
 

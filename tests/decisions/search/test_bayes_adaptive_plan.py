@@ -123,5 +123,5 @@ def test_the_horizon_is_that_of_the_space(objective):
 
 def test_numba_is_asked_for(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "numba", None)
-    with pytest.raises(ImportError, match=r"plan_bayes_adaptive needs numba, .* pip install 'bayes-mdp\[fast\]'"):
+    with pytest.raises(ImportError, match=r"plan_bayes_adaptive needs numba, .* pip install 'numba.*the extra 'fast'"):
         bm.plan_bayes_adaptive(jax.random.key(0), MINES, 0, bm.Discounted(0.9))

@@ -14,10 +14,11 @@ from bayes_mdp.envs.health.icu_sepsis import DOSES
 from bayes_mdp.envs.health.table_episodes import Inversion
 from bayes_mdp.experiments import plot_env
 from bayes_mdp.mdp import SparseMDP
+from bayes_mdp.mdp.extras import install
 
 KEY = jax.random.key(0)
 INSTALLED = find_spec("icu_sepsis") is not None
-real = pytest.mark.skipif(not INSTALLED, reason="icu-sepsis is not installed: pip install 'bayes-mdp[health]'")
+real = pytest.mark.skipif(not INSTALLED, reason=f"icu-sepsis is not installed: {install('health')}")
 SIZE, ACTIONS = 6, 25  # 3 patients, death, survival, the absorbing state
 LISTS = [[0, 7], [24], [3, 4, 5], list(range(25)), list(range(25)), list(range(25))]
 
@@ -70,9 +71,7 @@ def survival(env, policy, discount=1.0):
 
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr("bayes_mdp.envs.health.icu_sepsis_files.PACKAGE", "icu_sepsis_that_nobody_has")
-    with pytest.raises(
-        ImportError, match=r"needs the files of the package icu-sepsis: pip install 'bayes-mdp\[health\]'"
-    ):
+    with pytest.raises(ImportError, match=r"needs the files of the package icu-sepsis: pip install 'icu-sepsis>=2.0'"):
         bm.envs.icu_sepsis()
 
 

@@ -13,12 +13,12 @@ from jax import lax
 from bayes_mdp.agents import TDBMA, SarsaLambda
 from bayes_mdp.agents.model_free.trial_learning import Swept
 from bayes_mdp.experiments import RunOptions, run
-from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.sweep_loop import CHUNK, begin_all, play
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
+from bayes_mdp.progress import Progress
 from tests.agents.trial_reference import Learner
 from tests.experiments.generator import DEFAULT_GENERATOR
 

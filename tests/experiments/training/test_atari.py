@@ -22,7 +22,7 @@ def test_without_ale_py_it_says_how_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     monkeypatch.setitem(sys.modules, "ale_py.vector_env", None)
     for call in (lambda: atari("pong"), atari_games):
-        with pytest.raises(ImportError, match=r"Atari needs ale-py .*: pip install 'bayes-mdp\[atari\]'"):
+        with pytest.raises(ImportError, match=r"Atari needs ale-py: pip install 'ale-py>=.*the extra 'atari'"):
             call()
 
 

@@ -30,9 +30,8 @@ from bayes_mdp.experiments.rollout.simulator import Simulator
 from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, TabularStates
 from bayes_mdp.experiments.rollout.time_loop import Layout, RunContext
 from bayes_mdp.mdp import NormalReward, RewardLaw
+from bayes_mdp.mdp.extras import install
 from bayes_mdp.models.mdp_spec import RewardTable
-
-INSTALL = "pip install 'bayes-mdp[fast]'"
 
 
 def chooses_numba(compiler: str, why_not: str | None) -> bool:
@@ -54,7 +53,7 @@ def chooses_numba(compiler: str, why_not: str | None) -> bool:
     except ImportError as error:  # not there, or not with this version of NumPy
         if compiler == "auto":
             return False
-        raise ImportError(f"options.compiler is 'numba', which is missing: {INSTALL}") from error
+        raise ImportError(f"options.compiler is 'numba', which is missing: {install('fast')}") from error
     del numba
     return True
 

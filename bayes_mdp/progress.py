@@ -1,0 +1,144 @@
+"""Progress of what takes longer than two seconds, on a terminal or in a notebook: a bar, or what is being done.
+
+`bar_of` and `Progress` count. `stage` names what cannot be counted, such as chains that run as one compiled program,
+and shows for how long it has run; stages inside others are named together.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+DELAY = 2.0
+"""Seconds before anything is shown."""
+PERIOD = 0.5
+"""Seconds from one look at the clock to the next."""
+VARIABLE = "BAYES_MDP_PROGRESS"
+"""Environment variable: "on" or "off" decides, anything else leaves it to the terminal."""
+
+
+def is_shown() -> bool:
+    """Whether progress is shown: the standard error output is a terminal, or belongs to a notebook."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen in ("on", "off"):
+        return chosen == "on"
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+
+
+def bar_of(
+    total: int | None, unit: str, *, what: str | None = None, done: int = 0, delay: float = DELAY
+) -> "tqdm[NoReturn]":
+    """A bar with rate and time left, as a context manager; call its `update(number)`. It goes when all is done.
+
+    Args:
+        total: of what is counted; None: not known.
+        unit: what is counted, with a space before it.
+        what: text before the bar.
+        done: counted already.
+        delay: seconds before it is shown.
+    """
+    from tqdm import tqdm
+
+    look = {"desc": what, "unit": unit, "unit_scale": True, "leave": False, "disable": not is_shown()}
+    return tqdm(total=total, initial=done, delay=delay, **look)
+
+
+class Progress:
+    """Context manager around a run: a bar that stays, and may be switched off.
+
+    Args:
+        steps_per_row: steps of all seeds in one row.
+        num_rows: rows of the run.
+        show: False: never.
+        unit: what is counted.
+    """
+
+    def __init__(self, steps_per_row: int, num_rows: int, *, show: bool = True, unit: str = " steps") -> None:
+        self._steps, self._rows, self._show, self._unit = steps_per_row, num_rows, show, unit
+        self._bar: tqdm | None = None
+        self._done = 0
+
+    def __enter__(self) -> "Progress":
+        from tqdm import tqdm
+
+        total, hidden = self._steps * self._rows, not (self._show and is_shown())
+        self._bar = tqdm(total=total, unit=self._unit, unit_scale=True, delay=DELAY, disable=hidden)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tqdm.close()
+
+    def describe(self, text: str) -> None:
+        """Show a text before the bar."""
+        self._tqdm.set_description(text, refresh=False)
+
+    def report(self, **numbers: float) -> None:
+        """Show numbers after the bar, each with its name, to three digits."""
+        self._tqdm.set_postfix({name: f"{number:.3g}" for name, number in numbers.items()}, refresh=False)
+
+    def advance(self, rows_done: int) -> None:
+        """Set how many rows are done."""
+        self._tqdm.update((rows_done - self._done) * self._steps)
+        self._done = rows_done
+
+    @property
+    def _tqdm(self) -> "tqdm":
+        assert self._bar is not None, "not inside the `with` statement"
+        return self._bar
+
+
+@contextmanager
+def stage(text: str) -> Iterator[None]:
+    """Name what is being done, as context manager or decorator: "decide: chains of NUTS [00:12]".
+
+    Args:
+        text: a few words. Inside another stage they stand behind those of that one.
+    """
+    outer = _inside.get()
+    if outer is not None:
+        outer.append(text)
+        try:
+            yield
+        finally:
+            outer.pop()
+        return
+    if not is_shown():
+        yield
+        return
+    names = [text]
+    token, done = _inside.set(names), threading.Event()
+    watch = threading.Thread(target=_show, args=(names, done), name="progress", daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watch.join()
+        _inside.reset(token)
+
+
+_inside: ContextVar[list[str] | None] = ContextVar("stages", default=None)
+"""The stages that this thread is in, outermost first; None: in none."""
+
+
+def _show(names: list[str], done: threading.Event) -> None:
+    """Show the names and the time, from two seconds on, until it is done; then leave no trace."""
+    if done.wait(DELAY):
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=": ".join(names), bar_format="{desc} [{elapsed}]", leave=False) as line:
+        line.start_t -= DELAY
+        while not done.wait(PERIOD):
+            # A bar has a line of its own: where one is shown, it says enough.
+            if len(tqdm._instances) == 1:  # type: ignore[attr-defined]
+                line.set_description_str(": ".join(names))
