@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_pairs
+from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import (
     MDP,
     CanBorrow,
@@ -40,6 +41,7 @@ class _Prior(NamedTuple):
     share: Float[np.ndarray, "*H S A"] | None
     borrowed: Float[np.ndarray, "*H S A"] | None
     weight: PriorWeight | None
+    untried: UntriedRewards | None
 
 
 class ValueBasis(eqx.Module):
@@ -64,6 +66,9 @@ class ValueBasis(eqx.Module):
             variance of a mean over the policy's rows falls with it.
         own_optimum: whether the policy is optimal in the mean MDP of this posterior, and others are not: chosen and
             judged by the same data, its value is too high wherever the prior is wrong.
+        untried: the pairs that the policy uses, that were never tried and whose mean reward lies above that of every
+            pair that was (see `untried_rewards`); None: there are none, or it is not known.
+        untried_share: the part of the policy's time spent in these.
     """
 
     unvisited: Unvisited
@@ -73,6 +78,8 @@ class ValueBasis(eqx.Module):
     own_optimum: bool
     borrowed: float | None = None
     informative: float | None = None
+    untried: UntriedRewards | None = None
+    untried_share: float = 0.0
 
     def __str__(self) -> str:
         """One line."""
@@ -127,7 +134,7 @@ def value_bases(
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
     times, best = (np.asarray(x) for x in _in_mean(mdp, policies, objective, start))
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
-    parts = _Prior(share, borrowed, weight)
+    parts = _Prior(share, borrowed, weight, untried_rewards(posterior))
     return [_basis(visits, parts, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
 
 
@@ -139,15 +146,16 @@ def _basis(
     names: Sequence[Sequence[Hashable]],
     own: bool,
 ) -> ValueBasis:
-    share, borrowed, weight = prior
+    share, borrowed, weight, _ = prior
     time = time.sum(0) if time.ndim > visits.ndim else time
     unvisited = Unvisited.of(visits, time, names, unknown, weight)
+    untried, untried_share = _untried(prior.untried, time)
     # Known rows need no data: time there does not count.
     time = np.where(unknown, np.maximum(time, 0.0), 0.0)
     time = time / max(time.sum(), 1e-300)
     transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
     if share is None:
-        return ValueBasis(unvisited, None, (), transitions, own)
+        return ValueBasis(unvisited, None, (), transitions, own, None, None, untried, untried_share)
     other = None if borrowed is None else float(np.sum(time * np.nan_to_num(borrowed)))
     part = time * np.where(unknown, share, 0.0)
     order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
@@ -157,7 +165,15 @@ def _basis(
     )
     known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
     informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
-    return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own, other, informative)
+    total = float(part.sum())
+    return ValueBasis(unvisited, total, weakest, transitions, own, other, informative, untried, untried_share)
+
+
+def _untried(untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]) -> tuple[UntriedRewards | None, float]:
+    """Those of the pairs in which a policy spends time, and which part of it."""
+    time = np.maximum(time, 0.0)
+    used = None if untried is None else untried.among(time > 0)
+    return used, 0.0 if used is None else float(time[used.pairs].sum() / time.sum())
 
 
 @small_jit

@@ -7,11 +7,14 @@ import numpy as np
 
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
+from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import described
 
 _ROUNDING = 1e-9
+LEAST_UNTRIED = 0.01
+"""Above this part of its time in untried pairs that look better than all others, a policy is not judged."""
 
 Range = tuple[RealLike, RealLike]
 """The lowest and the highest value that a policy can have."""
@@ -67,6 +70,10 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
                     f"{kind}",
                     f"data of {basis.describe_weakest}, or {trust}",
                 )
+            )
+        if basis is not None and basis.untried is not None and basis.untried_share > LEAST_UNTRIED:
+            found.append(
+                (f"{name}: {basis.untried_share:.2g} of its time in {basis.untried}", f"data of them; or {REMEDY}")
             )
         if value_range is not None:
             found += _outside(name, value, value_range)

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from bayes_mdp.inference.untried_rewards import REMEDY, untried_rewards
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.prior_weight import describe_weight
@@ -319,6 +320,8 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         found.append("No data: this is the prior.")
     else:
         found += _without_data(posterior)
+    if untried := untried_rewards(posterior):
+        found.append(f"{untried}: a policy that maximises the mean will try them; if that is not meant, {REMEDY}.")
     if missing := int(np.isnan(frame["reward_mean"].to_numpy(float)).sum()):
         found.append(
             f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "

@@ -198,11 +198,32 @@ def test_where_all_actions_are_as_good_nothing_was_chosen(posterior):
     assert not any(basis.own_optimum for basis in judged(belief, POLICIES, Discounted(DISCOUNT)))
 
 
-def test_the_value_says_that_the_policy_was_chosen_here(posterior):
+def test_the_value_says_that_the_policy_is_the_optimum_here(posterior):
     objective = Discounted(DISCOUNT)
     best = np.asarray(bm.greedy(posterior, objective))
-    sentence = "chosen from this posterior: it is the optimum of its mean"
+    sentence = "it is the optimum of this posterior's own mean: if the same data chose it"
     for policy, chosen in ((best, True), (np.where(np.arange(4) == 0, 1 - best, best), False)):
         value = policy_value(KEY, posterior, policy, objective, initial=START, num_draws=16)
         assert (sentence in str(value)) is chosen
         assert "transitions behind it (effective number); prior's share" in str(value)
+
+
+def test_time_in_untried_pairs_that_look_better_than_all_others():
+    """Costs of -1 in two actions, a third that nobody tried, a prior centred at zero."""
+    state, action = np.tile([0, 1], 60), np.repeat([0, 1], 60)
+    data = bm.Transitions(state, action, -np.ones(120), (state + action) % 2)
+    space = bm.StateActionSpace(2, 3)
+    posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_normal(scale=10.0), data, space=space)
+    policies = {"third": np.full(2, 2), "first": np.zeros(2, int), "rarely": np.array([[0.99, 0.0, 0.01]] * 2)}
+    found = bm.compare_policies(jax.random.key(1), posterior, policies, Discounted(0.9), num_draws=16, held_out=True)
+    bases: Any = {name: value.basis for name, value in found.values.items()}
+    assert bases["third"].untried_share == pytest.approx(1.0) and bases["third"].untried.pairs.sum() == 2
+    assert bases["first"].untried is None and bases["first"].untried_share == 0.0
+    assert bases["rarely"].untried_share == pytest.approx(0.01)
+    said = [reason for reason in found.verdict.reasons if "lies above that of every pair that was tried" in reason]
+    # A hundredth of the time is not enough for a reason; it is said beside the value all the same.
+    assert [reason.split(":")[0] for reason in said] == ["third"]
+    assert "1 of its time in 2 pairs never tried, whose mean reward (0)" in said[0]
+    assert 'legal="logged"' in " ".join(found.verdict.would_decide)
+    text = str(found)
+    assert "rarely: 0.01 of its time in 2 pairs never tried" in text and "first: 0" not in text

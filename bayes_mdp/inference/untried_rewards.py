@@ -1,0 +1,141 @@
+"""`untried_rewards`: pairs that were never tried and from which more reward is expected than from any that was.
+
+Where rewards are costs and the prior of their mean is centred at zero, each action that nobody tried looks free: a
+policy that maximises the mean tries them all. Means that lie below those of all tried pairs do not mislead a maximum,
+and are not looked for.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.mdp.pages import see
+from bayes_mdp.mdp.typing import AnyArray
+
+ROUNDING = 1e-9
+ERRORS = 4.0
+"""Monte Carlo standard errors by which a mean of draws must lie above those of the tried pairs."""
+REMEDY = (
+    'give the reward a prior mean where rewards lie, or leave these pairs out (from_log(..., legal="logged"), '
+    f"PolicyLimits(min_count=...)) {see('how-to/write-a-prior')}"
+)
+"""What to do about such pairs."""
+
+
+class UntriedRewards(NamedTuple):
+    """Pairs without data whose mean reward lies above that of every pair with data.
+
+    Args:
+        pairs: which ones.
+        reward: mean rewards of all pairs.
+        best: the largest mean reward of a pair with data.
+    """
+
+    pairs: Bool[np.ndarray, "*H S A"]
+    reward: Float[np.ndarray, "*H S A"]
+    best: float
+
+    def __str__(self) -> str:
+        """How many, and both numbers."""
+        number = int(self.pairs.sum())
+        low, high = (f"{x:.3g}" for x in self.expected)
+        paid = low if low == high else f"{low} to {high}"
+        return (
+            f"{number} pair{'' if number == 1 else 's'} never tried, whose mean reward ({paid}) lies above that of "
+            f"every pair that was tried (at most {self.best:.3g})"
+        )
+
+    @property
+    def expected(self) -> tuple[float, float]:
+        """The smallest and the largest mean reward of these pairs."""
+        return float(self.reward[self.pairs].min()), float(self.reward[self.pairs].max())
+
+    def among(self, used: Bool[np.ndarray, "*H S A"]) -> "UntriedRewards | None":
+        """Those of the pairs that a policy uses; None: it uses none."""
+        pairs = self.pairs & used
+        return self._replace(pairs=pairs) if pairs.any() else None
+
+
+@runtime_checkable
+class _Moments(Protocol):
+    """What of `PairMoments` is looked at."""
+
+    @property
+    def reward(self) -> Float[Array, "*H S A"]: ...
+
+    @property
+    def reward_variance(self) -> Float[Array, "*H S A"]: ...
+
+
+@runtime_checkable
+class _Counted(Protocol):
+    """The members of a posterior that are needed (those of `Summarised`)."""
+
+    @property
+    def space(self) -> StateActionSpace: ...
+
+    def visit_counts(self) -> Float[AnyArray, "*H S A"]: ...
+
+    def pair_moments(self) -> _Moments: ...
+
+    def rewards_seen(self) -> float | None: ...
+
+
+def untried_rewards(posterior: object) -> UntriedRewards | None:
+    """Pairs that were never tried and from which more is expected than from any pair that was. Host-side.
+
+    Compared are posterior means of the expected reward: of a pair without data that of the prior (given the data of
+    other pairs, where rewards share parameters), of one with data the mean of prior and data. Under conjugate priors
+    that are alike the former is the larger one if and only if the prior mean lies above the mean of the rewards seen in
+    every tried pair. Means of draws must differ by four standard errors.
+
+    Args:
+        posterior: as `infer` returns it, or another one.
+
+    Returns:
+        The pairs; None: there are none, or it is not known: rewards are known numbers or were never observed, nothing
+        was tried, the posterior is of another kind.
+    """
+    if not isinstance(posterior, _Counted) or not posterior.rewards_seen():
+        return None
+    tried = np.asarray(posterior.visit_counts()) > 0
+    legal = True if posterior.space.legal is None else np.asarray(posterior.space.legal)
+    untried = ~tried & legal
+    if not tried.any() or not untried.any():
+        return None
+    reward, variance = (np.asarray(x, np.float64) for x in _reward_moments(posterior))
+    means = reward[tried & np.isfinite(reward)]
+    if not means.size:
+        return None
+    best = float(means.max())
+    # About rewards that the program fixes nothing is unknown.
+    doubtful = ~(variance <= 0)
+    slack = ROUNDING * np.maximum(np.abs(reward), abs(best)) + _error(posterior, variance)
+    pairs = untried & doubtful & (reward > best + slack)
+    if not pairs.any():
+        return None
+    return UntriedRewards(pairs, reward, best)
+
+
+def _error(posterior: object, variance: Float[np.ndarray, "*H S A"]) -> Float[np.ndarray, "*H S A"] | float:
+    """Four Monte Carlo standard errors of the mean rewards; zero in closed form."""
+    if not hasattr(posterior, "mcmc"):
+        return 0.0
+    size = float(np.asarray(getattr(posterior, "effective_sample_size")()))  # noqa: B009 - of no protocol here
+    return ERRORS * np.sqrt(np.where(np.isfinite(variance), variance, 0.0) / max(size, 1.0))
+
+
+def _reward_moments(posterior: _Counted) -> tuple[Float[AnyArray, "*H S A"], Float[AnyArray, "*H S A"]]:
+    with jax.enable_x64(True):
+        # Copies: JAX may hold 32-bit versions of the arrays themselves.
+        return _compiled_moments(jax.tree.map(np.array, posterior))
+
+
+@small_jit
+def _compiled_moments(posterior: _Counted) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
+    moments = posterior.pair_moments()
+    return moments.reward, moments.reward_variance
