@@ -54,7 +54,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
 
     Memory: one chunk, 100 to 200 bytes for each different transition, and, where next states or steps come from the
     rows of an episode, a row for each episode of the log that may go on (one that terminated does not, but where
-    steps are counted).
+    steps are counted or have to follow each other: where next states are those of the next rows, see `read_log`).
 
     Args:
         paths: a log or several: CSV or Parquet files, DataFrames, Dask dataframes (read partition by partition). An

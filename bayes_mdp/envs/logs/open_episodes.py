@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from bayes_mdp.envs.logs.episode_order import episode_order
+from bayes_mdp.envs.logs.step_gaps import StepGap, first_gap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,7 @@ class Settled:
         place: place of the row in its episode.
         last: whether it is the last of its episode.
         leads_out: whether its next row is left out (the last row of an episode that did not terminate).
+        gap: steps that do not follow each other, if they are checked and some do not.
     """
 
     columns: Columns
@@ -31,6 +33,7 @@ class Settled:
     place: Int[np.ndarray, " N"]
     last: Bool[np.ndarray, " N"]
     leads_out: Bool[np.ndarray, " N"]
+    gap: StepGap | None = None
 
 
 @dataclass
@@ -41,11 +44,13 @@ class OpenEpisodes:
         shifts: whether the next state is that of the next row; then a last row that did not terminate is left out.
         looks_ahead: whether `last` (or, where it `shifts`, `leads_out`) must be known: rows wait for it.
         counts_places: whether `place` must be known: a row of every episode is kept to the end.
+        checks_steps: whether steps must follow each other (columns "step" and "row"): likewise.
     """
 
     shifts: bool
     looks_ahead: bool
     counts_places: bool
+    checks_steps: bool = False
 
     def __post_init__(self) -> None:
         self._held: Columns | None = None
@@ -96,15 +101,19 @@ class OpenEpisodes:
         if self.looks_ahead and not final:
             settled = ~last & ~leads_out if self.shifts else ~last
         now = settled & ~rows["given_out"]
+        # A row that was held is the one before the first of its episode here: no pair of rows is left out.
+        gap = first_gap(rows["step"], next_row, last, rows["row"]) if self.checks_steps else None
         result = Settled(
             {name: column[now] for name, column in rows.items() if name not in ("place", "given_out")},
             rows["state"][next_row][now],
             rows["place"][now].astype(np.int32),
             last[now],
             leads_out[now],
+            gap,
         )
         rows["given_out"] = rows["given_out"] | now
-        stays = ~rows["given_out"] | last if self.counts_places else ~rows["given_out"]
+        keeps_last = self.counts_places or self.checks_steps
+        stays = ~rows["given_out"] | last if keeps_last else ~rows["given_out"]
         self._held = {name: column[stays] for name, column in rows.items()}
         self._labels = labels[codes[stays]]
         return result

@@ -4,7 +4,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from bayes_mdp.envs.logs.columns import (
     is_empty,
@@ -17,9 +16,9 @@ from bayes_mdp.envs.logs.columns import (
 from bayes_mdp.envs.logs.episode_order import episode_order
 from bayes_mdp.envs.logs.log_chunks import log_chunks
 from bayes_mdp.envs.logs.source_digest import file_digest
+from bayes_mdp.envs.logs.step_gaps import first_gap
 from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.validation import check_name
 
 if TYPE_CHECKING:
@@ -166,18 +165,9 @@ def _follow(
     steps = place if given is None else given
     if next_state is not None:
         return next_state, last if cut is None and ends is None else cut, steps, keep
-    _check_consecutive(table, steps, next_row, last)
+    gap = first_gap(steps, next_row, last, np.arange(len(steps)))
+    if gap is not None:
+        gap.refuse(table)
     keep = ~last if ends is None else ~last | ends
     leads_out = ~keep[next_row]  # its next row is left out: the episode is cut there
     return state[next_row], leads_out if cut is None else cut | leads_out, steps, keep
-
-
-def _check_consecutive(
-    table: Table, steps: Int[np.ndarray, " N"], next_row: Int[np.ndarray, " N"], last: Bool[np.ndarray, " N"]
-) -> None:
-    """Refuse a row whose step is not the one after that of the row before it in its episode."""
-    wrong = np.flatnonzero(~last & (steps[next_row] != steps + 1))
-    if wrong.size:
-        before = int(wrong[next_row[wrong].argmin()])
-        expected = f"{steps[before] + 1}, the step after that of row {before + 1} of its episode"
-        table.fail(int(next_row[before]), "step", f"{expected} {see('how-to/read-a-log')}")

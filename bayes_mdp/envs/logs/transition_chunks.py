@@ -66,14 +66,16 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
     """The transitions of a log, those of an episode in order; none of the chunks is empty.
 
     Raises:
-        ValueError: a cell that cannot be read (names the row), no transition.
+        ValueError: a cell that cannot be read, a step that does not follow the one before (names the row), no
+            transition.
     """
     shifts, place = "next_state" not in log.columns, wanted.steps and "step" not in log.columns
     says_end, says_cut = ("terminated" in log.columns), ("truncated" in log.columns)
     # The last row of an episode is cut where the log does not say how episodes stop; and that before one left out.
     cuts = wanted.truncated and (shifts or not (says_end or says_cut))
     joins = shifts or ("episode" in log.columns and (place or cuts))
-    episodes = OpenEpisodes(shifts=shifts, looks_ahead=cuts, counts_places=place)
+    checks = shifts and "step" in log.columns
+    episodes = OpenEpisodes(shifts=shifts, looks_ahead=cuts, counts_places=place, checks_steps=checks)
     number, table = 0, None
     for table in log:
         columns = _cells(table, states, actions, wanted)
@@ -105,7 +107,7 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) 
     if rewards is not None:
         too_large = np.abs(rewards) > LARGEST
         require_cells(table, too_large, reward_role(table), f"a number of at most {LARGEST:.1g}")
-    steps = read_steps(table) if wanted.steps else None
+    steps = read_steps(table)
     columns |= {k: v for k, v in (("reward", rewards), ("truncated", cut), ("step", steps)) if v is not None}
     return columns | {"terminated": np.zeros(len(table.frame), bool) if ends is None else ends}
 
@@ -113,7 +115,10 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) 
 def _advance(table: Table, episodes: OpenEpisodes, columns: Columns) -> Settled:
     codes, labels = factorised(table, "episode")
     require_cells(table, codes < 0, "episode", "the label of an episode")
-    return episodes.advance(codes, labels, columns)
+    settled = episodes.advance(codes, labels, columns)
+    if settled.gap is not None:
+        settled.gap.refuse(table)
+    return settled
 
 
 def _rows(table: Table, settled: Settled | Columns, cuts: bool, wanted: Wanted) -> Rows:
@@ -126,14 +131,14 @@ def _rows(table: Table, settled: Settled | Columns, cuts: bool, wanted: Wanted) 
         if cuts:
             leads_out = settled.leads_out if shifts else settled.last
             cut = leads_out if cut is None else cut | leads_out
-        step = settled.place if step is None and wanted.steps else step
+        step = settled.place if step is None else step
     assert next_state is not None  # without such a column, rows are joined
     reward, row = columns.get("reward"), columns["row"]
     _require_there(table, columns["action"] < 0, row, "action", expected_label("action"))
     if reward is not None and not wanted.ignore_missing:
         _require_there(table, np.isnan(reward), row, reward_role(table), EXPECTED_REWARD)
     ends = columns["terminated"] if "terminated" in table.columns else None
-    return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, step, row)
+    return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, step if wanted.steps else None, row)
 
 
 def _require_there(
