@@ -8,8 +8,9 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.refit import padded_log
-from bayes_mdp.inference.draws.methods import Method
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, with_capacity
+from bayes_mdp.inference.sampled.impossible_data import PossibleOutcomes
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
@@ -49,12 +50,19 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
 
     nothing = jax.jit(lambda key, data_statistics: from_draws(recipe, recipe.draw_prior(key), data_statistics))
 
+    few_rows = jax.jit(lambda key: recipe.tables(recipe.draw_prior(key, FEW).sites)[0])
+
+    @lru_cache(maxsize=1)
+    def rows_of_prior(batch: int) -> Float[np.ndarray, "N *H S A O"]:
+        return np.asarray(few_rows(jax.random.fold_in(jax.random.key(0), batch)))
+
+    possible = PossibleOutcomes(recipe.space, rows_of_prior)
+
     @cache
     def check_rows() -> None:
         # The chains see a density, which rows that do not sum to one only shift: nothing else would notice.
-        if recipe.drawable and not recipe.rewards_only:
-            few_rows = jax.jit(lambda key: recipe.tables(recipe.draw_prior(key, FEW).sites)[0])
-            for rows in np.asarray(few_rows(jax.random.key(0))):
+        if recipe.drawable and not (recipe.rewards_only or recipe.improper):
+            for rows in rows_of_prior(0):
                 check_probability_rows("prior: transition_probs", rows)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
@@ -63,9 +71,18 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
             data = no_transitions()
             if recipe.drawable:
                 return jax.tree.map(np.asarray, nothing(key, statistics_on_host(recipe, data)))
+        elif not (recipe.improper or recipe.rewards_only or _starts_elsewhere(recipe.method)):
+            possible.check(data)
         return jax.tree.map(np.asarray, after_on_host(recipe, key, statistics_on_host(recipe, data)))
 
     return Fit(recipe.name, recipe.space, recipe.summarise, infer, on_host)
+
+
+def _starts_elsewhere(method: Method) -> bool:
+    """Whether the user's own kernel or guide decides where to start."""
+    return (isinstance(method, NUTS) and method.kernel is not None) or (
+        isinstance(method, SVI) and method.guide is not None
+    )
 
 
 def statistics_on_host(recipe: Recipe, data: Transitions | Counts) -> DataStatistics:
