@@ -1,7 +1,7 @@
 """Transitions of probability zero: refused by name before a chain is run, and nothing that is merely improbable."""
 
 # pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import jax
 import jax.numpy as jnp
 import numpy as np
