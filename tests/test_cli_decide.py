@@ -39,7 +39,11 @@ def test_a_baseline_that_takes_forbidden_actions(capsys, log):
     """In state 0 `jump` is not legal: nobody took it there."""
     given = ("decide", log, *COLUMNS, *PRIOR, "--draws", 100, "--no-checks", "--legal", "logged")
     refused(
-        capsys, "baseline: policy[0] takes action 1, expected a legal action of the state", *given, "--baseline", "jump"
+        capsys,
+        "baseline: policy[0] is 'jump', expected an action that is legal in this state",
+        *given,
+        "--baseline",
+        "jump",
     )
 
 
@@ -54,3 +58,45 @@ def test_a_discounted_episode(capsys, log):
     discounted = ("--prior", "dirichlet_bernoulli", "--discount", 0.5, "--horizon", 3)
     code, out, _ = run(capsys, "decide", log, *COLUMNS, *discounted, "--draws", 100, "--no-checks")
     assert code == 0 and "episodes of 3 steps, discount 0.5" in out
+
+
+GIVEN = ("--draws", 100, "--no-checks", "--legal", "logged")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "message"),
+    [
+        ("0=go,1=fly", "--baseline is 'fly', expected an action of the log"),
+        ("0=go,2=go", "--baseline is '2', expected a state of the log"),
+        ("0=go,0=go", "--baseline has '0' twice, expected each once"),
+        ("0=go,1", "--baseline has '1', expected STATE=ACTION,STATE=ACTION"),
+        ("0=go", "baseline: policy has no action for 1, expected one for every state"),
+        ("0=jump,1=go", "baseline: policy[0] is 'jump', expected an action that is legal in this state: 'go', 'stay'"),
+    ],
+)
+def test_wrong_baselines(capsys, log, baseline, message):
+    refused(capsys, message, "decide", log, *COLUMNS, *PRIOR, *GIVEN, "--baseline", baseline)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"s": [0, 1], "a": ["go", "fly"]}, "--baseline: a[1] is 'fly', expected an action of the log"),
+        ({"s": [0, 0], "a": ["go", "go"]}, "--baseline has 0 twice, expected each once"),
+        ({"s": [0, 1], "b": ["go", "go"]}, "has no column 'a', expected 's', 'a'"),
+        ({"s": [0, 1], "a": ["go", "go"], "probability": [1, 0.5]}, "baseline: policy[1] sums to 0.5, expected"),
+    ],
+)
+def test_wrong_tables(capsys, log, tmp_path, columns, message):
+    table = tmp_path / "today.csv"
+    pd.DataFrame(columns).to_csv(table, index=False)
+    refused(capsys, message, "decide", log, *COLUMNS, *PRIOR, *GIVEN, "--baseline", table)
+
+
+def test_what_was_entered_is_what_is_judged(capsys, log):
+    """The baseline in the table of differences, the start in the line above."""
+    more = ("--baseline", "0=stay,1=jump", "--initial", "0=0.25,1=0.75")
+    code, out, _ = run(capsys, "decide", log, *COLUMNS, *PRIOR, *GIVEN, *more)
+    assert code == 0 and "  start: the given distribution (0 0.25, 1 0.75)\n" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["1", "jump", "1"] in [row[:3] for row in rows] and ["0", "stay", "1"] in [row[:3] for row in rows]

@@ -2,8 +2,8 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bayes_mdp.cli.entered_labels import BEHAVIOUR, baseline_of
 from bayes_mdp.cli.options import (
     Commands,
     add_columns,
@@ -17,9 +17,6 @@ from bayes_mdp.cli.options import (
     seed,
 )
 from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
-
-if TYPE_CHECKING:
-    from bayes_mdp.mdp import StateActionSpace
 
 
 def add_decide(commands: Commands) -> None:
@@ -37,7 +34,10 @@ def add_decide(commands: Commands) -> None:
     add_objective(parser)
     add_problem(parser)
     parser.add_argument(
-        "--baseline", default="behaviour", help="the policy in use: 'behaviour' (what the log did), or one action"
+        "--baseline",
+        default=BEHAVIOUR,
+        help="the policy in use: 'behaviour' (what the log did), one action, STATE=ACTION,..., or a CSV file with the "
+        "log's columns of state and action (and 'probability', where an action is random)",
     )
     parser.add_argument(
         "--criterion",
@@ -76,7 +76,7 @@ def _decide(arguments: argparse.Namespace) -> None:
         space=space,
         criterion=arguments.criterion,
         limits=PolicyLimits(min_count=arguments.min_count, stochastic=arguments.stochastic),
-        baseline=_baseline(arguments.baseline, space),
+        baseline=baseline_of(arguments, space),
         confidence=arguments.confidence,
         slack=arguments.slack,
         split=arguments.split,
@@ -89,16 +89,3 @@ def _decide(arguments: argparse.Namespace) -> None:
     if arguments.report is not None:
         write_report(decision, arguments.report)
         print(f"report: {arguments.report}")
-
-
-def _baseline(name: str, space: "StateActionSpace") -> "list[int] | None":
-    """None for what the log did; else one action in every state."""
-    if name == "behaviour":
-        return None
-    from bayes_mdp.mdp.validation import did_you_mean
-
-    names = [str(action) for action in space.action_names]
-    if name not in names:
-        near = did_you_mean(name, ["behaviour", *names])
-        raise ValueError(f"--baseline is {name!r}, expected 'behaviour' or an action of the log{near}")
-    return [names.index(name)] * space.n_states

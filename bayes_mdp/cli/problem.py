@@ -1,8 +1,11 @@
 """What a user knows of the problem beside the log, as options: legal actions, support, rewards, start, range."""
 
 import argparse
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from bayes_mdp.cli.entered_labels import start_of
+from bayes_mdp.cli.option_tables import read_table
 from bayes_mdp.cli.options import count
 
 if TYPE_CHECKING:
@@ -35,7 +38,9 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         "rows, with a total concentration of one",
     )
     parser.add_argument(
-        "--initial", metavar="STATE", help="state in which episodes start; 'logged': as often as those of the log"
+        "--initial",
+        metavar="STATE",
+        help="state in which episodes start, or STATE=PROBABILITY,...; 'logged': as often as those of the log",
     )
     parser.add_argument(
         "--value-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="the values that a policy can have"
@@ -76,42 +81,15 @@ def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", default: 
 
 def initial_of(
     arguments: argparse.Namespace, space: "StateActionSpace", log: "Log"
-) -> "Float[np.ndarray, ' S'] | None":
-    """The distribution of the first state; None: none was given.
+) -> "Log | Hashable | dict[Hashable, float] | None":
+    """Where episodes start, as `initial=` takes it; None: nothing was given.
 
     Raises:
-        ValueError: a state that the space does not have.
+        ValueError: a state that the log does not have, what is no probability.
     """
-    import numpy as np
-
-    from bayes_mdp.mdp.log_split import first_states
-
     if arguments.initial is None:
         return None
-    if arguments.initial == LOGGED:
-        logged = first_states(log)
-        return np.concatenate([logged, np.zeros(space.n_states - len(logged))])
-    names = [str(name) for name in space.state_names]
-    if arguments.initial not in names:
-        from bayes_mdp.mdp.validation import did_you_mean
-
-        near = did_you_mean(arguments.initial, names)
-        raise ValueError(f"--initial is {arguments.initial!r}, expected 'logged' or a state of the log{near}")
-    return np.eye(space.n_states)[names.index(arguments.initial)]
-
-
-def _table(option: str, path: str, columns: "list[str]") -> "pd.DataFrame":
-    """The columns of a CSV file."""
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(path)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise ValueError(f"{option} is {path!r}, expected a CSV file: {error}") from None
-    missing = [name for name in columns if name not in table.columns]
-    if missing:
-        raise ValueError(f"{option}: {path!r} has no column {missing[0]!r}, expected {', '.join(map(repr, columns))}")
-    return table
+    return log if arguments.initial == LOGGED else start_of("--initial", arguments.initial, space)
 
 
 def _numbers(option: str, table: "pd.DataFrame", column: str, names: "tuple[object, ...]") -> "np.ndarray":
@@ -133,7 +111,7 @@ def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.
     columns = [arguments.state, arguments.action, arguments.next_state]
     if arguments.next_state is None:
         raise ValueError("--support is given without --next-state, expected the column of the next state")
-    table = _table("--support", arguments.support, columns)
+    table = read_table("--support", arguments.support, columns)
     labels = (log.states, log.actions, log.states)
     where = [_numbers("--support", table, c, names) for c, names in zip(columns, labels, strict=True)]
     possible = np.zeros((len(log.states), len(log.actions), len(log.states) + bool(log.ends)), bool)
@@ -167,7 +145,7 @@ def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float
     import pandas as pd
 
     path = arguments.known_reward
-    table = _table("--known-reward", path, [arguments.state])
+    table = read_table("--known-reward", path, [arguments.state])
     column, sign = _reward_column(arguments, table)
     known = table[arguments.state].astype(str).isin([str(name) for name in space.state_names])
     if arguments.action in table.columns:

@@ -15,12 +15,13 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison, compare_poli
 from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.decisions.verdict import Range, check_value_range
 from bayes_mdp.inference.route import infer
-from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp import Log, Objective, PolicyLike, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.episode_returns import returns_of
-from bayes_mdp.mdp.log_split import first_states, split_log
+from bayes_mdp.mdp.labelled_arguments import policy_of
+from bayes_mdp.mdp.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike
+from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_bool, check_key, check_labels, check_number, check_type
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, Decision
@@ -36,11 +37,11 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     space: StateActionSpace | None = None,
     criterion: Criterion | str = "mean",
     limits: PolicyLimits = PolicyLimits(),
-    baseline: PolicyLike | None = None,
+    baseline: PolicyOrLabels | None = None,
     confidence: RealLike = 0.95,
     slack: RealLike = 0.0,
     split: RealLike = 0.5,
-    initial: ArrayLike | None = None,
+    initial: InitialLike | None = None,
     value_range: Range | None = None,
     num_draws: IntScalar = 400,
     checks: bool = True,
@@ -63,11 +64,13 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         objective: of the values.
         space: None: `StateActionSpace.from_log(log)`.
         criterion, limits, slack, num_draws: as in `choose`.
-        baseline: the policy in use; None: what the log did (`behaviour_policy`).
+        baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
+            the log did (`behaviour_policy`).
         confidence: probability of being no worse than the baseline, in (0, 1).
         split: share of the episodes that chooses, in [0, 1); 0: the whole log chooses and judges, and nothing is
             recommended.
-        initial: [S], distribution of the first state; None: that of the log's episodes.
+        initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
+            each state.
         value_range: the lowest and the highest value that a policy can have, if known.
         checks: whether `criticise` runs; without it nothing is recommended.
 
@@ -100,10 +103,13 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)
     check_labels("log.actions", log.actions, space.action_names)
+    if not np.size(log.transitions.state):
+        raise ValueError("log holds no transitions, expected some to choose from")
     keys = jax.random.split(key, 6)
     first, second = split_log(keys[0], log, split) if float(split) > 0 else (log, log)
-    start = _start(space, log) if initial is None else initial
-    today = behaviour_policy(log, space=space) if baseline is None else baseline
+    begins = log if initial is None else initial
+    start = space.initial_probs(begins)
+    today = behaviour_policy(log, space=space) if baseline is None else _read_baseline(baseline, space, objective)
     chooser = infer(keys[1], prior, first, space=space)
     choice = choose(
         keys[2],
@@ -114,7 +120,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         baseline=today,
         confidence=float(confidence),
         slack=float(slack),
-        initial=start,
+        initial=begins,
         num_draws=int(num_draws),
     )
     judge = infer(keys[1], prior, second, space=space)
@@ -123,7 +129,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         judge,
         {BASELINE: today, CHOSEN: choice.candidate},
         objective,
-        initial=start,
+        initial=begins,
         num_draws=int(num_draws),
         value_range=value_range,
         held_out=float(split) > 0,
@@ -161,10 +167,12 @@ def _anchored(log: Log, objective: Objective, gain: Float[np.ndarray, " num_draw
     return {BASELINE: AnchoredValue.of(0.0 * gain, returns), CHOSEN: AnchoredValue.of(gain, returns)}
 
 
-def _start(space: StateActionSpace, log: Log) -> Float[np.ndarray, " S"]:
-    """The first states of the log's episodes, in the states of the space."""
-    logged = first_states(log)
-    return np.concatenate([logged, np.zeros(space.n_states - len(logged))])
+def _read_baseline(baseline: PolicyOrLabels, space: StateActionSpace, objective: Objective) -> PolicyLike:
+    """The policy in use as an array, where it is by label."""
+    try:
+        return policy_of(baseline, space, objective)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"baseline: {error}") from None
 
 
 def _reasons(

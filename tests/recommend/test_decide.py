@@ -25,6 +25,9 @@ def test_an_easy_log_and_a_right_prior_are_recommended(decided):
     assert text.startswith("Decision from log.csv, 600 transitions (0.5 of its episodes chose): change to")
     assert "P(best)" in text and "Criticism" in text and "  because " not in text
     assert f"{BAD} " in text
+    assert (
+        text.count("  start: the first states of the log (60 episodes) (idle 0.") == 2
+    )  # of the choice, of the judgement
 
 
 def test_its_parts_are_those_of_the_halves(decided):
@@ -167,3 +170,26 @@ def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
     # Of another baseline, and from another start, the returns say nothing.
     given = decided(baseline=np.zeros(5, int)), decided(initial=np.eye(5)[1])
     assert all(other.anchored is None and "Anchored" not in str(other) for other in given)
+
+
+def test_a_baseline_and_a_start_by_label(decided):
+    """As the same by arrays, draw by draw; the baseline is held as an array."""
+    by_label = bm.decide(
+        KEY,
+        right_prior(),
+        easy_log(),
+        OBJECTIVE,
+        num_draws=100,
+        baseline={BAD: ACTIONS[0], "idle": ACTIONS[1]},
+        initial={BAD: 1.0},
+        checks=False,
+    )
+    plain = decided(baseline=(1, 0), initial=(0.0, 1.0), checks=False)
+    np.testing.assert_array_equal(by_label.baseline, [1, 0])
+    for name in ("baseline", "chosen"):
+        np.testing.assert_array_equal(by_label.comparison.values[name].draws, plain.comparison.values[name].draws)
+    assert by_label.comparison.values["chosen"].start == f"the given distribution (state {BAD})"
+    with pytest.raises(ValueError, match=r"^baseline: policy has no action for 'idle', expected one for every state$"):
+        bm.decide(KEY, right_prior(), easy_log(), OBJECTIVE, num_draws=100, baseline={BAD: ACTIONS[0]})
+    with pytest.raises(ValueError, match=r"^initial is 'idel', expected .*; did you mean 'idle'"):
+        bm.decide(KEY, right_prior(), easy_log(), OBJECTIVE, num_draws=100, initial="idel")

@@ -1,0 +1,128 @@
+"""Policies and first states as text: STATE=ACTION,STATE=ACTION, a CSV file, STATE=PROBABILITY."""
+
+import argparse
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bayes_mdp.cli.option_tables import read_table
+
+if TYPE_CHECKING:
+    from bayes_mdp.mdp import StateActionSpace
+
+BEHAVIOUR = "behaviour"
+
+
+def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[Hashable, Any] | None":
+    """--baseline as state -> action, or state -> {action: probability}; None: what the log did.
+
+    Args:
+        arguments: `baseline`, and the log's columns `state` and `action`.
+        space: of the log, with its labels.
+
+    Raises:
+        ValueError: one sentence: no action, pair or file; a label that the log does not have; a state twice.
+    """
+    text = arguments.baseline
+    actions = {str(action): action for action in space.action_names}
+    if text == BEHAVIOUR:
+        return None
+    if text in actions:
+        return dict.fromkeys(space.state_names, actions[text])
+    if Path(text).suffix in (".csv", ".tsv"):
+        return _from_file(arguments, space)
+    if "=" in text:
+        pairs = _pairs("--baseline", text, "STATE=ACTION")
+        state = lambda text: label("--baseline", text, space.state_names, "state")  # noqa: E731
+        action = lambda text: label("--baseline", text, space.action_names, "action")  # noqa: E731
+        return {state(left): action(right) for left, right in pairs}
+    from bayes_mdp.mdp.validation import did_you_mean
+
+    near = did_you_mean(text, [BEHAVIOUR, *actions])
+    raise ValueError(
+        f"--baseline is {text!r}, expected {BEHAVIOUR!r} or an action of the log, STATE=ACTION,... or a CSV file{near}"
+    )
+
+
+def start_of(option: str, text: str, space: "StateActionSpace") -> "Hashable | dict[Hashable, float]":
+    """A state, or state -> probability from STATE=PROBABILITY,...
+
+    Args:
+        option: in messages.
+        text: of the option.
+        space: of the log, with its labels.
+
+    Raises:
+        ValueError: one sentence: a label that the log does not have, what is no number, a state twice.
+    """
+    if "=" not in text or text in map(str, space.state_names):
+        return label(option, text, space.state_names, "state", "'logged', STATE=PROBABILITY,... or ")
+    pairs = _pairs(option, text, "STATE=PROBABILITY")
+    return {label(option, state, space.state_names, "state"): _number(option, chance) for state, chance in pairs}
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{option} has {text!r}, expected a probability") from None
+
+
+def label(option: str, text: str, names: "Sequence[Hashable]", what: str, also: str = "") -> Hashable:
+    """The label that is written so.
+
+    Args:
+        option: in messages.
+        text: as it was entered.
+        names: the labels.
+        what: "state" or "action".
+        also: what else would do, in messages.
+
+    Raises:
+        ValueError: there is none.
+    """
+    from bayes_mdp.mdp.validation import did_you_mean
+
+    known = {str(name): name for name in names}
+    if text not in known:
+        article = "an" if what[0] in "aeiou" else "a"
+        raise ValueError(f"{option} is {text!r}, expected {also}{article} {what} of the log{did_you_mean(text, known)}")
+    return known[text]
+
+
+def _pairs(option: str, text: str, form: str) -> list[tuple[str, str]]:
+    """The pairs of A=B,C=D, each left side once."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    bad = next((left + mid for left, mid, right in pairs if not (left.strip() and right.strip())), None)
+    if bad is not None:
+        raise ValueError(f"{option} has {bad!r}, expected {form},{form}")
+    found = [(left.strip(), right.strip()) for left, _, right in pairs]
+    _refuse_twice(option, [left for left, _ in found])
+    return found
+
+
+def _refuse_twice(option: str, labels: "Sequence[object]") -> None:
+    seen: set[object] = set()
+    for each in labels:
+        if each in seen:
+            raise ValueError(f"{option} has {each!r} twice, expected each once")
+        seen.add(each)
+
+
+def _from_file(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[Hashable, Any]":
+    """State, action and perhaps probability, one row each."""
+    path, option = arguments.baseline, "--baseline"
+    table = read_table(option, path, [arguments.state, arguments.action])
+    columns = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
+    states, actions = (
+        [label(f"{option}: {column}[{row}]", str(x), names, what) for row, x in enumerate(table[column])]
+        for column, names, what in columns
+    )
+    if "probability" not in table.columns:
+        _refuse_twice(option, states)
+        return dict(zip(states, actions, strict=True))
+    _refuse_twice(option, list(zip(states, actions, strict=True)))
+    found: dict[Hashable, dict[Hashable, Any]] = {}
+    for state, action, chance in zip(states, actions, table["probability"], strict=True):
+        found.setdefault(state, {})[action] = chance
+    return found
