@@ -252,9 +252,9 @@ def _validity(form: str, again: str | None, proven: bool, q_max: RealScalar) -> 
 class UBE(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `ube.solve`.
 
-    From [UBE18]. Noise is drawn for each pair by itself, so that it does not explore deeply: in DeepSea of size 10 it has
-    found no reward in 300 episodes at any scale that was tried (docs/explanation/thompson-noise.md). `PSRL` does, or
-    `DeepUBE`, whose noise is drawn for whole episodes.
+    From [UBE18]. Noise is drawn for each pair by itself, so that it does not explore deeply: in DeepSea of size 10 it
+    has found no reward in 300 episodes at any scale that was tried (docs/explanation/thompson-noise.md). `PSRL` does,
+    and so does `DeepUBE`, whose noise is drawn for whole episodes.
 
     Args:
         q_max: as in `local_uncertainty` (an array leaf); it is not compared with the values.
