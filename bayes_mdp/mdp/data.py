@@ -1,7 +1,7 @@
 """Data: `Transitions`, the `Log` they were read from, and their sufficient statistics `Counts`."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -152,6 +152,13 @@ class Transitions(eqx.Module):
         return (step, self.state, self.action)
 
 
+def _named(columns: object) -> Any:
+    """The pairs of a mapping from roles to columns that has a column."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return tuple((role, name) for role, name in columns.items() if name is not None)
+
+
 class Log(eqx.Module):
     """A log as read: transitions, the labels behind the indices, and where it came from.
 
@@ -161,6 +168,8 @@ class Log(eqx.Module):
         source: name of the file, or what else it was.
         digest: SHA-256 of the file, as hexadecimal digits; None: it was none, or a part of one.
         cost: the column of costs that the rewards are minus; None: rewards are as logged.
+        columns: role ("state", "action", "reward", ...) -> name of its column, as pairs or a mapping; for what is
+            printed. Roles without a column are left out.
 
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
@@ -173,6 +182,15 @@ class Log(eqx.Module):
     source: str = eqx.field(default="log", static=True)
     digest: str | None = eqx.field(default=None, static=True)
     cost: Hashable | None = eqx.field(default=None, static=True)
+    columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
+
+    def column(self, role: str) -> Hashable:
+        """The name of the column of a role; the role itself where it is not known.
+
+        Args:
+            role: "state", "action", "reward", ...
+        """
+        return dict(self.columns).get(role, role)
 
     @property
     def ends(self) -> bool:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 
 SPACE = StateActionSpace(3, 2, ends=True)
 
@@ -233,3 +233,13 @@ def test_floats_are_no_indices():
 def test_check_accepts_good_data_and_tracers():
     check_transitions(make(), SPACE)
     jax.eval_shape(lambda t: check_transitions(t, SPACE), make())
+
+
+def test_a_log_names_its_columns():
+    """As pairs or a mapping; roles without a column are left out, and are their own names."""
+    data = Transitions([0], [0], [0.0], [0])
+    log = Log(data, ("a",), ("x",), columns={"state": "wear", "reward": None})
+    assert log.columns == (("state", "wear"),) and hash(log.columns)
+    assert log.column("state") == "wear" and log.column("reward") == "reward"
+    assert Log(data, ("a",), ("x",), columns=log.columns).columns == log.columns
+    assert Log(data, ("a",), ("x",)).column("action") == "action"

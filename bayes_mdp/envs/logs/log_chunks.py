@@ -49,4 +49,4 @@ def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> 
     columns = (rows.state, rows.action, reward, reached, rows.terminated, rows.truncated, step)
     states, actions = (book.finish()[0] for book in books)
     transitions, cost = Transitions(*columns, reward_observed=observed), source.columns.get("cost")
-    return Log(transitions, states, actions, source.name, cost=cost)
+    return Log(transitions, states, actions, source.name, cost=cost, columns=source.columns)

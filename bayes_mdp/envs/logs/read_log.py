@@ -145,7 +145,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     if not keep.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
-    return Log(transitions, state_names, action_names, table.name, digest, cost)
+    return Log(transitions, state_names, action_names, table.name, digest, cost, columns=roles)
 
 
 def _follow(

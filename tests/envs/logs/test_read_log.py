@@ -29,6 +29,7 @@ def test_a_csv_becomes_transitions(write):
     assert log.states == (2, 10)
     assert log.actions == ("left", "right")
     assert log.source == "log.csv"
+    assert dict(log.columns) == {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}
     data: Any = log.transitions
     np.testing.assert_array_equal(data.state, [1, 0, 1])
     np.testing.assert_array_equal(data.action, [0, 1, 0])
