@@ -215,13 +215,15 @@ def _alike_cells(cells: Sequence[RewardCells]) -> list[RewardCells]:
 def fit_of(branches: Branches) -> Fit[Mixture]:
     """Exact inference by enumeration, as a function of the data."""
     stacked = jax.tree.map(lambda *parts: np.stack([np.asarray(x) for x in parts]), *branches.components)
+    # Observations and factors of the program belong to the prior: the evidence is that of the data given them.
+    log_prior = branches.log_prior if branches.program.drawable else _normalised(branches.log_prior)
 
     def posterior(components: ConjugatePosterior, log_weights: Float[AnyArray, " K"]) -> Mixture:
         return Mixture(
             components,
             log_weights,
             branches.program.space,
-            log_prior=branches.log_prior,
+            log_prior=log_prior,
             hyperparameters=dict(branches.values),
             program=branches.program.prior,
             site_tables=branches.site_tables,
@@ -231,9 +233,9 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
         if data is None:
-            return posterior(jax.tree.map(np.array, stacked), _normalised(branches.log_prior))
+            return posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
         # w_k = p(value k) p(data | value k), in logs; data that are impossible under a value give it weight zero.
-        after, weights, refusals = [], np.array(branches.log_prior), []
+        after, weights, refusals = [], np.array(log_prior), []
         for k, component in enumerate(branches.components):
             own = jax.tree.map(np.array, component)
             try:
@@ -253,7 +255,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
     def infer(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> Mixture:
         del key
         evidence = jax.vmap(lambda component: component.log_evidence)(data_statistics)
-        return posterior(data_statistics, jax.nn.log_softmax(jnp.asarray(branches.log_prior) + evidence))
+        return posterior(data_statistics, jax.nn.log_softmax(jnp.asarray(log_prior) + evidence))
 
     return Fit("mixture", branches.program.space, summarise, infer, on_host)
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.inference.untried_rewards import REMEDY, untried_rewards
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.mdp.typing import AnyArray, Names, RealScalar
@@ -342,7 +343,10 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     rewards = posterior.rewards_seen()
     if rewards is not None and rewards < total:
         found.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
-    found += [text[0].upper() + text[1:] + "." for text in (*posterior.problems(), *posterior.notes())]
+    problems = posterior.problems()
+    found += [text[0].upper() + text[1:] + "." for text in (*problems, *posterior.notes())]
+    if problems:
+        found.append(f"What such problems mean, and what to try: {see('how-to/check-a-posterior')}.")
     return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
 
 

@@ -100,6 +100,10 @@ def test_observations_of_the_program_count_on_top_of_the_data():
     expected = trial * log / (trial * log).sum()
     np.testing.assert_allclose(np.exp(posterior.log_weights), expected, rtol=1e-6)
     assert abs(expected[1] - (log / log.sum())[1]) > 0.1  # the trial matters
+    # They belong to the prior: the evidence is that of the log given them. Three first visits of pairs of two outcomes.
+    given = (1 / 2) ** 3 * (trial / trial.sum() * log).sum()
+    assert posterior.log_evidence == pytest.approx(np.log(given), rel=1e-6)
+    assert np.exp(posterior.log_prior).sum() == pytest.approx(1.0)
 
 
 def observing(law, values, **options):

@@ -20,6 +20,8 @@ from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp.files import read_sealed, write_sealed
+from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.pages import see
 
 LARGE_PARETO_K = 0.7
 MOST_ASKED = 200  # elements of a table that are given to ArviZ, which takes time for each
@@ -74,6 +76,8 @@ class Diagnosis(NamedTuple):
         """Whether no problem was found."""
         return not self.problems
 
+    _repr_html_ = shown_as_html
+
     def __str__(self) -> str:
         """In words."""
         if self.num_draws is None:
@@ -86,7 +90,9 @@ class Diagnosis(NamedTuple):
         elif self.method in ("svi", "laplace"):
             lines.append("  an approximation by one optimiser run: no chains to compare")
         lines += [f"  - {text}" for text in (*self.problems, *self.notes)]
-        if not self.problems:
+        if self.problems:
+            lines.append(f"What each problem means, and what to try: {see('how-to/check-a-posterior')}")
+        else:
             lines.append("No other problem was seen." if self.notes else "No problem was seen.")
         return "\n".join(lines)
 

@@ -30,7 +30,9 @@ from bayes_mdp.calibration.belief.posterior_views import (
 from bayes_mdp.calibration.belief.prior_density import log_prior_of
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.validation import check_functions
 from bayes_mdp.planning import solve
 
@@ -38,6 +40,19 @@ ALPHAS = (0.99, 1.01)
 THRESHOLD = 0.05
 NUM_NULL = 40
 SHOWN = 12
+ON_PRIOR, IN_CONFLICT = "rests on the prior", "prior and data may disagree"
+VERDICTS = {
+    (False, False): "moves with neither",
+    (False, True): "rests on the data",
+    (True, False): ON_PRIOR,
+    (True, True): IN_CONFLICT,
+}
+"""Whether the prior matters, and the likelihood -> the verdict."""
+NEXT_STEPS = {
+    ON_PRIOR: "more data of these quantities, or a prior that you would defend: compare several by bayes_factors",
+    IN_CONFLICT: "see whether the prior allows what data say (predictive_check(group='prior')), and widen it if not",
+}
+"""Verdict -> what to try."""
 Quantity = Callable[[MDP], Array]
 
 
@@ -57,6 +72,8 @@ class PriorSensitivity(NamedTuple):
     thresholds: tuple[float, float]
     num_draws: int
 
+    _repr_html_ = shown_as_html
+
     def __str__(self) -> str:
         """The quantities that depend most on the prior, and how many there are of each verdict."""
         head = f"Power-scaling sensitivity: {self.num_draws} draws, prior of {', '.join(self.scaled)}"
@@ -68,6 +85,9 @@ class PriorSensitivity(NamedTuple):
         lines += [f"  and {len(self.table) - SHOWN} more"] if len(self.table) > SHOWN else []
         counted = self.table["verdict"].value_counts()
         lines.append("; ".join(f"{number} {verdict}" for verdict, number in counted.items()) + ".")
+        for verdict, step in NEXT_STEPS.items():
+            if verdict in counted:
+                lines.append(f"  {verdict}, what to try: {step} {see('how-to/check-a-posterior')}")
         if max(self.thresholds) > THRESHOLD:
             chance = "{:.2f} and {:.2f}".format(*self.thresholds)
             lines.append(
@@ -218,14 +238,8 @@ def _table(names: list[str], both: list[np.ndarray], thresholds: tuple[float, fl
     table = pd.DataFrame({"quantity": names, "prior": both[0], "likelihood": both[1]})
     # Constant quantities are left out.
     table = pd.DataFrame(table[np.isfinite(both[0]) & np.isfinite(both[1])].reset_index(drop=True))
-    verdicts = {
-        (False, False): "moves with neither",
-        (False, True): "rests on the data",
-        (True, False): "rests on the prior",
-        (True, True): "prior and data may disagree",
-    }
     above = zip(table["prior"] >= thresholds[0], table["likelihood"] >= thresholds[1], strict=True)
-    table["verdict"] = [verdicts[bool(prior), bool(likelihood)] for prior, likelihood in above]
+    table["verdict"] = [VERDICTS[bool(prior), bool(likelihood)] for prior, likelihood in above]
     return table
 
 

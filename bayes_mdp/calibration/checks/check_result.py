@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_mdp.calibration.simulation_based.ecdf import Detectable, detectable
+from bayes_mdp.calibration.simulation_based.remedies import remedy
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 
@@ -185,7 +186,7 @@ class Check:
     def _advice(self) -> str:
         attrs, number = self.dataset.attrs, self.dataset.sizes["simulation"]
         if not self.calibrated:
-            return f"{self._symptom()} {_remedy(attrs['method'])}"
+            return f"{self._symptom()} {remedy(attrs['method'])}"
         limits = _limits(detectable(number, int(attrs["num_draws"]), float(attrs["false_alarm"]) / len(self.p_values)))
         if self.contraction < LITTLE:
             return (
@@ -244,14 +245,6 @@ def _limits(found: Detectable) -> str:
     if not shown:
         return "No fault of a quantity would have shown with probability .95."
     return f"Faults that would have shown in a quantity with probability .95: draws that {', or '.join(shown)}."
-
-
-def _remedy(method: str) -> str:
-    if method in ("svi", "laplace"):
-        return f"{method} is an approximation: use NUTS (or collapsed, exact) where these quantities matter."
-    if method in ("nuts", "collapsed"):
-        return "Look at r-hat and divergences of one fit; more warm-up, more samples, another parametrisation."
-    return "This route is exact: truths and data must come from the prior that is inferred. Report it with this file."
 
 
 def _paragraph(title: str, text: str) -> str:

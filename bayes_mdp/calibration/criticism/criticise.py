@@ -21,6 +21,7 @@ from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.log_split import episode_numbers, split_log
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_count, check_key, check_labels, check_number, check_type, described
 from bayes_mdp.models.mdp_spec import Prior
@@ -29,6 +30,28 @@ from bayes_mdp.progress import bar_of
 
 NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
 CHECKS = (NEW, WHERE, CHOSEN, RETURNS)
+NEXT_STEPS = {
+    NEW: (
+        "a larger concentration of the rows, or one that is learnt (bm.models.unknown_concentration)",
+        "a smaller concentration of the rows, one that is learnt (bm.models.unknown_concentration), or rows over "
+        "possible outcomes alone (support=, successors=)",
+    ),
+    WHERE: (
+        "rows that share where they lead (bm.models.partial_pooling), or state in support= what each pair can reach",
+        "rows that share less of where they lead, such as independent ones (bm.models.dirichlet_normal and kin)",
+    ),
+    CHOSEN: (
+        "a prior that expects such values: compare its rows and rewards with the first half (bm.predictive_check)",
+        "policies of what was tried often (PolicyLimits(min_count=...)), more data, or a prior that expects less of "
+        "what was hardly tried",
+    ),
+    RETURNS: (
+        "is the objective (discount, horizon, ends) that of the log, and does the state hold all that matters for what "
+        "follows? bm.predictive_check, its serial_dependence, tests the latter",
+    )
+    * 2,
+}
+"""Check -> what to try where the log is above what the belief expects, and where it is below."""
 LEAST_REPLICATES = 159  # a rank p-value of 2 / (R + 1) is at most .05 / 4
 
 
@@ -79,6 +102,24 @@ class Criticism:
         some = [name for name, finding in self.findings.items() if finding.p_value <= least]
         return tuple(sorted(some, key=lambda name: self.findings[name].p_value))
 
+    def said(self, name: str) -> str:
+        """What a check found and, where it fails, what to try next.
+
+        Args:
+            name: of the check.
+        """
+        return self.findings[name].text + (f"; try: {self.next_step(name)}" if name in self.alarms else "")
+
+    def next_step(self, name: str) -> str:
+        """What to try where a check fails, with the page that says more.
+
+        Args:
+            name: of the check.
+        """
+        finding = self.findings[name]
+        above, below = NEXT_STEPS[name]
+        return f"{above if finding.observed > finding.expected else below} {see('how-to/check-a-posterior')}"
+
     @property
     def better_rival(self) -> str | None:
         """The rival prior that predicts the second half best, if it does so better than this prior."""
@@ -107,6 +148,8 @@ class Criticism:
         for name, finding in self.findings.items():
             mark = "failed" if name in self.alarms else "passed"
             lines.append(f"  {name} ({mark}, p = {finding.p_value:.3g}): {finding.text}")
+            if name in self.alarms:
+                lines.append(f"    what to try: {self.next_step(name)}")
         lines += [f"  {name}: not checked, {why}" for name, why in self.skipped.items()]
         lines += [f"  {name}: {basis}" for name, basis in self.bases.items() if basis is not None]
         for name, basis in self.bases.items():

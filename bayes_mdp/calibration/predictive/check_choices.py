@@ -10,7 +10,12 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.behaviour import BehaviourPosterior, ChoiceLog, Task, predict_freely
 from bayes_mdp.behaviour.predict_choices import one_step_fit
-from bayes_mdp.calibration.predictive.choice_statistics import CHOICE_STATISTICS, ChoiceStatistic
+from bayes_mdp.calibration.predictive.choice_statistics import (
+    CHOICE_STATISTICS,
+    LIKELIHOOD,
+    NEXT_STEPS,
+    ChoiceStatistic,
+)
 from bayes_mdp.calibration.predictive.comparisons import (
     Comparison,
     compare_statistic,
@@ -20,9 +25,8 @@ from bayes_mdp.calibration.predictive.comparisons import (
     surprises,
 )
 from bayes_mdp.mdp import Environment
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_type
-
-LIKELIHOOD = "log_likelihood"
 
 
 class ChoiceCheck(NamedTuple):
@@ -49,13 +53,15 @@ class ChoiceCheck(NamedTuple):
         """Per statistic, along `quantity`: observed, mean and sd of the replicates, p."""
         return comparison_table(self.comparisons)
 
+    _repr_html_ = shown_as_html
+
     def __str__(self) -> str:
         """A line for each statistic, and those that are surprising."""
         how = "running freely" if self.free else "one step ahead, the past as observed"
         title = f"Predictive check: {self.num_draws} replicates of {self.log.num_choices} choices, {how}"
         where = lambda index: f" at {index}" if index else ""  # noqa: E731
         verdict = "These choices are not what this model would make."
-        return describe_comparisons(title, self.comparisons, where, verdict, 16)
+        return describe_comparisons(title, self.comparisons, where, verdict, NEXT_STEPS, 16)
 
 
 def check_choices(

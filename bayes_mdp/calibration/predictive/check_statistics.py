@@ -121,6 +121,18 @@ REWARDS: dict[str, Statistic] = {
     "reward_min": reward_min,
     "reward_max": reward_max,
 }
+ROWS = "rows of their own where pairs share one, a weaker or a learnt concentration, outcomes that support= rules out"
+SPREAD = "a reward law with heavier tails or a spread of its own for each pair (dist.StudentT, dirichlet_normal_gamma)"
+NEXT_STEPS: dict[str, str] = {
+    "transition_discrepancy": ROWS,
+    "row_discrepancy": f"at the pair that is named: {ROWS}",
+    "serial_dependence": "put what else matters into the state, such as the state before: the process is not Markov",
+    "reward_mean": "at the pair that is named: a mean reward of its own, or a wider prior of the means",
+    "reward_sd": SPREAD,
+    "reward_min": SPREAD,
+    "reward_max": SPREAD,
+}
+"""Statistic -> what to try where the data have another value than replicates."""
 
 
 def _sum_n_log_n(code: Int[np.ndarray, " T"]) -> float:

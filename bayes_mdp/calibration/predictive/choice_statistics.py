@@ -106,3 +106,11 @@ CHOICE_STATISTICS: dict[str, ChoiceStatistic] = {
     "action_share": action_shares,
 }
 """By name: what `check_choices` compares by default."""
+LIKELIHOOD = "log_likelihood"
+NEXT_STEPS: dict[str, str] = {
+    "stay": "a learner that repeats choices (perseveration), or that learns otherwise from what was won or rare",
+    "stay_spread": 'parameters of each person (pooling="partial" or "none"): persons differ otherwise than here',
+    "action_share": "a bias for actions, or a learning rate that changes with time",
+    LIKELIHOOD: "another model: compare several by bm.calibration.compare_behaviour",
+}
+"""Statistic -> what to try where persons have another value than replicates."""

@@ -16,10 +16,14 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import ArrayLike
 
 Axes = tuple[tuple[str, ...], Mapping[str, Sequence[Hashable] | np.ndarray]]
 """Names of the axes of a statistic, and their coordinates."""
+
+OWN = "a model in which this statistic is free to be what it is in the data"
+"""What to try where a statistic of the user's own is surprising."""
 
 LEVEL = 0.01
 """Two-sided p-values below this are called surprising."""
@@ -77,7 +81,12 @@ def comparison_table(
 
 
 def describe_comparisons(
-    title: str, comparisons: Mapping[str, Comparison], where: Callable[[tuple[int, ...]], str], verdict: str, width: int
+    title: str,
+    comparisons: Mapping[str, Comparison],
+    where: Callable[[tuple[int, ...]], str],
+    verdict: str,
+    next_steps: Mapping[str, str],
+    width: int,
 ) -> str:
     """`title`, a line for each statistic, and those that are surprising.
 
@@ -86,6 +95,7 @@ def describe_comparisons(
         comparisons: by name of the statistic.
         where: index of a cell -> the cell in words; "" for ().
         verdict: the sentence after the surprising ones.
+        next_steps: statistic -> what to try where it is surprising; `OWN` of those that are not in it.
         width: of the column of names.
     """
     lines = [title]
@@ -96,10 +106,14 @@ def describe_comparisons(
             f"  {name:<{width}} observed {each.observed[here].mean():.4g}, replicates {low:.4g} to {high:.4g} (90 %), "
             f"p {each.p_overall:.3f} +- {each.error:.3f}{where(each.worst)}"
         )
-    found = ", ".join(surprises(comparisons))
+    names = surprises(comparisons)
+    found = ", ".join(names)
     lines.append(
-        f"Surprising at the 1 % level: {found}. {verdict}" if found else "No statistic is surprising at the 1 % level."
+        f"Surprising at the 1 % level: {found}. {verdict} {see('how-to/check-a-posterior')}"
+        if found
+        else "No statistic is surprising at the 1 % level."
     )
+    lines += [f"  {name}, what to try: {next_steps.get(name, OWN)}" for name in names]
     return "\n".join(lines)
 
 

@@ -21,10 +21,29 @@ from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.pages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+HIGH, LOW = "too high: predictions are too low", "too low: predictions are too high"
+NARROW, WIDE = "too many near 0 and 1: predictions are too narrow", "too many in the middle: too wide"
+NEXT_STEPS = {
+    "next_state": {
+        HIGH: "rows of their own for pairs that share one, or a weaker prior of the rows",
+        LOW: "rows of their own for pairs that share one, or a weaker prior of the rows",
+        NARROW: "a larger concentration of the rows, or rows that depend on more than state and action",
+        WIDE: "a smaller concentration of the rows, or possible outcomes alone (support=, successors=)",
+    },
+    "reward": {
+        HIGH: "a mean reward of its own for each pair, or a prior mean where rewards lie",
+        LOW: "a mean reward of its own for each pair, or a prior mean where rewards lie",
+        NARROW: "a reward law with heavier tails or more noise (dist.StudentT, dirichlet_normal_gamma)",
+        WIDE: "a reward law with less noise, or noise that is learnt (dirichlet_normal_gamma)",
+    },
+}
+"""Variable -> how its predictions are off -> what to try."""
+UNRELIABLE = "compare with criticise(), which holds half of the episodes out and needs no weights"
 LEVEL = 0.01
 NUM_BINS = 100
 Values = Float[np.ndarray, " T"]
@@ -55,8 +74,8 @@ class Pit(NamedTuple):
         # A uniform number has mean 1/2 and variance 1/12.
         width, shift = self.values.std() * np.sqrt(12.0), self.values.mean() - 0.5
         if abs(shift) * np.sqrt(12.0 * self.values.size) > 3.0:
-            return "too high: predictions are too low" if shift > 0 else "too low: predictions are too high"
-        return "too many near 0 and 1: predictions are too narrow" if width > 1 else "too many in the middle: too wide"
+            return HIGH if shift > 0 else LOW
+        return NARROW if width > 1 else WIDE
 
 
 class LooPit(NamedTuple):
@@ -77,8 +96,12 @@ class LooPit(NamedTuple):
         lines = ["LOO-PIT: where each transition falls in its prediction from all the others"]
         for name, pit in self.variables.items():
             lines.append(f"  {name:<11} {pit.values.size} values, p {pit.p:.3g}: {pit.fault}")
+            if not pit.uniform:
+                lines.append(f"    what to try: {NEXT_STEPS[name][pit.fault]} {see('how-to/check-a-posterior')}")
         if self.share_unreliable:
-            lines.append(f"  unreliable at {self.share_unreliable:.1%} of the transitions (Pareto k above 0.7)")
+            lines.append(
+                f"  unreliable at {self.share_unreliable:.1%} of the transitions (Pareto k above 0.7): {UNRELIABLE}"
+            )
         return "\n".join(lines)
 
     def plot(self) -> "Figure":

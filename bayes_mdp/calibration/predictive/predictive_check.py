@@ -16,7 +16,14 @@ from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
-from bayes_mdp.calibration.predictive.check_statistics import REWARDS, TRANSITIONS, Sample, Statistic, previous_states
+from bayes_mdp.calibration.predictive.check_statistics import (
+    NEXT_STEPS,
+    REWARDS,
+    TRANSITIONS,
+    Sample,
+    Statistic,
+    previous_states,
+)
 from bayes_mdp.calibration.predictive.comparisons import (
     Comparison,
     compare_statistic,
@@ -84,7 +91,7 @@ class PredictiveCheck(NamedTuple):
             "visits held fixed"
         )
         verdict = "The data are not what this model would yield."
-        return describe_comparisons(title, self.comparisons, self._where, verdict, 23)
+        return describe_comparisons(title, self.comparisons, self._where, verdict, NEXT_STEPS, 23)
 
     def _where(self, index: tuple[int, ...]) -> str:
         """The pair in words."""

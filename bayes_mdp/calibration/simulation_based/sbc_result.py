@@ -13,7 +13,9 @@ from scipy import stats
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.calibration.simulation_based.quantities import varying
+from bayes_mdp.calibration.simulation_based.remedies import remedy
 from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.pages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 CLEAR = 4.0  # standard errors above which a deviation is described
 POWER = 0.95
 LIKELIHOOD = "log_likelihood"
+NO_NUMBER = "not a number"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,7 @@ class SBC:
         for name in self.judged:
             lost = int((~self.dataset.finite.sel(quantity=name).values).sum())
             if lost:
-                sentence = f"not a number in {lost} of {self.num_simulations} simulations"
+                sentence = f"{NO_NUMBER} in {lost} of {self.num_simulations} simulations"
                 wrong[name] = f"{wrong[name]}; {sentence}" if name in wrong else sentence
         return wrong
 
@@ -138,6 +141,8 @@ class SBC:
         lines += [f"  {name:<{width}}  the same in every truth, not tested" for name in known]
         if not self.passed and self.ignores_data:
             lines.append("  no posterior mean follows its truth: the posterior does not depend on the data")
+        if not self.passed:
+            lines.append(f"  what to try: {self._next_step}")
         return "\n".join(lines)
 
     def to_arviz(self) -> Tree:
@@ -178,6 +183,16 @@ class SBC:
         figure.supxlabel("rank / draws")
         figure.supylabel("ECDF difference")
         return figure
+
+    @property
+    def _next_step(self) -> str:
+        usual = remedy(self.dataset.attrs["method"])
+        if self.ignores_data:
+            page = see("how-to/check-a-posterior")
+            return f"Is the inference given the data, and does its program observe them? {page}"
+        if any(NO_NUMBER in wrong for wrong in self.failures.values()):
+            return f"Draws that are no numbers come first: bound the site or reparametrise. {usual}"
+        return usual
 
     @property
     def _level(self) -> float:

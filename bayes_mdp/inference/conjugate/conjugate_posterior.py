@@ -636,11 +636,17 @@ class ConjugatePosterior(eqx.Module):
         """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
         found = self.reward_cells.problems()
         if not np.isfinite(self.log_evidence):
-            found.append("the log evidence is not finite: impossible data, or sums that do not determine it")
+            found.append(
+                "the log evidence is not finite: impossible data, or sums that do not determine it; compare the data "
+                "with what the prior allows, and give transitions in place of sums (Counts)"
+            )
         arrays = [np.asarray(x) for x in jax.tree.leaves(self.transition_probs)]
         # float32 has 24 bits: above 2^24 adding one changes nothing.
         if any(x.dtype == np.float32 and x.max(initial=0.0) > 2.0**24 for x in arrays):
-            found.append("concentrations above 2^24 in float32: one more transition no longer changes them")
+            found.append(
+                "concentrations above 2^24 in float32: one more transition no longer changes them; keep the posterior "
+                "in float64, as infer returns it"
+            )
         return found
 
     def notes(self) -> list[str]:

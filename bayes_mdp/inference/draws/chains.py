@@ -19,6 +19,7 @@ from bayes_mdp.inference.detection.trace import unique_names
 from bayes_mdp.inference.draws import methods
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.summary import LatentSites
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
 
@@ -292,7 +293,7 @@ def warn_of(posterior: "Chains | HasChains") -> None:
     chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
     stuck = [] if chains is None else chains.notes(whole=True)
     for problem in (*posterior.problems(), *stuck):
-        warnings.warn(problem, SamplingWarning, stacklevel=3)
+        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=3)
 
 
 def _kernel(model: Model, method: methods.NUTS, discrete: bool) -> MCMCKernel:
