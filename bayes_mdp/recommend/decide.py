@@ -187,5 +187,5 @@ def _reasons(
     if criticism is None:
         reasons.append("the checks of the belief were left out (checks=False)")
     else:
-        reasons += [f"{name}: {criticism.findings[name].text}" for name in criticism.alarms]
+        reasons += [f"{name}: {criticism.said(name)}" for name in criticism.alarms]
     return tuple(reasons)

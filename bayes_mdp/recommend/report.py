@@ -152,7 +152,7 @@ def _checks(criticism: Criticism) -> str:
         mark = "failed" if name in criticism.alarms else "passed"
         rows += (
             f'<tr><td>{escape(name)}</td><td class="{mark}">{mark}</td><td>{finding.p_value:.3g}</td>'
-            f'<td class="words">{escape(finding.text)}</td></tr>'
+            f'<td class="words">{escape(criticism.said(name))}</td></tr>'
         )
     for name, why in criticism.skipped.items():
         rows += f'<tr><td>{escape(name)}</td><td>not made</td><td></td><td class="words">{escape(why)}</td></tr>'
