@@ -69,6 +69,7 @@ class ValueBasis(eqx.Module):
         untried: the pairs that the policy uses, that were never tried and whose mean reward lies above that of every
             pair that was (see `untried_rewards`); None: there are none, or it is not known.
         untried_share: the part of the policy's time spent in these.
+        observed: number of transitions that the posterior has learnt from, of all pairs; nan: not known.
     """
 
     unvisited: Unvisited
@@ -80,6 +81,7 @@ class ValueBasis(eqx.Module):
     informative: float | None = None
     untried: UntriedRewards | None = None
     untried_share: float = 0.0
+    observed: float = np.nan
 
     def __str__(self) -> str:
         """One line."""
@@ -150,12 +152,13 @@ def _basis(
     time = time.sum(0) if time.ndim > visits.ndim else time
     unvisited = Unvisited.of(visits, time, names, unknown, weight)
     untried, untried_share = _untried(prior.untried, time)
+    observed = float(visits.sum())
     # Known rows need no data: time there does not count.
     time = np.where(unknown, np.maximum(time, 0.0), 0.0)
     time = time / max(time.sum(), 1e-300)
     transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
     if share is None:
-        return ValueBasis(unvisited, None, (), transitions, own, None, None, untried, untried_share)
+        return ValueBasis(unvisited, None, (), transitions, own, None, None, untried, untried_share, observed)
     other = None if borrowed is None else float(np.sum(time * np.nan_to_num(borrowed)))
     part = time * np.where(unknown, share, 0.0)
     order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
@@ -166,7 +169,7 @@ def _basis(
     known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
     informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
     total = float(part.sum())
-    return ValueBasis(unvisited, total, weakest, transitions, own, other, informative, untried, untried_share)
+    return ValueBasis(unvisited, total, weakest, transitions, own, other, informative, untried, untried_share, observed)
 
 
 def _untried(untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]) -> tuple[UntriedRewards | None, float]:

@@ -6,6 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
+from bayes_mdp.decisions.strategies.strategy_draws import shares_of_best
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp.pages import see
@@ -26,10 +27,12 @@ class Verdict(eqx.Module):
     Args:
         reasons: why not, one sentence each; empty: no reason was found.
         would_decide: for each reason, what would remove it.
+        finding: what was found, with which probability and on which data, in words.
     """
 
     reasons: tuple[str, ...] = eqx.field(static=True)
     would_decide: tuple[str, ...] = eqx.field(static=True)
+    finding: str = eqx.field(static=True, default="")
 
     @property
     def decided(self) -> bool:
@@ -39,7 +42,8 @@ class Verdict(eqx.Module):
     def __str__(self) -> str:
         """One line, and two for each reason."""
         if self.decided:
-            return "verdict: no reason to abstain was found (prior's share, stated range, choice and judgement apart)"
+            said = f"{self.finding}; " if self.finding else ""
+            return f"verdict: {said}no reason was found to distrust this {see('how-to/decide-from-a-log')}"
         lines = [f"verdict: not decided by these data {see('how-to/decide-from-a-log')}"]
         for reason, cure in zip(self.reasons, self.would_decide, strict=True):
             lines += [f"  - {reason}", f"    what would decide: {cure}"]
@@ -80,12 +84,42 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
         if basis is not None and basis.own_optimum and not held_out:
             found.append(
                 (
-                    f"{name}: chosen and judged by the same data: it is the optimum of this posterior's own mean",
+                    f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot judge "
+                    "it",
                     "a posterior from data that did not choose it (`decide` splits the log; held_out=True says it is "
                     "one)",
                 )
             )
-    return Verdict(tuple(reason for reason, _ in found), tuple(cure for _, cure in found))
+    finding = _finding(values, value_range, held_out)
+    return Verdict(tuple(reason for reason, _ in found), tuple(cure for _, cure in found), finding)
+
+
+def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, held_out: bool) -> str:
+    """The best policy, its probability, and what that rests on."""
+    names = list(values)
+    probs = shares_of_best(np.stack([values[name].draws for name in names], axis=-1))
+    best = max(names, key=lambda name: values[name].mean)
+    bases = [value.basis for value in values.values() if value.basis is not None]
+    given = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
+    source = f"in {len(values[best].draws)} draws of the posterior{given}"
+    source += ", which did not choose the policies" if held_out else ""
+    if len(names) > 1:
+        parts = [
+            f"{best} is the best of {len(names)} policies with probability {probs[names.index(best)]:.3f} {source}"
+        ]
+    else:
+        parts = [f"{best} is worth {values[best].mean:.4g} on average {source}"]
+    shares = [basis.prior_share for basis in bases if basis.prior_share is not None]
+    if len(shares) < len(names):
+        parts.append("what the prior weighs in it is not known")
+    else:
+        parts.append(f"the prior's share of the rows in use is at most {max(shares):.2g}")
+    if value_range is None:
+        parts.append("no range of values was stated")
+    else:
+        low, high = (float(x) for x in value_range)
+        parts.append(f"no value lies outside {low:g} to {high:g}")
+    return "; ".join(parts)
 
 
 def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[str, str]]:

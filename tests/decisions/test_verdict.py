@@ -49,13 +49,13 @@ def value(share: float | None = 0.05, own: bool = False, draws: Any = (0.0, 1.0)
         (value(draws=(0.0, 1.1)), None, False, ()),
         (value(draws=(0.0, 1.1), gap=0.2), (0.0, 1.0), False, ()),  # it may be the solver's error
         (value(draws=(0.0, 1.0 + 1e-12)), (0.0, 1.0), False, ()),
-        (value(own=True), None, False, ("a: chosen and judged by the same data",)),
+        (value(own=True), None, False, ("a: it is the optimum of this posterior's own mean",)),
         (value(own=True), None, True, ()),
         (
             value(share=0.5, own=True, draws=(0.0, 2.0)),
             (0, 1),
             False,
-            ("a: the prior's share of the rows it uses is 0.5", "a: its values go", "a: chosen and judged"),
+            ("a: the prior's share of the rows it uses is 0.5", "a: its values go", "a: it is the optimum"),
         ),
         (value(share=0.5, own=True, draws=(0.0, 2.0)), (0, 1), True, ("a: the prior's share", "a: its values go")),
     ],
@@ -68,7 +68,7 @@ def test_it_abstains_for_each_reason_and_only_then(found, value_range, held_out,
 
 
 def test_its_words():
-    assert str(Verdict((), ())).startswith("verdict: no reason to abstain was found")
+    assert str(Verdict((), ())).startswith("verdict: no reason was found to distrust this (see docs/how-to/decide")
     text = str(verdict_on({"a": value(share=0.5)}, None, False))
     assert text.splitlines()[0] == "verdict: not decided by these data (see docs/how-to/decide-from-a-log.md)"
     assert "what would decide: data of low go (0.5), or a prior that is known to fit" in text
@@ -109,7 +109,9 @@ def test_a_comparison_prints_probabilities_only_where_it_decides(belief):
         return compare_policies(KEY, belief, policies, Discounted(0.5), num_draws=16, **more)
 
     own = compared(policies)
-    assert own.verdict.reasons[0].startswith("go: chosen and judged by the same data") and len(own.verdict.reasons) == 1
+    assert own.verdict.reasons == (
+        "go: it is the optimum of this posterior's own mean: if the same data chose it, they cannot judge it",
+    )
     assert "P(best)" not in str(own) and " better)" not in str(own)
     assert own.prob_best == {"go": 1.0, "stay": 0.0}
     judged = compared(policies, held_out=True, value_range=(0, 2))
@@ -118,5 +120,30 @@ def test_a_comparison_prints_probabilities_only_where_it_decides(belief):
     assert not outside.verdict.decided and "P(best)" not in str(outside)
     neither = compared({"stay": policies["stay"], "half": np.full((2, 2), 0.5)})
     assert neither.verdict.decided and "P(best)" in str(neither)
+    # What was found, with which probability, on which data.
+    said = str(judged.verdict)
+    assert said.startswith(
+        "verdict: go is the best of 2 policies with probability 1.000 in 16 draws of the posterior given 400 "
+        "transitions, which did not choose the policies; the prior's share of the rows in use is at most 0.0"
+    )
+    assert "; no value lies outside 0 to 2; no reason was found to distrust this (see " in said
+    said = str(neither.verdict)
+    prob = neither.prob_best["half"]
+    assert f"half is the best of 2 policies with probability {prob:.3f} in 16" in said
+    assert "did not choose" not in said and "; no range of values was stated; " in said
     with pytest.raises(TypeError, match="held_out is 'yes'"):
         compared(policies, held_out="yes")
+
+
+def test_the_finding_says_what_it_cannot_know():
+    """Probabilities are those of the draws, by a count; unknown parts are said to be so."""
+    draws = {"a": [1.0, 2.0, 3.0, 4.0], "b": [1.0, 3.0, 2.0, 5.0]}
+    values = {name: value(draws=x, mean=float(np.mean(x))) for name, x in draws.items()}
+    # Draw by draw: a tie (half for each), b, a, b.
+    assert "b is the best of 2 policies with probability 0.625 in 4 draws of the posterior; the prior's share" in str(
+        verdict_on(values, None, False)
+    )
+    text = str(verdict_on({"a": value(share=None), "b": value()}, None, True))
+    assert "what the prior weighs in it is not known" in text and "draws of the posterior, which did not choose" in text
+    alone = str(verdict_on({"a": value(basis=None, mean=0.5)}, (0, 1), False))
+    assert alone.startswith("verdict: a is worth 0.5 on average in 2 draws of the posterior; what the prior weighs")
