@@ -51,7 +51,7 @@ def test_its_parts_are_those_of_the_halves(decided):
 @pytest.mark.parametrize(
     ("options", "reasons"),
     [
-        ({"split": 0.0}, ["chosen: chosen and judged by the same data"]),
+        ({"split": 0.0}, ["chosen: it is the optimum of this posterior's own mean"]),
         ({"checks": False}, ["the checks of the belief were left out (checks=False)"]),
         ({"concentration": 100.0}, ["baseline: the prior's share", "chosen: the prior's share"]),
         ({"value_range": (0, 1.5)}, ["chosen: its values go from 2 to 2, outside the stated range 0 to 1.5"]),

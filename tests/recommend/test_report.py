@@ -95,7 +95,7 @@ def test_what_it_says(page, decided):
         "discount 0.5",
         "Checks of the belief",
         "Where the chosen policy differs from the baseline",
-        "verdict: no reason to abstain was found",
+        "verdict: chosen is the best of 2 policies with probability 1.000 in ",
     ):
         assert part in text
     assert 'class="answer change"' in page.read_text()
