@@ -47,7 +47,7 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
         next_state: None: the state of the subject's next row.
         terminated: true / false or 1 / 0, the row ended an episode.
         trial: a whole number that orders the rows of a subject; None: they are in order.
-        states, actions: all labels, in order; None: those of the log.
+        states, actions: all labels, in order; None: those of the log, with a warning as in `read_log`.
         missing: what a row with an empty action, reward or cost is: an error, or a choice that was missed: it has no
             likelihood, and nothing is learnt from it.
 

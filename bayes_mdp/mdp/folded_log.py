@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from bayes_mdp.mdp.cell_table import CellTable, group_rows, joined
 from bayes_mdp.mdp.data import Counts
 from bayes_mdp.mdp.natural_order import natural_order
+from bayes_mdp.mdp.similar_labels import warn_of_similar
 from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import check_bool, check_labels, check_type
 
@@ -194,7 +195,8 @@ class FoldedLog:
     def merge(self, other: "FoldedLog", *, allow_duplicates: bool = False) -> "FoldedLog":
         """Both logs together; exactly what one fold of the sources of both gives.
 
-        Labels that were found are put in natural order again; labels that were given must be the same.
+        Labels that were found are put in natural order again, with a warning of those that may be two spellings of one;
+        labels that were given must be the same.
 
         Args:
             other: folded by the same columns.
@@ -223,7 +225,23 @@ class FoldedLog:
             log.cells.renumbered(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (self, other)
         ]
         cells = joined([parts[0], parts[1].of_source(len(self.sources))])
-        return replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
+        merged = replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
+        merged._warn_of_similar((states != self.states, actions != self.actions))
+        return merged
+
+    def _warn_of_similar(self, found: tuple[bool, bool]) -> None:
+        """A warning of labels that may be two spellings of one; `found`: whether there are new states, new actions."""
+        where, count = self.cells.where, self.cells.count
+        what = f"{len(self.sources)} logs, {self.sources[0].name} first"
+        if found[0]:
+            went_on = where.outcome > 0
+            reached = np.bincount(where.outcome[went_on] - 1, count[went_on], len(self.states))
+            left = np.bincount(where.state, count, len(self.states))
+            warn_of_similar(f"{what}: state", "state", self.states, [left, reached])
+        if found[1]:
+            warn_of_similar(
+                f"{what}: action", "action", self.actions, [np.bincount(where.action, count, len(self.actions))]
+            )
 
 
 def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bayes_mdp.envs.logs.tables import Table, is_missing, plain
 from bayes_mdp.mdp.natural_order import natural_order
+from bayes_mdp.mdp.similar_labels import warn_of_similar
 from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import as_names, check_names, first_index
 
@@ -26,6 +27,8 @@ def read_labels(
     table: Table, roles: Sequence[str], given: Sequence[Hashable] | None, ignored: np.ndarray | None = None
 ) -> tuple[list[np.ndarray], tuple[Hashable, ...]]:
     """Number the labels of several columns together: Int32[N] each, and the labels in order.
+
+    Labels of states and actions that are found and may be two spellings of one are named in a warning.
 
     Args:
         roles: the columns that share labels.
@@ -47,7 +50,8 @@ def read_labels(
         raise TypeError(
             f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable"
         ) from error
-    found = as_numbers(f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}", list(map(plain, uniques)), given)
+    what = f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}"
+    found = as_numbers(what, list(map(plain, uniques)), given)
     names = natural_order(set(found)) if given is None else given
     number = {label: i for i, label in enumerate(names)}
     index = np.zeros(needed.size, np.int32)
@@ -56,6 +60,9 @@ def read_labels(
     for part, role in zip(split, roles, strict=True):
         shown = shown_labels(names)
         require_cells(table, part < 0, role, f"one of the {len(names)} labels given ({shown})")
+    if given is None and roles[0] != "subject":
+        rows = [np.bincount(part[mask], minlength=len(names)) for part, mask in zip(split, needed, strict=True)]
+        warn_of_similar(what, roles[0], names, rows)
     return split, names
 
 

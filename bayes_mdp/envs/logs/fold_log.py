@@ -62,7 +62,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         state, action, reward, cost, next_state, terminated, truncated, episode, step, missing_reward: as for
             `read_log`.
         space: labels are those of this space, others are refused, and steps are kept if it has a horizon.
-        states, actions: all labels, in order; None: those found, in natural order.
+        states, actions: all labels, in order; None: those found, in natural order, with a warning as in `read_log`.
         by_step: whether the steps of episodes are kept, for spaces with a horizon. None: if `space` has one; without
             `space`, if `step` is given.
         chunksize: rows that are read at once.

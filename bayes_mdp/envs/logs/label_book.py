@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int
 from bayes_mdp.envs.logs.columns import as_numbers, expected_label, factorised, number_of, require_cells, shown_labels
 from bayes_mdp.envs.logs.tables import Table, plain
 from bayes_mdp.mdp.natural_order import natural_order
+from bayes_mdp.mdp.similar_labels import warn_of_similar
 from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import as_names, check_names
 
@@ -38,7 +39,9 @@ class LabelBook:
         self._by_text = self.given is not None and all(isinstance(label, str) for label in self.given)
         # Of labels that are whole numbers, and of those that are the text of one.
         self._tables = {False: np.full(0, -1, np.int32), True: np.full(0, -1, np.int32)}
-        self._what = ""
+        self._names: dict[str, None] = {}  # of the logs
+        self._column = ""
+        self._rows: dict[str, Int[np.ndarray, " L"]] = {}  # of each column of these labels: rows of each number
 
     def number(
         self, table: Table, role: str, ignored: Bool[np.ndarray, " N"] | None = None, *, holes: bool = False
@@ -54,7 +57,8 @@ class LabelBook:
         Raises:
             ValueError: an empty cell, a label that is not one of those given; names the row.
         """
-        self._what = f"{table.name}: {role} {table.columns[role]!r}"
+        self._names[table.name] = None
+        self._column = self._column or f"{role} {table.columns[role]!r}"
         codes, uniques = factorised(table, role)
         needed = np.ones(len(codes), bool) if ignored is None else ~ignored
         if not holes:
@@ -69,7 +73,14 @@ class LabelBook:
         if self.given is not None:
             names = shown_labels(self.given)
             require_cells(table, looked & (result < 0), role, f"one of the {len(self.given)} labels given ({names})")
+        else:
+            self._rows[role] = self._counted(role) + np.bincount(result[looked], minlength=len(self.numbers))
         return result
+
+    def _counted(self, role: str) -> Int[np.ndarray, " L"]:
+        """How many rows of a column each number had so far."""
+        before = self._rows.get(role, np.zeros(0, np.int64))
+        return np.append(before, np.zeros(len(self.numbers) - len(before), np.int64))
 
     def _look_up(self, uniques: "pd.Index | range", used: Int[np.ndarray, " U"], is_text: bool) -> np.ndarray:
         """The numbers of the labels `uniques[used]`; whole ones are text in truth where the source `is_text`."""
@@ -98,10 +109,16 @@ class LabelBook:
         return found
 
     def finish(self) -> tuple[Names, Int[np.ndarray, " L"]]:
-        """The labels in order, and the place there of each number that was given out."""
+        """The labels in order, and the place there of each number that was given out.
+
+        Labels that were found and may be two spellings of one are named in a warning.
+        """
         if self.given is not None:
             return self.given, np.arange(len(self.given), dtype=np.int32)
-        found = as_numbers(self._what, list(self.numbers), None)
+        first = next(iter(self._names), "")
+        what = f"{first if len(self._names) < 2 else f'{len(self._names)} logs, {first} first'}: {self._column}"
+        found = as_numbers(what, list(self.numbers), None)
+        warn_of_similar(what, self.role, found, [self._counted(role) for role in self._rows])
         names = natural_order(set(found))
         place = {label: i for i, label in enumerate(names)}
         return names, np.array([place[label] for label in found], np.int32)

@@ -99,7 +99,9 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         episode: label of the episode of each row. Without `step`, the step is the row's place in its episode.
         step: step of the episode, 0 at its first. Where next states are those of the next rows, steps have to go up by
             one from row to row: a gap, or rows in another order, would join states that do not follow each other.
-        states, actions: all labels, in order; None: those of the log.
+        states, actions: all labels, in order, others are refused; None: those of the log. A `UserWarning` then names
+            labels that may be two spellings of one: text that differs in case, blanks, hyphens or underscores alone,
+            and a word of letters in one row that is one edit from one in 20 rows.
         missing_reward: what an empty reward or cost is: an error, or a transition whose reward was not observed.
         chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
             then needed. See `fold_log`, which keeps no transitions.

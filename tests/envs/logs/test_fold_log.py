@@ -95,6 +95,7 @@ def test_a_file_is_read_as_read_log_does(ending, tmp_path):
         assert_same(folded.counts(space), independent(log, space, False))
 
 
+@pytest.mark.filterwarnings("ignore:.*two spellings of one")
 @pytest.mark.some(6)
 @pytest.mark.parametrize(
     "labels",
