@@ -21,10 +21,13 @@ from bayes_mdp.mdp import (
     Objective,
     SparseMDP,
     StateActionSpace,
+    Transitions,
+    check_transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import check_labels, check_type, first_index
 from bayes_mdp.planning import Solution, solve
 from bayes_mdp.planning.solve import check_problem, refuse_improper
@@ -76,18 +79,22 @@ def _within(
     return best_in(mdp, to_float64(objective), policy_set(limits, legal, shape, counts, None))
 
 
-def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = None) -> Float[np.ndarray, "S A"]:
+def behaviour_policy(
+    log: Log | FoldedLog | Transitions, *, space: StateActionSpace | None = None
+) -> Float[np.ndarray, "S A"]:
     """How often each action was taken in each state of the log: Float64[S A], rows sum to one.
 
     A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger.
 
     Args:
-        log: see `read_log`, `fold_log`.
-        space: for its legal actions, and its state "unseen" if it has one; None: all actions are legal.
+        log: see `read_log`, `fold_log`; or transitions, with `space`.
+        space: for its legal actions, and its state "unseen" if it has one; of transitions also for the numbers of
+            states and actions. None: all actions are legal.
 
     Raises:
-        TypeError: `log` is no `Log`.
-        ValueError: `space` has other states or actions than the log; the log has an action that is illegal there.
+        TypeError: `log` is no `Log`, or transitions without `space`.
+        ValueError: `space` has other states or actions than the log, or cannot hold the transitions; the log has an
+            action that is illegal there.
 
     Example:
         >>> import pandas as pd
@@ -97,28 +104,44 @@ def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = N
         [[0.667 0.333]
          [0.    1.   ]]
     """
-    if not isinstance(log, (Log, FoldedLog)):
-        raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log)")
-    if space is not None:
-        check_space(space)
-        check_labels("log.states", log.states, space.logged_states)
-        check_labels("log.actions", log.actions, space.action_names)
-        log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
-    names = log.states if space is None else space.state_names  # with "unseen", where the space has it
-    counts = np.zeros((len(names), len(log.actions)))
+    states, actions = _names(log, space)
+    names = states if space is None else space.state_names  # with "unseen", where the space has it
+    counts = np.zeros((len(names), len(actions)))
     if isinstance(log, FoldedLog):
         np.add.at(counts, (log.cells.where.state, log.cells.where.action), log.cells.count)
     else:
-        np.add.at(counts, (np.asarray(log.transitions.state), np.asarray(log.transitions.action)), 1.0)
+        data = log.transitions if isinstance(log, Log) else log
+        np.add.at(counts, (np.asarray(data.state), np.asarray(data.action)), 1.0)
     left = counts.sum(-1) == 0
     counts[left] = 1.0 if space is None or space.legal is None else space.legal[left]
-    if left[: len(log.states)].any():
-        never = [str(names[s]) for s in np.flatnonzero(left[: len(log.states)])]
+    if left[: len(states)].any():
+        never = [str(names[s]) for s in np.flatnonzero(left[: len(states)])]
         more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
         logger.warning(
             "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
         )
     return counts / counts.sum(-1, keepdims=True)
+
+
+def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:
+    """The states and actions of a log, which must be those of the space, or those of the space of transitions."""
+    if space is not None:
+        check_space(space)
+    if isinstance(log, Transitions):
+        if space is None:
+            raise TypeError(
+                "log is Transitions without space, expected space=, which says how many states and actions there are, "
+                "or a Log (see read_log)"
+            )
+        check_transitions(log, space)
+        return space.logged_states, space.action_names
+    if not isinstance(log, (Log, FoldedLog)):
+        raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log), or Transitions with space=")
+    if space is not None:
+        check_labels("log.states", log.states, space.logged_states)
+        check_labels("log.actions", log.actions, space.action_names)
+        log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
+    return log.states, log.actions
 
 
 @small_jit

@@ -52,6 +52,25 @@ def test_behaviour_has_a_row_for_what_the_log_never_saw(caplog):
     assert not caplog.text  # "unseen" is no state that the log could have left
 
 
+def test_behaviour_of_transitions_is_that_of_the_log_in_the_space(caplog):
+    data = Transitions(np.array([0, 0, 0, 2]), np.array([1, 1, 0, 0]), None, np.array([0, 0, 2, 2]))
+    space = StateActionSpace(4, 3, legal=[[True, True, False], [False, True, True], [True, False, False], [True] * 3])
+    log = Log(data, range(4), range(3))
+    with caplog.at_level(logging.WARNING):
+        probs = behaviour_policy(data, space=space)
+    np.testing.assert_array_equal(probs, behaviour_policy(log, space=space))
+    np.testing.assert_allclose(probs, [[1 / 3, 2 / 3, 0], [0, 0.5, 0.5], [1, 0, 0], [1 / 3] * 3])
+    assert "states never visited: 1, 3" in caplog.text
+    unseen = StateActionSpace.from_log(log, successors="observed")
+    np.testing.assert_array_equal(behaviour_policy(data, space=unseen), behaviour_policy(log, space=unseen))
+    with pytest.raises(TypeError, match="log is Transitions without space, expected space="):
+        behaviour_policy(data)
+    with pytest.raises(ValueError, match=r"transitions\.state\[3\] is 2, expected"):
+        behaviour_policy(data, space=StateActionSpace(2, 2))
+    with pytest.raises(ValueError, match=r"transitions\.action\[0\] is 1, expected .*legal"):
+        behaviour_policy(data, space=StateActionSpace(3, 2, legal=[[True, False], [True, True], [True, True]]))
+
+
 def test_behaviour_is_how_often(caplog):
     data = Transitions(np.array([0, 0, 0, 2]), np.array([1, 1, 0, 0]), None, np.array([0, 0, 2, 2]))
     log = Log(data, ("x", "y", "z"), ("a", "b"))
@@ -65,8 +84,6 @@ def test_behaviour_is_how_often(caplog):
     space = StateActionSpace(3, 2, **names, legal=[[False, True], [True, True], [True, True]])
     with pytest.raises(ValueError, match=r"log\.transitions.action\[2\] is 'a', expected .* legal in state 'x'"):
         behaviour_policy(log, space=space)
-    with pytest.raises(TypeError, match="log is a Transitions, expected a Log"):
-        behaviour_policy(data)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"log\.states are 'x', 'y', 'z', expected those of the space: 0, 1"):
         behaviour_policy(log, space=StateActionSpace(2, 2))
     with pytest.raises(ValueError, match=r"log\.actions are 'a', 'b', expected those of the space: 'b', 'a'"):
