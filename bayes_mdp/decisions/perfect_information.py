@@ -8,7 +8,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -26,13 +25,13 @@ from bayes_mdp.decisions.policy_evaluation import (
     row_faults,
     to_float64,
 )
-from bayes_mdp.mdp import AverageReward, CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
+from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import AnyArray, InitialLike
 from bayes_mdp.planning import solve
+from bayes_mdp.planning.start_value import value_at_start
 from bayes_mdp.planning.structure import find_cycle
-from bayes_mdp.products import matmul
 
 NORMAL_95 = 1.959963984540054
 
@@ -150,9 +149,7 @@ def _solve_draws(
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         mdp = posterior.sample(key)
         solution = solve(mdp, objective)
-        first = solution.v[0] if solution.v.ndim == 2 else solution.v
-        value = solution.gain if isinstance(objective, AverageReward) else matmul(first, jnp.asarray(start))
-        return value, solution.gap, row_faults(mdp)[0][0]
+        return value_at_start(solution, objective, start), solution.gap, row_faults(mdp)[0][0]
 
     return jax.vmap(one)(keys)
 

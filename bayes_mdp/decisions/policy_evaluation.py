@@ -48,7 +48,7 @@ from bayes_mdp.planning.linear.systems import LISTED_DIRECT
 from bayes_mdp.planning.other_rewards import evaluate_reward
 from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.products import matmul
+from bayes_mdp.planning.start_value import value_at_start
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -418,9 +418,7 @@ def _evaluate_draws(
         else:
             paid = reward.expected(mdp)
             answers = jax.vmap(lambda policy: evaluate_reward(mdp, paid, policy, objective))(policies)
-        first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
-        values = answers.gain if isinstance(objective, AverageReward) else matmul(first, start)
-        return values, answers.gap, *row_faults(mdp)
+        return value_at_start(answers, objective, start), answers.gap, *row_faults(mdp)
 
     values, gaps, excess, ends = jax.vmap(one)(keys)
     return values, gaps, excess, ends
@@ -439,8 +437,7 @@ def _evaluate_each_chain(
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         probs, reward = chains.draw(posterior, key)
         found = chains.values(probs, reward, objective, mean)
-        values = found.gain if isinstance(objective, AverageReward) else matmul(found.v, start)
-        return values, found.gap, *chains.faults(probs)
+        return value_at_start(found, objective, start), found.gap, *chains.faults(probs)
 
     values, gaps, excess, ends = jax.vmap(one)(keys)
     return values, gaps, excess, ends

@@ -20,7 +20,6 @@ from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import (
     MDP,
-    AverageReward,
     Discounted,
     Episodic,
     FirstExit,
@@ -32,7 +31,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate
-from bayes_mdp.products import matmul
+from bayes_mdp.planning.start_value import value_at_start
 
 
 class Replicated(NamedTuple):
@@ -311,7 +310,7 @@ def _evaluate(
         mdp = eqx.tree_at(_stored_rows, mean, _stored_rows(mean).at[pairs].set(probs))
         if mean.end_probs is not None:
             mdp = eqx.tree_at(lambda m: m.end_probs, mdp, mean.end_probs.at[pairs].set(ends))
-        return matmul(evaluate(mdp, jnp.asarray(policy), objective).v[0], start)
+        return value_at_start(evaluate(mdp, jnp.asarray(policy), objective), objective, start)
     # One action a state: the rows that the policy uses, in the order of the states.
     reward, end_probs = mean.reward[pairs][:, None], None if mean.end_probs is None else ends[:, None]
     if isinstance(mean, SparseMDP):
@@ -319,7 +318,7 @@ def _evaluate(
     else:
         chain = MDP(probs[:, None], reward, end_probs=end_probs)
     found = evaluate(chain, jnp.zeros(mean.n_states, int), objective)
-    return found.gain if isinstance(objective, AverageReward) else matmul(found.v, start)
+    return value_at_start(found, objective, start)
 
 
 def _stored_rows(mdp: MDP | SparseMDP) -> Any:

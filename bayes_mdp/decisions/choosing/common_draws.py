@@ -35,7 +35,8 @@ from bayes_mdp.planning import evaluate, occupancy, solve
 from bayes_mdp.planning.occupancy import chain_occupancy
 from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.products import matmul, tensordot
+from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.products import tensordot
 
 BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one
@@ -407,15 +408,12 @@ def _values_of(keys: Array, draws: CommonDraws, policies: Policies, near: Near |
         assert near is not None
         probs, reward = draws.draw_entries(key)
         found = near.chains.values(probs, reward, objective, near.mean)
-        values = found.gain if isinstance(objective, AverageReward) else matmul(found.v, draws.start)
-        return values, found.gap, *near.chains.faults(probs)
+        return value_at_start(found, objective, draws.start), found.gap, *near.chains.faults(probs)
 
     def of_mdps(key: Array) -> tuple[Array, ...]:
         mdp = draws.posterior.sample(key)
         found = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(jnp.asarray(policies))
-        first = found.v[:, 0] if found.v.ndim == 3 else found.v
-        values = found.gain if isinstance(objective, AverageReward) else matmul(first, draws.start)
-        return values, found.gap, *row_faults(mdp)
+        return value_at_start(found, objective, draws.start), found.gap, *row_faults(mdp)
 
     return jax.vmap(of_mdps if near is None else of_chains)(keys)
 
@@ -474,9 +472,7 @@ def _best_of(keys: Array, draws: CommonDraws, near: Near | None) -> PyTree:
     def of_mdps(key: Array) -> tuple[Array, ...]:
         mdp = draws.posterior.sample(key)
         found = solve(mdp, objective)
-        first = found.v[0] if found.v.ndim == 2 else found.v
-        value = found.gain if isinstance(objective, AverageReward) else matmul(first, draws.start)
-        return value[None], found.gap[None], *row_faults(mdp), found.policy
+        return value_at_start(found, objective, draws.start)[None], found.gap[None], *row_faults(mdp), found.policy
 
     return jax.vmap(of_mdps if draws.chains is None else lambda key: _best_chain(key, draws, near))(keys)
 
@@ -524,6 +520,6 @@ def _best_chain(key: Array, draws: CommonDraws, near: Near | None) -> tuple[Arra
         start, guess = (jnp.asarray(near.chains.weights)[0] > 0).astype(jnp.int32), near.mean
     first = start, jax.tree.map(lambda x: x[0], guess), jnp.array(False), jnp.int32(0)
     chosen, found, stable, _ = jax.lax.while_loop(lambda loop: ~loop[2] & (loop[3] < _ITERATIONS), body, first)
-    value = found.gain if isinstance(objective, AverageReward) else matmul(found.v, draws.start)
+    value = value_at_start(found, objective, draws.start)
     actions = jnp.zeros(size, jnp.int32).at[state].add(chosen * action)
     return jnp.where(stable, value, jnp.nan)[None], found.gap[None], *chains.faults(probs), actions

@@ -12,11 +12,11 @@ from jaxtyping import Array, Float, Int
 from bayes_mdp.decisions.information.updatable import Updatable
 from bayes_mdp.decisions.perfect_information import validity_of
 from bayes_mdp.decisions.policy_evaluation import COPIES, MOST_AT_ONCE, NUMBERS_AT_ONCE, describe_objective
-from bayes_mdp.mdp import MDP, AverageReward, Episodic, Objective, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve
-from bayes_mdp.products import matmul
+from bayes_mdp.planning import Solution, evaluate, solve
+from bayes_mdp.planning.start_value import value_at_start
 from bayes_mdp.progress import bar_of
 
 
@@ -39,16 +39,6 @@ def present_plan(posterior: Updatable, objective: Objective) -> tuple[Solution, 
             "finite value"
         )
     return plan, mean
-
-
-def value_at_start(
-    found: Solution | PolicyEvaluation, objective: Objective, start: Float[AnyArray, " S"]
-) -> Float[Array, ""]:
-    """The value of a plan from the given start (AverageReward: per step). Traceable."""
-    if isinstance(objective, AverageReward):
-        return found.gain
-    first = found.v[0] if found.v.ndim == 2 else found.v
-    return matmul(first, jnp.asarray(start))
 
 
 def best_value(

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.information.gain_over_plan import chunk_of, present_plan, validity_after_data, value_at_start
+from bayes_mdp.decisions.information.gain_over_plan import chunk_of, present_plan, validity_after_data
 from bayes_mdp.decisions.information.pair_data import (
     enumerable,
     enumerated_data,
@@ -33,6 +33,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import ArrayLike, InitialLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_positive, check_shape
 from bayes_mdp.planning import Solution
+from bayes_mdp.planning.start_value import value_at_start
 
 if TYPE_CHECKING:
     import xarray as xr
