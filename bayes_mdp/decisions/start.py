@@ -51,7 +51,7 @@ def read_start(mdp: MDP | SparseMDP, initial: InitialLike | None, space: StateAc
         source = "the given distribution"
         if isinstance(initial, Log):
             number = int(episode_numbers(initial.transitions)[-1]) + 1
-            source = f"the first states of the log ({number} episode{'s' if number > 1 else ''})"
+            source = f"the first states of the log's {number} episodes" if number > 1 else "the first state of the log"
     probs = probs / probs.sum()
     return Start(probs, True, f"{source} {_which(probs, space)}")
 

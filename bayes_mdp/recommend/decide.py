@@ -156,6 +156,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         str(whole),
         # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
         _anchored(log, objective, gain) if baseline is None and initial is None else None,
+        dict(log.columns),
     )
 
 

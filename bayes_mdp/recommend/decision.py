@@ -1,7 +1,7 @@
 """`Decision`: what `decide` recommends, and everything that it rests on."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +12,10 @@ from bayes_mdp.decisions.anchored_value import AnchoredValue
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
+from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.recommend.units import value_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +49,7 @@ class Decision:
         belief: the posterior of the whole log, in words.
         anchored: "baseline", "chosen" -> anchored value (see `anchored_values`): beside `comparison`, no part of the
             rule; None: the log has no returns of whole episodes, or the baseline or the start was given.
+        columns: role ("state", "action", "reward", ...) -> name of the log's column; empty: not known.
     """
 
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
@@ -64,6 +67,7 @@ class Decision:
     space: StateActionSpace
     belief: str
     anchored: Mapping[str, AnchoredValue] | None = None
+    columns: Mapping[str, Hashable] = field(default_factory=dict)
 
     @property
     def recommended(self) -> bool:
@@ -74,6 +78,11 @@ class Decision:
     def policy(self) -> PolicyLike:
         """The recommended policy: the candidate, or the baseline."""
         return self.candidate if self.recommended else self.baseline
+
+    @property
+    def unit(self) -> str:
+        """What a value is, in words, by the name of the reward column."""
+        return value_in_words(self.comparison.values[CHOSEN].objective, self.columns)
 
     @property
     def headline(self) -> str:
@@ -92,6 +101,7 @@ class Decision:
         whole = "the whole log chose and judged" if not self.split else f"{self.split:g} of its episodes chose"
         lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions ({whole}): {self.headline}"]
         lines += [f"  because {reason}" for reason in self.reasons]
+        lines.append(f"  a value is the {self.unit}; {describe_start(self.comparison.values[CHOSEN])}")
         lines += ["", str(self.choice), "", str(self.comparison), f"  {self.improvement}"]
         if self.anchored is not None:
             lines += ["", f"Anchored values: {ANCHORED}."]

@@ -1,34 +1,40 @@
 """`write_report`: a decision as one self-contained HTML page, readable on a screen and on paper."""
 
-import io
 import os
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bayes_mdp.calibration.criticism.criticise import Criticism
-from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_start
+from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.mdp.files import write_beside
 from bayes_mdp.mdp.validation import check_type
-from bayes_mdp.recommend.decision import ANCHORED, Decision
+from bayes_mdp.recommend.decision import ANCHORED, BASELINE, CHOSEN, Decision
+from bayes_mdp.recommend.policy_table import policy_table
+from bayes_mdp.recommend.report_figures import gain_figure, values_figure
+from bayes_mdp.recommend.units import reward_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 200  # of a table, at most
-HEADS = {"today_prob": "its share today", "count": "transitions"}
+OPEN_ROWS = 20  # of a table that is shown without a click
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .answer { border-left: .4rem solid #b50; padding: .6rem 1rem; background: #fdf6ef; }
 .answer.change { border-color: #17663a; background: #eef8f1; }
-table { border-collapse: collapse; font-size: .9rem; } th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
+table { border-collapse: collapse; font-size: .9rem; display: block; overflow-x: auto; }
+th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
 th:first-child, td:first-child, td.words { text-align: left; }
 tr { border-bottom: 1px solid #ddd; } td { vertical-align: top; } td.failed { color: #b50; font-weight: bold; }
 pre { white-space: pre-wrap; font-size: .8rem; background: #f6f6f6; padding: .6rem; }
-svg { max-width: 100%; height: auto; }
+details { margin: 1rem 0; }
+svg { width: 100%; max-width: 38rem; height: auto; }
 @media print { body { font-size: 11pt; margin: 0; max-width: none; } h2 { break-after: avoid; }
   tr, svg, .answer { break-inside: avoid; } details { display: none; } pre { background: none; } }
 """
@@ -52,7 +58,8 @@ def write_report(decision: Decision, path: str | os.PathLike[str]) -> None:
 
 
 def _page(decision: Decision) -> str:
-    value = decision.comparison.values["chosen"]
+    value = decision.comparison.values[CHOSEN]
+    state, action = (str(decision.columns.get(role, role)) for role in ("state", "action"))
     kind = "answer change" if decision.recommended else "answer"
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in decision.reasons)
     whole = (
@@ -66,29 +73,50 @@ def _page(decision: Decision) -> str:
         f"<ul>{reasons}</ul>" if reasons else "",
         "</div>",
         "<h2>The log</h2>",
-        f"<p>{decision.num_transitions:,} transitions, {decision.space.n_states} states, "
-        f"{decision.space.n_actions} actions. {whole} Values: {escape(describe_objective(value.objective))}; "
-        f"{escape(describe_start(value))}.</p>",
-        "<h2>The candidates</h2>",
-        _figure(decision),
-        _candidates(decision),
+        f"<p>{decision.num_transitions:,} transitions, {decision.space.n_states} states{_column(decision, 'state')}, "
+        f"{decision.space.n_actions} actions{_column(decision, 'action')}. {whole} A value is the "
+        f"{escape(decision.unit)}; {escape(describe_start(value))}.</p>",
+        "<h2>The gain</h2>",
+        gain_figure(decision.improvement),
+        f"<p>{_gain(decision)}</p>",
         f"<p>{escape(str(decision.improvement))}.</p>",
+        "<h2>The candidates</h2>",
+        values_figure(decision.comparison.values, "value: mean and 95 % interval"),
+        _candidates(decision),
         _verdict(decision.comparison.verdict),
         _anchored(decision),
         f"<p>Chosen by {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
+        _policies(decision, state),
         "<h2>Checks of the belief</h2>",
         _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>",
         f"<details><summary>The belief</summary><pre>{escape(decision.belief)}</pre></details>",
         "<h2>Where the chosen policy differs from the baseline</h2>",
-        "<p>The likeliest actions, those of the largest gains first; time is the share of the chosen policy's time.</p>"
+        "<p>The likeliest actions, those of the largest gains first. Time is the share of the chosen policy's time in "
+        "the state, transitions are those of the second part with the chosen action, the gain is in units of value.</p>"
         if len(decision.differences)
         else "",
-        _table(decision.differences.rename(columns=HEADS), "They do not differ."),
+        _table(
+            decision.differences.rename(
+                columns={
+                    "state": state,
+                    "today": f"{action}, {BASELINE}",
+                    "today_prob": "its share",
+                    "chosen": f"{action}, {CHOSEN}",
+                    "count": "transitions",
+                }
+            ),
+            "They do not differ.",
+        ),
         "<h2>What to measure next</h2>",
         "<p>Pairs whose rows leave the value of the chosen policy most open, with their shares of it.</p>"
         if decision.measure_next is not None
         else "",
-        _table(decision.measure_next, "Not known for this posterior."),
+        _table(
+            None
+            if decision.measure_next is None
+            else decision.measure_next.rename(columns={"state": state, "action": action, "count": "transitions"}),
+            "Not known for this posterior.",
+        ),
     ]
     title = escape(f"Decision from {decision.source}")
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
@@ -96,6 +124,30 @@ def _page(decision: Decision) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
     )
+
+
+def _column(decision: Decision, role: str) -> str:
+    """Where labels are from, where that is known."""
+    name = decision.columns.get(role)
+    return "" if name is None else f" (column {escape(repr(str(name)))})"
+
+
+def _gain(decision: Decision) -> str:
+    """What the picture of the gain shows, in words."""
+    gain, (low, high) = decision.improvement, decision.comparison.difference(CHOSEN, BASELINE).interval
+    by = "data that did not choose" if decision.split else "the data that chose"
+    return escape(
+        f"Gain of the chosen policy over the baseline, in units of {reward_in_words(decision.columns)}, in "
+        f"{len(gain.gain)} draws of the posterior, by {by}: mean {float(np.mean(gain.gain)):.4g}, 95 % interval "
+        f"[{low:.4g}, {high:.4g}]. At the black line there is no difference."
+    )
+
+
+def _policies(decision: Decision, state: str) -> str:
+    """Both policies by label, folded where they are long."""
+    table = policy_table(decision.space, {BASELINE: decision.baseline, CHOSEN: decision.candidate}, state)
+    is_open = " open" if len(table) <= OPEN_ROWS else ""
+    return f"<details{is_open}><summary>The policies, state by state</summary>{_table(table, '')}</details>"
 
 
 def _candidates(decision: Decision) -> str:
@@ -164,30 +216,6 @@ def _checks(criticism: Criticism) -> str:
             behind += f'<tr><td>{escape(name)}</td><td class="words">{escape(str(basis) + weak)}</td></tr>'
     behind = f"<p>What values rest on:</p><table>{behind}</table>" if behind else ""
     return f"<p>{escape(criticism.headline)}.</p><table>{head}{rows}</table>{behind}"
-
-
-def _figure(decision: Decision) -> str:
-    """Intervals of both policies, as SVG in the page."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 1.6), layout="constrained")
-    FigureCanvasSVG(figure)
-    axis = figure.subplots()
-    names = list(decision.comparison.values)
-    for height, name in enumerate(reversed(names)):
-        value = decision.comparison.values[name]
-        axis.plot(value.interval, [height, height], color="C0", linewidth=3, solid_capstyle="butt")
-        axis.plot([value.mean], [height], "o", color="C0")
-    axis.set_yticks(range(len(names)), list(reversed(names)))
-    axis.set_ylim(-0.5, len(names) - 0.5)
-    axis.set_xlabel("value: mean and 95 % interval, by data that did not choose" if decision.split else "value")
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    drawing = text.getvalue()
-    return drawing[drawing.index("<svg") :]
 
 
 def _table(frame: "pd.DataFrame | None", nothing: str) -> str:

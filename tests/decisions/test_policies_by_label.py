@@ -137,6 +137,6 @@ def test_the_start_is_said():
     shown = lambda start: str(bm.compare_policies(KEY, posterior, {"x": ARRAY}, AIM, initial=start, num_draws=8))  # noqa: E731
     assert "  start: uniform over the 2 states (no initial distribution was given)\n" in shown(None)
     assert "  start: the given distribution (state worn)\n" in shown("worn")
-    assert "  start: the first states of the log (30 episodes) (new " in shown(LOG)
+    assert "  start: the first states of the log's 30 episodes (new " in shown(LOG)
     chosen = str(bm.choose(KEY, posterior, AIM, initial="worn", num_draws=100))
     assert "  start: the given distribution (state worn)\n" in chosen

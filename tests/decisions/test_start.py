@@ -22,7 +22,7 @@ LOG = Log(Transitions([0, 1, 2, 0], [0] * 4, [0.0] * 4, [1, 2, 0, 3], truncated=
         (PLAIN, {"a": 0.75, "d": 0.25}, SPACE, [0.75, 0, 0, 0.25], "the given distribution (a 0.75, d 0.25)"),
         (PLAIN, np.eye(4)[3], SPACE, [0, 0, 0, 1], "the given distribution (state d)"),
         (PLAIN, [0.25] * 4, SPACE, [0.25] * 4, "the given distribution over 4 of 4 states"),
-        (PLAIN, LOG, SPACE, [2 / 3, 0, 1 / 3, 0], "the first states of the log (3 episodes) (a 0.667, c 0.333)"),
+        (PLAIN, LOG, SPACE, [2 / 3, 0, 1 / 3, 0], "the first states of the log's 3 episodes (a 0.667, c 0.333)"),
         (PLAIN, [0, 0, 1, 0], None, [0, 0, 1, 0], "the given distribution over 1 of 4 states"),
         (PLAIN, 2, None, [0, 0, 1, 0], "the given distribution over 1 of 4 states"),
     ],

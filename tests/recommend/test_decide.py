@@ -26,7 +26,7 @@ def test_an_easy_log_and_a_right_prior_are_recommended(decided):
     assert "P(best)" in text and "Criticism" in text and "  because " not in text
     assert f"{BAD} " in text
     assert (
-        text.count("  start: the first states of the log (60 episodes) (idle 0.") == 2
+        text.count("  start: the first states of the log's 60 episodes (idle 0.") == 2
     )  # of the choice, of the judgement
 
 

@@ -101,6 +101,32 @@ def test_what_it_says(page, decided):
     assert 'class="answer change"' in page.read_text()
 
 
+def test_names_units_and_the_start_are_said(decided, tmp_path):
+    """By the columns of the log, where they are known; without them by the words of the field."""
+    path = tmp_path / "x.html"
+    write_report(replace(decided(), columns={"state": "mood", "action": "deed", "reward": "<pay>"}), path)
+    text = " ".join(check(path).text.split())
+    for part in (
+        "2 states (column 'mood'), 2 actions (column 'deed')",
+        "A value is the discounted sum of '<pay>' over all steps to come (discount 0.5); start: the first states of "
+        "the log's 60 episodes (idle 0.",
+        "Gain of the chosen policy over the baseline, in units of '<pay>', in 100 draws of the posterior, by data that "
+        f"did not choose: mean {decided().improvement.gain.mean():.4g}, 95 % interval",
+        "At the black line there is no difference.",
+        f"The policies, state by state mood baseline chosen idle {ACTIONS[0]} 0.5",
+        f"{ACTIONS[1]} {BAD}",
+        "mood deed, baseline its share deed, chosen time transitions gain",
+    ):
+        assert part in text, part
+    write_report(decided(), path)
+    text = " ".join(check(path).text.split())
+    assert "2 states, 2 actions." in text and "A value is the discounted sum of rewards" in text
+    assert "state action, baseline its share action, chosen" in text
+    shown = path.read_text()
+    assert "Histogram of the gain over the baseline in 100 draws; worse: 0.0%, no worse: 100.0%" in shown
+    assert shown.count("<svg") == 2 and "<details open>" in shown
+
+
 def test_a_policy_that_is_not_recommended(decided, tmp_path):
     """With its reasons; without checks; where nothing differs; from a source with an odd name."""
     path = tmp_path / "x.html"
