@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.plots.axis_labels import label_axis, shorten
 from bayes_mdp.mdp import CanCount, CanMean, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.typing import ArrayLike
@@ -14,9 +15,13 @@ from bayes_mdp.mdp.validation import as_real, check_count, check_dataset, check_
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.typing import ColorType
+
+WIDTH, HEIGHT = 2.3, 3.0
+"""Inches of one table of a posterior."""
+IN_A_ROW = 6
+MOST_ACTIONS = 22
 
 
 def plot_regret(
@@ -124,7 +129,7 @@ def plot_values(
     where.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="o", label=f"median, {level:.0%} interval")
     if truth is not None:
         where.plot(x, np.asarray(truth), "k_", markersize=14, label="true value")
-    where.set_xticks(x, [str(name) for name in (names if names is not None else x)])
+    label_axis(where.xaxis, list(names) if names is not None else list(x), 5.0)
     where.set_xlabel("state")
     where.set_ylabel("value")
     where.legend()
@@ -143,6 +148,9 @@ class HasTables(CanMean, CanCount, Protocol):
 
 def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     """A posterior over an MDP: mean transition probabilities by action, mean rewards, visits.
+
+    Names are shortened, turned or thinned so that they do not overlap. Of more than 22 actions the first 22 have a
+    table of probabilities.
 
     Args:
         posterior: anything with `space`, `mean_mdp` and `visit_counts`.
@@ -167,15 +175,25 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     rows = mean.to_dense().transition_probs if isinstance(mean, SparseMDP) else mean.transition_probs
     visits = np.asarray(posterior.visit_counts())
     visits = visits if space.horizon is None else visits[step]
-    figure, axes = _axes(space.n_actions + 2)
-    for a, name in enumerate(space.action_names):
-        _table(axes[a], rows[:, a], f"P(next state), action {name}", "next state", space.state_names)
+    shown = space.action_names[:MOST_ACTIONS]
+    figure, axes, columns = _axes(len(shown) + 2)
+    needed = 0.0
+    for a, name in enumerate(shown):
+        across = _table(axes[a], rows[:, a], f"P(next state)\naction {shorten(name)}", "next state", space.state_names)
         axes[a].images[0].set_clim(0.0, 1.0)
-    _table(axes[-2], mean.reward, "mean reward", "action", space.action_names)
-    _table(axes[-1], visits, "visits", "action", space.action_names)
-    for each in axes:
-        _ticks(each.yaxis, space.state_names)
-    axes[0].set_ylabel("state")
+        needed = max(needed, across)
+    for each, values, title in ((axes[-2], mean.reward, "mean reward"), (axes[-1], visits, "visits")):
+        needed = max(needed, _table(each, values, title, "action", space.action_names))
+    # The states are named at the left of each row of tables.
+    left = 0.0
+    for i, each in enumerate(axes):
+        each.set_yticks([])
+        if i % columns == 0:
+            left = label_axis(each.yaxis, space.state_names, HEIGHT)
+            each.set_ylabel("state")
+    if len(shown) < space.n_actions:
+        figure.suptitle(f"the first {len(shown)} of {space.n_actions} actions", fontsize=10)
+    figure.set_size_inches(left + (WIDTH + 0.9) * columns, (HEIGHT + 0.9 + needed) * -(-len(axes) // columns))
     return figure
 
 
@@ -187,26 +205,26 @@ def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     return values.mean(0), half_width(values, level)
 
 
-def _axes(columns: int) -> tuple["Figure", "list[Axes]"]:
-    """A figure of its own with a row of axes: pyplot's global state is not changed."""
+def _axes(number: int) -> tuple["Figure", "list[Axes]", int]:
+    """A figure of its own with so many axes, and how many are in a row: pyplot's global state is not changed."""
     from bayes_mdp.mdp.notebook_figure import NotebookFigure
 
-    figure = NotebookFigure(figsize=(3.2 * columns, 4.0), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+    rows = -(-number // IN_A_ROW)
+    columns = -(-number // rows)
+    figure = NotebookFigure(layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for unused in every[number:]:
+        unused.remove()
+    return figure, every[:number], columns
 
 
-def _table(axes: "Axes", values: ArrayLike, title: str, xlabel: str, names: Sequence[Hashable]) -> None:
+def _table(axes: "Axes", values: ArrayLike, title: str, xlabel: str, names: Sequence[Hashable]) -> float:
+    """A table as colours; returns the inches that the names below it need."""
     image = axes.imshow(np.asarray(values), aspect="auto", cmap="viridis")
     axes.figure.colorbar(image, ax=axes, fraction=0.05)
-    axes.set_title(title)
+    axes.set_title(title, fontsize=10)
     axes.set_xlabel(xlabel)
-    _ticks(axes.xaxis, names, 8)
-
-
-def _ticks(axis: "Axis", names: Sequence[Hashable], most: int = 20) -> None:
-    """Names on the axis, thinned to at most `most`."""
-    every = max(1, -(-len(names) // most))
-    axis.set_ticks(range(0, len(names), every), [str(name) for name in names[::every]])
+    return label_axis(axes.xaxis, names, WIDTH)
 
 
 def plot_training(
