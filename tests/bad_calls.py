@@ -112,6 +112,8 @@ LAW = [3.0, None, "normal"]
 ENVIRONMENT = [3, None, [1]]
 DATA = [3, "log", [1, 2]]
 INITIAL = [[1.0], [0.7, 0.7], [-1.0, 2.0], [NAN, 1.0], "first", 0, RAGGED, [1j, 0]]
+STARTS = [[1.0], [NAN, 1.0], "first", {"first": 1.0}, {0: 0.5}, {0: "all"}, {0: -1.0, 1: 2.0}, 2.5]
+BY_LABEL = [{}, {0: 0}, {0: 0, 1: 0, "no": 0}, {0: 0, 1: "no"}, {0: {0: 0.5}, 1: 0}, {0: [0], 1: 0}, [{0: 0, 1: 0}, 3]]
 REPLAN = [0, -1, 2.5, True, "nosuch", [1]]
 PATH = [3, 2.5, "no/such/folder/file.nc"]
 EXECUTOR = [3, "process", "processes:0", "dask:x", ""]
@@ -932,8 +934,8 @@ CALLS = [
         {**_JUDGE, "policy": value([0, 1])},
         {
             **_BAD_JUDGE,
-            "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]],
-            "initial": [[1.0], [NAN, 1.0], "first"],
+            "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0], *BY_LABEL],
+            "initial": STARTS,
             "outcomes": [3, {}, [0, 1], {"cost": [0.0, 1.0]}, lambda: {"cost": target("Outcome")([1.0] * 7)}],
         },
         {"posterior": "policy_value"},
@@ -943,8 +945,8 @@ CALLS = [
         {**_JUDGE, "policies": lambda: {"a": [0, 1]}},
         {
             **_BAD_JUDGE,
-            "policies": [3, None, {}, [0, 1], {"a": "greedy"}],
-            "initial": [[1.0]],
+            "policies": [3, None, {}, [0, 1], {"a": "greedy"}, *({"a": bad} for bad in BY_LABEL)],
+            "initial": STARTS,
             "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
             "held_out": BOOL,
             "outcomes": [3, {}, {"cost": None}],
@@ -958,10 +960,10 @@ CALLS = [
             **_BAD_JUDGE,
             "criterion": ["nosuch", "cvar", "cvar:2", "cvar:x", "mean:1", None, 3],
             "limits": [None, 3, "limits"],
-            "baseline": ["greedy", [0, 2], RAGGED, [1j, 0]],
+            "baseline": ["greedy", [0, 2], RAGGED, [1j, 0], *BY_LABEL],
             "confidence": INSIDE,
             "slack": NOT_NEGATIVE,
-            "initial": [[1.0], [NAN, 1.0], "first"],
+            "initial": STARTS,
         },
         {"posterior": "choose", "criterion": "criterion|level"},
     ),
@@ -991,7 +993,7 @@ CALLS = [
             "posterior": POSTERIOR,
             "log": DATA,
             "objective": OBJECTIVE,
-            "initial": [[1.0], [NAN, 1.0], "first"],
+            "initial": STARTS,
             "rivals": [3, "prior", {"a": 3}],
             "num_replicates": [0, 50, 2.5, "x", None],
             "false_alarm": INSIDE,
@@ -1008,11 +1010,11 @@ CALLS = [
             "space": [3, "space"],
             "criterion": ["nosuch", "cvar", None],
             "limits": [None, 3],
-            "baseline": ["greedy", [0, 2]],
+            "baseline": ["greedy", [0, 2], *BY_LABEL],
             "confidence": INSIDE,
             "slack": NOT_NEGATIVE,
             "split": [1.0, *FRACTION],
-            "initial": [[1.0], "first"],
+            "initial": STARTS,
             "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
             "num_draws": DRAWS,
             "checks": BOOL,
@@ -1101,7 +1103,7 @@ CALLS = [
     Call(
         "expected_value_of_perfect_information",
         _JUDGE,
-        {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
+        {**_BAD_JUDGE, "policy": ["greedy", [0, 2], *BY_LABEL], "initial": STARTS},
         {"posterior": "posterior"},
     ),
     Call(
@@ -1143,7 +1145,7 @@ CALLS = [
     Call(
         "split_return_variance",
         {**_JUDGE, "policy": value([0, 1])},
-        {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
+        {**_BAD_JUDGE, "policy": ["greedy", [0, 2], *BY_LABEL], "initial": STARTS},
         {"posterior": "posterior"},
     ),
     Call(
@@ -1162,7 +1164,7 @@ CALLS = [
         {
             "prior": [*PRIOR, None],
             "objective": [*OBJECTIVE, target("Discounted")(0.9)],
-            "initial": INITIAL,
+            "initial": [bad for bad in INITIAL if bad != 0] + STARTS[2:],  # 0 is a state
             "max_hyperstates": COUNT,
         },
     ),
@@ -2064,6 +2066,10 @@ LINES = [
     ["fit", "empty.csv", *_FIT[2:]],
     ["fit", "junk.parquet", *_FIT[2:]],
     ["fit", ".", *_FIT[2:]],
+    [*_FIT, "--cost", "nosuch"],
+    [*_FIT, "--reward", "s", "--cost", "s"],
+    [*_FIT, "--states", "a,,b"],
+    [*_FIT, "--states", '"a'],
     ["explain"],
     ["explain", "nosuch"],
     ["explain", "json:nosuch"],
