@@ -103,7 +103,9 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, held_
     given = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
     source = f"in {len(values[best].draws)} draws of the posterior{given}"
     source += ", which did not choose the policies" if held_out else ""
-    if len(names) > 1:
+    if len(names) > 1 and all(np.array_equal(values[name].draws, values[best].draws) for name in names):
+        parts = [f"all {len(names)} policies are worth the same {source}"]
+    elif len(names) > 1:
         parts = [
             f"{best} is the best of {len(names)} policies with probability {probs[names.index(best)]:.3f} {source}"
         ]

@@ -286,12 +286,18 @@ def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         **posterior.method_lines(),
         "seen": seen,
         "never visited": f"{_count(len(never), 'state')}: {_listing(never)}" if never else "no state",
-        "rows": "independent"
-        if posterior.independent_rows
-        else "not independent: pairs may share parameters (see explain)",
+        "rows": _independence(posterior),
     }
     title = f"Posterior over {steps}{_count(space.n_states, 'state')} x {_count(space.n_actions, 'action')}{ends}"
     return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
+
+
+def _independence(posterior: Summarised) -> str:
+    """Whether pairs share parameters; if so, the first two that do, where that is known."""
+    if posterior.independent_rows:
+        return "independent"
+    shared = getattr(posterior, "shared_parameters", None)
+    return f"not independent: {shared or 'pairs may share parameters'} (bm.explain has all sites)"
 
 
 def _without_data(posterior: Summarised) -> list[str]:

@@ -145,5 +145,7 @@ def test_the_finding_says_what_it_cannot_know():
     )
     text = str(verdict_on({"a": value(share=None), "b": value()}, None, True))
     assert "what the prior weighs in it is not known" in text and "draws of the posterior, which did not choose" in text
+    same = str(verdict_on({"a": value(), "b": value()}, None, False))
+    assert same.startswith("verdict: all 2 policies are worth the same in 2 draws of the posterior; ")
     alone = str(verdict_on({"a": value(basis=None, mean=0.5)}, (0, 1), False))
     assert alone.startswith("verdict: a is worth 0.5 on average in 2 draws of the posterior; what the prior weighs")

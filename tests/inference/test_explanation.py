@@ -282,3 +282,11 @@ def test_steps_are_an_axis_too():
     space = bm.StateActionSpace(2, 1, horizon=3)
     found = bm.explain(bm.models.dirichlet_bernoulli(), space)
     assert {site.varies for site in found.sites} == {("step", "state", "action")}
+
+
+def test_the_summary_names_two_pairs_that_share():
+    said = " ".join(str(bm.infer(KEY, no_plates, DATA, space=SPACE)).split())
+    assert "not independent: the row of state 0, action 0 is that of state 0, action 1 (site 'p')" in said
+    assert "rows independent" in " ".join(
+        str(bm.infer(KEY, bm.models.dirichlet_bernoulli(), DATA, space=SPACE)).split()
+    )

@@ -52,7 +52,6 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
 
     few_rows = jax.jit(lambda key: recipe.tables(recipe.draw_prior(key, FEW).sites)[0])
 
-    @lru_cache(maxsize=1)
     def rows_of_prior(batch: int) -> Float[np.ndarray, "N *H S A O"]:
         return np.asarray(few_rows(jax.random.fold_in(jax.random.key(0), batch)))
 
