@@ -84,8 +84,8 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
         if basis is not None and basis.own_optimum and not held_out:
             found.append(
                 (
-                    f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot judge "
-                    "it",
+                    f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot "
+                    "judge it",
                     "a posterior from data that did not choose it (`decide` splits the log; held_out=True says it is "
                     "one)",
                 )
