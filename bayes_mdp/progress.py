@@ -136,9 +136,12 @@ def _show(names: list[str], done: threading.Event) -> None:
         return
     from tqdm import tqdm
 
-    with tqdm(desc=": ".join(names), bar_format="{desc} [{elapsed}]", leave=False) as line:
+    # A short delay: nothing is written before the clock is set.
+    with tqdm(bar_format="{desc} [{elapsed}]", leave=False, delay=1e-6) as line:
         line.start_t -= DELAY
-        while not done.wait(PERIOD):
+        while True:
             # A bar has a line of its own: where one is shown, it says enough.
             if len(tqdm._instances) == 1:  # type: ignore[attr-defined]
                 line.set_description_str(": ".join(names))
+            if done.wait(PERIOD):
+                return

@@ -24,6 +24,7 @@ from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import InitialLike, RealScalar
 from bayes_mdp.mdp.validation import check_bool, described
+from bayes_mdp.progress import stage
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -191,7 +192,8 @@ def compare_policies(
     policies = {str(name): policy for name, policy in policies.items()}
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")
-    values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
+    with stage("policies in common draws"):
+        values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
     draws = np.stack([value.draws for value in values.values()], axis=-1)
     probs = dict(zip(values, map(float, shares_of_best(draws)), strict=True))
     return PolicyComparison(values, probs, verdict_on(values, value_range, held_out))

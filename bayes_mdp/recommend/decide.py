@@ -24,6 +24,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_bool, check_key, check_labels, check_number, check_type
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.progress import stage
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, Decision
 from bayes_mdp.recommend.differences import differences, measure_next
 
@@ -110,34 +111,37 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     begins = log if initial is None else initial
     start = space.initial_probs(begins)
     today = behaviour_policy(log, space=space) if baseline is None else _read_baseline(baseline, space, objective)
-    chooser = infer(keys[1], prior, first, space=space)
-    choice = choose(
-        keys[2],
-        chooser,
-        objective,
-        criterion,
-        limits=limits,
-        baseline=today,
-        confidence=float(confidence),
-        slack=float(slack),
-        initial=begins,
-        num_draws=int(num_draws),
-    )
-    judge = infer(keys[1], prior, second, space=space)
-    comparison = compare_policies(
-        keys[3],
-        judge,
-        {BASELINE: today, CHOSEN: choice.candidate},
-        objective,
-        initial=begins,
-        num_draws=int(num_draws),
-        value_range=value_range,
-        held_out=float(split) > 0,
-    )
+    with stage("decide: choose a policy"):
+        chooser = infer(keys[1], prior, first, space=space)
+        choice = choose(
+            keys[2],
+            chooser,
+            objective,
+            criterion,
+            limits=limits,
+            baseline=today,
+            confidence=float(confidence),
+            slack=float(slack),
+            initial=begins,
+            num_draws=int(num_draws),
+        )
+    with stage("decide: judge it"):
+        judge = infer(keys[1], prior, second, space=space)
+        comparison = compare_policies(
+            keys[3],
+            judge,
+            {BASELINE: today, CHOSEN: choice.candidate},
+            objective,
+            initial=begins,
+            num_draws=int(num_draws),
+            value_range=value_range,
+            held_out=float(split) > 0,
+        )
     gain = comparison.difference(CHOSEN, BASELINE).draws
     improvement = Improvement(gain, float(slack), float(confidence))
-    whole = infer(keys[1], prior, log, space=space) if float(split) > 0 else judge
-    criticism = criticise(keys[4], whole, log, objective, initial=start) if checks else None
+    with stage("decide: check the posterior"):
+        whole = infer(keys[1], prior, log, space=space) if float(split) > 0 else judge
+        criticism = criticise(keys[4], whole, log, objective, initial=start) if checks else None
     reasons = _reasons(choice, comparison, improvement, criticism)
     return Decision(
         choice.candidate,

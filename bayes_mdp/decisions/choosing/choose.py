@@ -43,6 +43,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import InitialLike
 from bayes_mdp.mdp.validation import check_key, check_number, check_type
 from bayes_mdp.planning.outline import draw_shapes, outline
+from bayes_mdp.progress import stage
 
 TAIL_DRAWS = 20  # fewest draws that a criterion of the tail may rest on
 THRESHOLDS = (5, 10, 20, 50, 100)  # counts below which candidates keep to the baseline
@@ -198,19 +199,22 @@ def choose(
     search = draws_of(search_key, posterior, objective, num_draws, initial=initial, needed=needed)
     near = None
     if isinstance(criterion, Robust):
-        found = _robust(criterion, search, mean, aim, sets[0][1])
+        with stage("policies searched"):
+            found = _robust(criterion, search, mean, aim, sets[0][1])
     else:
         if search.numbers >= LARGE:
             number = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
             search = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:number]).in_memory()
         near = _near_optima(search, mean) if needs_best(scored(criterion)) else None
-        found = _search(scored(criterion), search, sets, mean, aim, limits, today, near, confidence, slack)
+        with stage("policies searched"):
+            found = _search(scored(criterion), search, sets, mean, aim, limits, today, near, confidence, slack)
     if search.numbers >= LARGE and needed is not None:
         # Nothing but the pairs of the policies that are judged; in a small problem that would be compiled anew.
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
-    return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
+    with stage("policy in fresh draws"):
+        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
 
 
 def _check_numbers(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
