@@ -1,10 +1,10 @@
 """Policies and first states that a caller gave by label, as the arrays that the library computes with. Host-side."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from bayes_mdp.mdp.by_label import is_by_label
 from bayes_mdp.mdp.objectives import Episodic, Objective
-from bayes_mdp.mdp.protocols import PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.space import StateActionSpace
 
 
@@ -14,11 +14,11 @@ def labels_of(posterior: object) -> StateActionSpace | None:
     return space if isinstance(space, StateActionSpace) else None
 
 
-def policy_of(policy: PolicyOrLabels, space: StateActionSpace | None, objective: Objective | None) -> PolicyLike:
-    """`policy` itself, or, where it is by label, its array.
+def policy_of(policy: Any, space: StateActionSpace | None, objective: Objective | None) -> Any:
+    """The array of a policy by label; anything else as it is (Any), for whoever reads arrays and `Policy` objects.
 
     Args:
-        policy: what a caller gave.
+        policy: what a caller gave for a `PolicyOrLabels`.
         space: whose labels are meant; None: there are none.
         objective: whose steps a list of mappings has; None: not known here.
 
@@ -27,7 +27,7 @@ def policy_of(policy: PolicyOrLabels, space: StateActionSpace | None, objective:
             mapping for each step where the objective has none, or another number of them.
     """
     if not is_by_label(policy):
-        return policy  # type: ignore[return-value] - what is no mapping is an array or a `Policy`
+        return policy
     if space is None:
         raise TypeError(
             "policy is a mapping, expected an array or a Policy: there is no space here, whose labels it could mean "

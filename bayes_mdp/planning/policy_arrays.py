@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, Policy, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.labelled_arguments import policy_of
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import (
     as_array,
@@ -75,6 +76,7 @@ def read_policy(
 ) -> Int[Array, "*H S"] | Float[Array, "*H S A"]:
     """As `policy_probs`, but actions stay actions."""
     horizon = horizon or mdp.horizon
+    policy = policy_of(policy, None, None)  # refuses labels: an MDP has none
     if isinstance(policy, Policy):
         return _tabulate(policy, mdp, horizon)
     expected = "integers (actions) or floats (probabilities)"

@@ -25,10 +25,12 @@ from bayes_mdp.mdp import (
     HasVariances,
     Objective,
     PolicyLike,
+    PolicyOrLabels,
     SparseMDP,
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import first_index, is_concrete
@@ -131,7 +133,7 @@ def over_components(function: Callable[..., Answer], posterior: object, *stacked
 
 
 def problem_of(
-    posterior: CanMean, policy: PolicyLike, objective: Objective, who: str
+    posterior: CanMean, policy: PolicyOrLabels, objective: Objective, who: str
 ) -> tuple[MDP | SparseMDP, Int[Array, "*H S"] | Float[Array, "*H S A"]]:
     """The mean MDP, and the policy as an array, after all checks.
 
@@ -149,7 +151,8 @@ def problem_of(
     discount_of(objective)
     mean = posterior.mean_mdp()
     check_problem(mean, objective)
-    actions_or_probs = read_policy(policy, mean, horizon=horizon_of(objective))
+    array = policy_of(policy, labels_of(posterior), objective)
+    actions_or_probs = read_policy(array, mean, horizon=horizon_of(objective))
     require_variances(posterior)
     return mean, actions_or_probs
 

@@ -48,7 +48,7 @@ from bayes_mdp.mdp import (
     Discounted,
     Episodic,
     Objective,
-    PolicyLike,
+    PolicyOrLabels,
     Problem,
     SparseMDP,
     StateActionSpace,
@@ -133,7 +133,7 @@ class ValueCovariance(eqx.Module):
 
 
 def value_covariance(
-    posterior: CanMean, policy: PolicyLike, objective: Objective, *, allow_cycles: bool = False
+    posterior: CanMean, policy: PolicyOrLabels, objective: Objective, *, allow_cycles: bool = False
 ) -> ValueCovariance:
     """Exact posterior mean and covariance of the values of a policy, in closed form.
 
@@ -155,7 +155,7 @@ def value_covariance(
 
     Args:
         posterior: with independent Dirichlet rows, or a mixture of such.
-        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        policy: Int[*H S], Float[*H S A], a `Policy`, as in `planning.evaluate`, or by the posterior's labels.
         objective: `Discounted`, `Episodic` or `FirstExit`.
         allow_cycles: see above.
 

@@ -36,12 +36,13 @@ from bayes_mdp.mdp import (
     HasVariances,
     NamesSharedParameters,
     Objective,
-    PolicyLike,
+    PolicyOrLabels,
     Problem,
     SparseMDP,
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_bool, check_count
 from bayes_mdp.planning import evaluate, policy_probs
@@ -63,7 +64,7 @@ class SampledMean(CanSample, CanMean, Protocol):
 def exact_ube(
     key: PRNGKeyArray,
     posterior: SampledMean,
-    policy: PolicyLike,
+    policy: PolicyOrLabels,
     objective: Objective,
     *,
     num_draws: int = 1000,
@@ -84,7 +85,7 @@ def exact_ube(
     Args:
         key: a typed key.
         posterior: any that can sample and has a mean.
-        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        policy: Int[*H S], Float[*H S A], a `Policy`, as in `planning.evaluate`, or by the posterior's labels.
         objective: `Discounted`, `Episodic` or `FirstExit`.
         num_draws: 2 or more.
         clip: raise negative w to zero: no longer exact (never smaller), but a variance of every pair even from few
@@ -100,7 +101,8 @@ def exact_ube(
     discount_of(objective)
     mean = posterior.mean_mdp()
     check_problem(mean, objective)
-    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    array = policy_of(policy, labels_of(posterior), objective)
+    probs = policy_probs(array, mean, horizon=horizon_of(objective))
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
     chunk = chunk_size(_one_of(posterior), num_draws)
     parts = _compiled(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)

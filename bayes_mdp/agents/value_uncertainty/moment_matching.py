@@ -31,7 +31,7 @@ from bayes_mdp.agents.common.variance_equation import (
     why_met_again,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import NOISES, UsesRows, check_noise, gaussian_policy
-from bayes_mdp.mdp import MDP, CanMean, Episodic, Objective, PolicyLike, Problem, SparseMDP
+from bayes_mdp.mdp import MDP, CanMean, Episodic, Objective, PolicyLike, PolicyOrLabels, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.objectives import discounted_steps
 from bayes_mdp.mdp.typing import RealScalar
@@ -48,7 +48,7 @@ Sweep: TypeAlias = tuple[Int[Array, ""], Float[Array, "*H S"], Bool[Array, ""]]
 _BOUND = "independent rows, no unknown pair is visited again; E[p] in place of E[p^2] can only add"
 
 
-def value_variance(posterior: CanMean, policy: PolicyLike, objective: Objective) -> ValueUncertainty:
+def value_variance(posterior: CanMean, policy: PolicyOrLabels, objective: Objective) -> ValueUncertainty:
     """Variance of the values of a policy by moment matching ([BMRL19]).
 
     b(s, a) = Var_pbar[m + discount Vbar] / (c0 + 1) + pbar . v (m only where rewards depend on the outcome), and
@@ -61,8 +61,8 @@ def value_variance(posterior: CanMean, policy: PolicyLike, objective: Objective)
 
     Args:
         posterior: with independent rows, or a mixture of such.
-        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`. A stochastic one by the equation
-            for pairs, above.
+        policy: Int[*H S], Float[*H S A], a `Policy`, or by the posterior's labels. A stochastic one by the
+            equation for pairs, above.
         objective: `Discounted`, `Episodic` or `FirstExit`.
 
     Raises:

@@ -20,8 +20,9 @@ from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.agents.common.variance_equation import discount_of, horizon_of, require_variances
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, correlated_policy
-from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyLike, Problem, SparseMDP, Validity
+from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_bool, check_count, check_key, is_concrete
 from bayes_mdp.planning import evaluate, policy_probs
@@ -80,7 +81,7 @@ def check_draws(key: object, posterior: object, num_draws: object, who: str) -> 
     check_count("num_draws", num_draws, 2)
 
 
-def read_probs(posterior: CanSample, policy: PolicyLike, objective: Objective) -> Float[Array, "*H S A"]:
+def read_probs(posterior: CanSample, policy: PolicyOrLabels, objective: Objective) -> Float[Array, "*H S A"]:
     """The policy as probabilities, checked against the sizes and legal actions of sampled MDPs. Host side.
 
     Args:
@@ -90,7 +91,8 @@ def read_probs(posterior: CanSample, policy: PolicyLike, objective: Objective) -
     """
     key = jax.random.key(0)
     shape = jax.eval_shape(posterior.sample, key).reward.shape
-    return policy_probs(policy, outline(key, posterior, shape), horizon=horizon_of(objective))
+    array = policy_of(policy, labels_of(posterior), objective)
+    return policy_probs(array, outline(key, posterior, shape), horizon=horizon_of(objective))
 
 
 def chunk_size(posterior: CanSample, num_draws: int) -> int:
@@ -192,7 +194,7 @@ def _merge(one: DrawMoments, other: DrawMoments) -> DrawMoments:
 
 
 def by_draws(
-    key: PRNGKeyArray, posterior: CanSample, policy: PolicyLike, objective: Objective, *, num_draws: int = 1000
+    key: PRNGKeyArray, posterior: CanSample, policy: PolicyOrLabels, objective: Objective, *, num_draws: int = 1000
 ) -> ValueUncertainty:
     """Mean and variance of the values of a policy over sampled MDPs: for any belief, with cycles and shared parameters.
 
@@ -203,7 +205,7 @@ def by_draws(
     Args:
         key: a typed key.
         posterior: any that can sample.
-        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        policy: Int[*H S], Float[*H S A], a `Policy`, as in `planning.evaluate`, or by the posterior's labels.
         objective: `Discounted`, `Episodic` or `FirstExit`.
         num_draws: 2 or more.
 
@@ -224,7 +226,7 @@ def by_draws(
 
 
 def action_covariance(
-    key: PRNGKeyArray, posterior: CanSample, policy: PolicyLike, objective: Objective, *, num_draws: int = 1000
+    key: PRNGKeyArray, posterior: CanSample, policy: PolicyOrLabels, objective: Objective, *, num_draws: int = 1000
 ) -> Float[Array, "*H S A A"]:
     """Covariance between the values of the actions of each state, over the draws of `by_draws` with this key.
 
@@ -240,7 +242,7 @@ def action_covariance(
 
 
 def _checked_moments(
-    key: PRNGKeyArray, posterior: CanSample, policy: PolicyLike, objective: Objective, num_draws: int, who: str
+    key: PRNGKeyArray, posterior: CanSample, policy: PolicyOrLabels, objective: Objective, num_draws: int, who: str
 ) -> tuple[DrawMoments, Float[Array, "*H S A"]]:
     """The moments and the policy as probabilities, after all checks of the arguments of `by_draws`."""
     check_draws(key, posterior, num_draws, who)

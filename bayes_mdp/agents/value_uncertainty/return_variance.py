@@ -33,7 +33,7 @@ from bayes_mdp.mdp import (
     CanMean,
     CanPredict,
     Objective,
-    PolicyLike,
+    PolicyOrLabels,
     SparseMDP,
     StateActionSpace,
     Validity,
@@ -101,7 +101,7 @@ class ReturnVariance(eqx.Module):
 
 
 def return_variance(
-    posterior: CanMean, policy: PolicyLike, objective: Objective, *, epistemic: ValueVariance | None = None
+    posterior: CanMean, policy: PolicyOrLabels, objective: Objective, *, epistemic: ValueVariance | None = None
 ) -> ReturnVariance:
     """Variance of the return of a policy under a posterior, split into epistemic and aleatoric. Traceable.
 
@@ -117,7 +117,7 @@ def return_variance(
 
     Args:
         posterior: with independent rows, or a mixture of such.
-        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        policy: Int[*H S], Float[*H S A], a `Policy`, as in `planning.evaluate`, or by the posterior's labels.
         objective: `Discounted`, `Episodic` or `FirstExit`.
         epistemic: the posterior variance of the values, of this posterior, policy and objective
             (`exact.value_covariance`, say); None: by moment matching, an upper bound where the total is exact. Where

@@ -36,6 +36,7 @@ from bayes_mdp.mdp import (
     HasVariances,
     Objective,
     PolicyLike,
+    PolicyOrLabels,
     Problem,
     SparseMDP,
     Validity,
@@ -88,7 +89,7 @@ def local_uncertainty(
 
 def solve(
     posterior: CanMean,
-    policy: PolicyLike,
+    policy: PolicyOrLabels,
     objective: Objective,
     *,
     q_max: RealScalar | None = None,
@@ -103,7 +104,7 @@ def solve(
 
     Args:
         posterior, objective, q_max, form: as `local_uncertainty`; mixtures of posteriors with independent rows too.
-        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        policy: Int[*H S], Float[*H S A], a `Policy`, as in `planning.evaluate`, or by the posterior's labels.
 
     Raises:
         ValueError: as `local_uncertainty` (but for mixtures) and `planning.evaluate`; a `q_max` below a |posterior-mean
