@@ -63,18 +63,14 @@ def test_predictive_checks():
     def comparison(observed) -> Comparison:
         return comparisons.compare_statistic(np.full(999, observed), replicated, 1)
 
-    found = PredictiveCheck(
-        {"serial_dependence": comparison(9.0), "reward_mean": comparison(0.0), "my own": comparison(9.0)},
-        "posterior",
-        10,
-        bm.StateActionSpace(2, 1),
-    )
-    lines = str(found).splitlines()
-    assert lines[-3].endswith(SEE)
-    assert lines[-2:] == [
-        f"  serial_dependence, what to try: {check_statistics.NEXT_STEPS['serial_dependence']}",
-        f"  my own, what to try: {comparisons.OWN}",
-    ]
+    space = bm.StateActionSpace(2, 1)
+    for name, steps in check_statistics.NEXT_STEPS.items():
+        for value, step in zip((9.0, -9.0), steps, strict=True):
+            comparisons_of = {name: comparison(value), "calm": comparison(0.0), "my own": comparison(9.0)}
+            found = PredictiveCheck(comparisons_of, "posterior", 10, space)
+            lines = str(found).splitlines()
+            assert lines[-3].endswith(SEE)
+            assert lines[-2:] == [f"  {name}, what to try: {step}", f"  my own, what to try: {comparisons.OWN}"]
     assert "what to try" in found._repr_html_()
     calm = found._replace(comparisons={"reward_mean": comparison(0.0)})
     assert "what to try" not in str(calm)

@@ -121,18 +121,29 @@ REWARDS: dict[str, Statistic] = {
     "reward_min": reward_min,
     "reward_max": reward_max,
 }
-ROWS = "rows of their own where pairs share one, a weaker or a learnt concentration, outcomes that support= rules out"
-SPREAD = "a reward law with heavier tails or a spread of its own for each pair (dist.StudentT, dirichlet_normal_gamma)"
-NEXT_STEPS: dict[str, str] = {
-    "transition_discrepancy": ROWS,
-    "row_discrepancy": f"at the pair that is named: {ROWS}",
-    "serial_dependence": "put what else matters into the state, such as the state before: the process is not Markov",
-    "reward_mean": "at the pair that is named: a mean reward of its own, or a wider prior of the means",
-    "reward_sd": SPREAD,
-    "reward_min": SPREAD,
-    "reward_max": SPREAD,
+SHARED = (
+    "rows of their own where pairs share one, a weaker or a learnt concentration, possible outcomes alone (support=)"
+)
+TWICE = "the rows follow the data more closely than chance allows: are data counted twice, or in the prior as well?"
+SPREAD_OUT = (
+    "a smaller or a learnt concentration, or possible outcomes alone (support=): the belief spreads rows too far"
+)
+NOISIER = "heavier tails, or a spread of its own for each pair (of real rewards dist.StudentT, dirichlet_normal_gamma)"
+QUIETER = "less noise, noise that is learnt (of real rewards dirichlet_normal_gamma), or a weaker prior of the rewards"
+CENTRE = "a mean of its own for each pair, a wider prior of the means, or a prior mean where rewards lie"
+NEXT_STEPS: dict[str, tuple[str, str]] = {
+    "transition_discrepancy": (SHARED, TWICE),
+    "row_discrepancy": (SHARED, TWICE),
+    "serial_dependence": (
+        "put what else matters into the state, such as the state before: the process is not Markov in this one",
+        SPREAD_OUT,
+    ),
+    "reward_mean": (CENTRE, CENTRE),
+    "reward_sd": (NOISIER, QUIETER),
+    "reward_min": (QUIETER, NOISIER),
+    "reward_max": (NOISIER, QUIETER),
 }
-"""Statistic -> what to try where the data have another value than replicates."""
+"""Statistic -> what to try where it is larger in the data than in replicates, and where it is smaller."""
 
 
 def _sum_n_log_n(code: Int[np.ndarray, " T"]) -> float:

@@ -107,10 +107,15 @@ CHOICE_STATISTICS: dict[str, ChoiceStatistic] = {
 }
 """By name: what `check_choices` compares by default."""
 LIKELIHOOD = "log_likelihood"
-NEXT_STEPS: dict[str, str] = {
-    "stay": "a learner that repeats choices (perseveration), or that learns otherwise from what was won or rare",
-    "stay_spread": 'parameters of each person (pooling="partial" or "none"): persons differ otherwise than here',
-    "action_share": "a bias for actions, or a learning rate that changes with time",
-    LIKELIHOOD: "another model: compare several by bm.calibration.compare_behaviour",
+_STAY = "a learner that repeats choices more or less (perseveration), or learns otherwise from what was won or rare"
+_BETTER = "another model: compare several by bm.calibration.compare_behaviour"
+NEXT_STEPS: dict[str, tuple[str, str]] = {
+    "stay": (_STAY, _STAY),
+    "stay_spread": (
+        'parameters of each person, or a wider prior of how persons differ (pooling="partial" or "none")',
+        'parameters that persons share (pooling="complete"), or a narrower prior of how they differ',
+    ),
+    "action_share": ("a bias for actions, or a learning rate that changes with time",) * 2,
+    LIKELIHOOD: (_BETTER, _BETTER),
 }
-"""Statistic -> what to try where persons have another value than replicates."""
+"""Statistic -> what to try where it is larger for the persons than in replicates, and where it is smaller."""

@@ -48,6 +48,12 @@ class Comparison(NamedTuple):
     error: float
 
     @property
+    def is_large(self) -> bool:
+        """Whether it is larger in the data than in the replicates on average, in the worst cell."""
+        here = (slice(None), *self.worst)
+        return bool(self.observed[here].mean() > self.replicated[here].mean())
+
+    @property
     def worst(self) -> tuple[int, ...]:
         """Index of the cell with the largest standardised deviation; () for a number."""
         if self.p.ndim == 0:
@@ -85,7 +91,7 @@ def describe_comparisons(
     comparisons: Mapping[str, Comparison],
     where: Callable[[tuple[int, ...]], str],
     verdict: str,
-    next_steps: Mapping[str, str],
+    next_steps: Mapping[str, tuple[str, str]],
     width: int,
 ) -> str:
     """`title`, a line for each statistic, and those that are surprising.
@@ -95,7 +101,7 @@ def describe_comparisons(
         comparisons: by name of the statistic.
         where: index of a cell -> the cell in words; "" for ().
         verdict: the sentence after the surprising ones.
-        next_steps: statistic -> what to try where it is surprising; `OWN` of those that are not in it.
+        next_steps: statistic -> what to try where it is surprisingly large, and small; `OWN` of those not in it.
         width: of the column of names.
     """
     lines = [title]
@@ -113,7 +119,9 @@ def describe_comparisons(
         if found
         else "No statistic is surprising at the 1 % level."
     )
-    lines += [f"  {name}, what to try: {next_steps.get(name, OWN)}" for name in names]
+    for name in names:
+        large, small = next_steps.get(name, (OWN, OWN))
+        lines.append(f"  {name}, what to try: {large if comparisons[name].is_large else small}")
     return "\n".join(lines)
 
 

@@ -39,7 +39,7 @@ NEXT_STEPS = {
         HIGH: "a mean reward of its own for each pair, or a prior mean where rewards lie",
         LOW: "a mean reward of its own for each pair, or a prior mean where rewards lie",
         NARROW: "a reward law with heavier tails or more noise (dist.StudentT, dirichlet_normal_gamma)",
-        WIDE: "a reward law with less noise, or noise that is learnt (dirichlet_normal_gamma)",
+        WIDE: "a weaker prior of the rewards, less noise, or noise that is learnt (dirichlet_normal_gamma)",
     },
 }
 """Variable -> how its predictions are off -> what to try."""
