@@ -199,7 +199,8 @@ class Log(eqx.Module):
 
     def __str__(self) -> str:
         """Its size, its labels, and that rewards are minus costs where they are."""
-        sizes = [f"{len(x)} {what} ({_some(x)})" for what, x in (("states", self.states), ("actions", self.actions))]
+        named = (("state", self.states), ("action", self.actions))
+        sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({_some(x)})" for what, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         return f"{np.size(self.transitions.state)} transitions of {self.source}: {', '.join(sizes)}{cost}"
 
