@@ -71,8 +71,8 @@ def test_predictive_checks():
             lines = str(found).splitlines()
             assert lines[-3].endswith(SEE)
             assert lines[-2:] == [f"  {name}, what to try: {step}", f"  my own, what to try: {comparisons.OWN}"]
-    assert "what to try" in found._repr_html_()
-    calm = found._replace(comparisons={"reward_mean": comparison(0.0)})
+            assert "what to try" in found._repr_html_()
+    calm = PredictiveCheck({"reward_mean": comparison(0.0)}, "posterior", 10, space)
     assert "what to try" not in str(calm)
 
 

@@ -108,6 +108,7 @@ CHOICE_STATISTICS: dict[str, ChoiceStatistic] = {
 """By name: what `check_choices` compares by default."""
 LIKELIHOOD = "log_likelihood"
 _STAY = "a learner that repeats choices more or less (perseveration), or learns otherwise from what was won or rare"
+_DRIFT = "a bias for actions, or a learning rate that changes with time"
 _BETTER = "another model: compare several by bm.calibration.compare_behaviour"
 NEXT_STEPS: dict[str, tuple[str, str]] = {
     "stay": (_STAY, _STAY),
@@ -115,7 +116,7 @@ NEXT_STEPS: dict[str, tuple[str, str]] = {
         'parameters of each person, or a wider prior of how persons differ (pooling="partial" or "none")',
         'parameters that persons share (pooling="complete"), or a narrower prior of how they differ',
     ),
-    "action_share": ("a bias for actions, or a learning rate that changes with time",) * 2,
+    "action_share": (_DRIFT, _DRIFT),
     LIKELIHOOD: (_BETTER, _BETTER),
 }
 """Statistic -> what to try where it is larger for the persons than in replicates, and where it is smaller."""
