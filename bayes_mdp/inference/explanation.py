@@ -13,6 +13,7 @@ from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import Route, prove
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.space import PLATE_NAMES
@@ -172,12 +173,12 @@ def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
     # Where the elements of a conjugate site stand in the laws says more than its plates.
     own = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
     for entries in (probe.transition, *probe.reward.values()) if own.size else ():
-        element = entries.element
+        element = compact(entries.element)
         mine = (element >= own[0]) & (element <= own[-1])
         followed |= bool(mine.any())
         for axis, name in enumerate(axes[: element.ndim]):
             # Which element of a row belongs to which outcome is no difference between rows.
-            if name == "outcome" and entries is probe.transition:
+            if name in found or (name == "outcome" and entries is probe.transition):
                 continue
             # Two elements along a line of this axis.
             low = np.where(mine, element, np.iinfo(element.dtype).max).min(axis)
