@@ -28,7 +28,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     row_faults,
     to_float64,
 )
-from bayes_mdp.decisions.start import read_start
+from bayes_mdp.decisions.start import Start, read_start
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
@@ -52,6 +52,7 @@ class ReturnSplit(eqx.Module):
         gap: the largest bound on a draw's numerical error of the value.
         initial: Float64[S], distribution of the first state, whose chance counts as aleatoric.
         initial_given: whether it was given; if not it is uniform.
+        start: where `initial` is from, in words; "": not known.
         objective: what was evaluated.
     """
 
@@ -67,10 +68,11 @@ class ReturnSplit(eqx.Module):
     initial: Float[np.ndarray, " S"]
     initial_given: bool
     objective: Objective
+    start: str = eqx.field(static=True, default="")
 
     def __str__(self) -> str:
         """A few lines for a person."""
-        where = "the given distribution" if self.initial_given else f"uniform over the {len(self.initial)} states"
+        stated = "the given distribution" if self.initial_given else f"uniform over the {len(self.initial)} states"
         share = self.epistemic / self.total if self.total > 0 else 0.0
         return "\n".join(
             [
@@ -80,7 +82,7 @@ class ReturnSplit(eqx.Module):
                 f"  epistemic {self.epistemic:.6g} (+- {self.epistemic_error:.2g}), {share:.0%}: more data would "
                 "remove it",
                 f"  aleatoric {self.aleatoric:.6g} (+- {self.aleatoric_error:.2g}): transitions and rewards by chance",
-                f"  start: {where}",
+                f"  start: {self.start or stated}",
             ]
         )
 
@@ -131,13 +133,13 @@ def split_return_variance(
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
         mdp = outline(keys[0], wide, posterior.space.shape)
-        start, given, _ = read_start(mdp, initial, posterior.space)
+        start = read_start(mdp, initial, posterior.space)
         probs = read_action_probs("policy", policy, mdp, objective, posterior.space)
         chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], wide))
-        answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start), chunks)
+        answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start.probs), chunks)
         values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)
     require_usable(values[:, None], gaps[:, None], excess[:, None], ["policy"], objective)
-    return _summarise(values, chance, float(gaps.max()), start, given, objective)
+    return _summarise(values, chance, float(gaps.max()), start, objective)
 
 
 def draw_law(
@@ -219,9 +221,7 @@ def _require_noise(posterior: ConjugatePosterior | Mixture) -> None:
         belief.expected_reward_variance()
 
 
-def _summarise(
-    values: np.ndarray, chance: np.ndarray, gap: float, start: np.ndarray, given: bool, objective: Objective
-) -> ReturnSplit:
+def _summarise(values: np.ndarray, chance: np.ndarray, gap: float, start: Start, objective: Objective) -> ReturnSplit:
     """Moments, and their errors from the variance of what is averaged."""
     number = len(values)
     # The unbiased sample variance as a mean, so that its standard error is that of a mean.
@@ -239,7 +239,8 @@ def _summarise(
         mean=float(values.mean()),
         num_draws=number,
         gap=gap,
-        initial=start,
-        initial_given=given,
+        initial=start.probs,
+        initial_given=start.given,
         objective=objective,
+        start=start.words,
     )

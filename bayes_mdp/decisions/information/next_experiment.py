@@ -67,6 +67,7 @@ class NextExperiment(eqx.Module):
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
         num_episodes: Int[C], of the studies; None: candidates are pairs.
+        start: where `initial` is from, in words; "": not known.
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
@@ -91,6 +92,7 @@ class NextExperiment(eqx.Module):
     initial: Float[np.ndarray, " S"]
     initial_given: bool
     num_episodes: Int[np.ndarray, " C"] | None = None
+    start: str = eqx.field(static=True, default="")
 
     @property
     def per_cost(self) -> Float[np.ndarray, " C"]:
@@ -108,9 +110,9 @@ class NextExperiment(eqx.Module):
         """A table for a person, best first."""
         times = "one observation" if self.n == 1 else f"{self.n} observations"
         title = f"Where to look next: {times} of one pair" if self.num_episodes is None else "Which study to make next"
-        start = "the given start" if self.initial_given else f"a uniform start ({len(self.initial)} states)"
+        start = self.start or ("the given distribution" if self.initial_given else "uniform")
         lines = [
-            f"{title}, {describe_objective(self.objective)}, from {start}",
+            f"{title}, {describe_objective(self.objective)}, start: {start}",
             f"  value of the present plan {self.value_now:.6g}",
             f"  {self.validity}",
         ]
@@ -219,7 +221,7 @@ def next_experiment(
     with jax.enable_x64(True):
         wide, aim = to_float64(belief), to_float64(objective)
         plan, mean = present_plan(wide, aim)
-        start, given, _ = read_start(mean, initial, belief.space)
+        start, given, words = read_start(mean, initial, belief.space)
         value_now = float(value_at_start(plan, aim, start))
         found = asked.gains(key, _Present(belief, wide, aim, plan, mean, start), num_data_sets)
     best_first = np.argsort(-found.value / costs, kind="stable")
@@ -239,6 +241,7 @@ def next_experiment(
         initial=start,
         initial_given=given,
         num_episodes=None if asked.num_episodes is None else asked.num_episodes[best_first],
+        start=words,
     )
 
 

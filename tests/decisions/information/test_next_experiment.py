@@ -368,7 +368,8 @@ def test_cost_orders_the_table(key):
     lines = str(dear).splitlines()
     assert (
         lines[0]
-        == "Where to look next: 5 observations of one pair, episodes of 1 steps, from a uniform start (1 states)"
+        == "Where to look next: 5 observations of one pair, episodes of 1 steps, start: uniform over the 1 states "
+        "(no initial distribution was given)"
     )
     assert lines[4].split() == ["clinic,", "new", f"{dear.value[0]:.6g}", "none", "1", f"{dear.per_cost[0]:.6g}"]
     assert "EVSI / cost" in lines[3] and lines[5].startswith("  clinic, old")

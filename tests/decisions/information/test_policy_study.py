@@ -201,7 +201,7 @@ def test_a_study_that_does_not_come_to_what_is_unknown_is_worth_nothing(key):
     assert answer.pairs == (("go",), ("half",), ("stay",)) and answer.best == "go"
     assert answer.cost.tolist() == [0.01, 1.0, 1.0] and answer.index.tolist() == [[2], [1], [0]]
     lines = str(answer).splitlines()
-    assert lines[0] == "Which study to make next, discount 0.9, from the given start"
+    assert lines[0] == "Which study to make next, discount 0.9, start: the given distribution (state 0)"
     assert lines[3].split() == ["study", "episodes", "gain", "error", "cost", "gain", "/", "cost"]
     assert lines[4].split()[:3] == ["go", "4", f"{answer.value[0]:.6g}"]
     table = answer.to_dataset()
