@@ -64,9 +64,8 @@ def gain_histogram(
     width = (high - low) / BINS
     if width <= 1e-9 * max(abs(low), abs(high), abs(least)):  # all the same, up to rounding
         width = max(abs(low - least), abs(low), 1.0) / BINS
-    # The bin of a gain is a whole number, counted from `least`: rounding cannot move a gain across it.
+    # The bin of a gain is a whole number, counted from `least`. The sign of a difference is exact: none is on both sides.
     place = np.floor((gain - least) / width).astype(int)
-    place = np.where(gain >= least, np.maximum(place, 0), np.minimum(place, -1))
     first = int(place.min())
     counts = np.bincount(place - first)
     return least + width * np.arange(first, first + len(counts) + 1), counts
