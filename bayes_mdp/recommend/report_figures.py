@@ -64,7 +64,7 @@ def gain_histogram(
     width = (high - low) / BINS
     if width <= 1e-9 * max(abs(low), abs(high), abs(least)):  # all the same, up to rounding
         width = max(abs(low - least), abs(low), 1.0) / BINS
-    # The bin of a gain is a whole number, counted from `least`. The sign of a difference is exact: none is on both sides.
+    # Bins are counted from `least`. The sign of a difference is exact: no bin is on both sides of it.
     place = np.floor((gain - least) / width).astype(int)
     first = int(place.min())
     counts = np.bincount(place - first)
