@@ -29,9 +29,7 @@ from benchmarks.icu_pooling import OBJECTIVE, Z, true_value
 COLUMNS = ["episodes", "log", "gain", "sd", "truth", "same_half", "same_half_sd", "cpu"]
 
 
-def one_log(
-    env: bm.envs.ICUSepsis, fit: Fit[PooledPosterior], episodes: int, number: int, draws: int
-) -> list[object]:
+def one_log(env: bm.envs.ICUSepsis, fit: Fit[PooledPosterior], episodes: int, number: int, draws: int) -> list[object]:
     """The gain of the policy that one half chose: by the other half, in truth, and by the half that chose it."""
     began = time.process_time()
     keys = jax.random.split(jax.random.fold_in(jax.random.key(episodes), number), 6)
@@ -40,7 +38,9 @@ def one_log(
     first, second = bm.split_log(keys[1], log, 0.5)
     behaviour, legal = bm.behaviour_policy(log, space=space), np.asarray(space.legal)
     with jax.enable_x64(True):
-        chooser, judge = (fit.on_host(key, part.transitions) for key, part in zip(keys[2:4], (first, second)))
+        chooser, judge = (
+            fit.on_host(key, part.transitions) for key, part in zip(keys[2:4], (first, second), strict=True)
+        )
         mean = to_float64(chooser.mean_mdp())
     seen = np.asarray(chooser.visit_counts())
     chosen = policy_set(PolicyLimits(), legal, seen.shape, seen, behaviour)

@@ -1,21 +1,19 @@
 """Labels of a log that may be two spellings of one: a warning, since each becomes a state or an action of its own."""
 
 import re
-import sys
-import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Real
 
 from bayes_mdp.mdp.pages import see
+from bayes_mdp.mdp.user_warning import warn_user
 
 COMMON = 20
 """Rows from which on a label is taken as spelt right."""
 SHORTEST, LONGEST = 5, 40
 """Letters of the labels in which a misspelling is looked for."""
 _PER_KEY = 4
-_INSIDE = (__name__.partition(".")[0], "jaxtyping", "beartype")  # the latter where types are checked
 _SIGN = re.compile(r"(?<![^\W_])-(?=[\d.])")  # "pos -1", "-1"; not "room-1"
 _BETWEEN = re.compile(r"[\s_-]+")
 
@@ -39,14 +37,9 @@ def warn_of_similar(
     found = " and ".join(f"{label!r} ({_rows(counts[label])})" for label in pairs[0])
     more = len(pairs) - 1
     found += f", and {more} more such {'pairs' if more > 1 else 'pair'}" if more else ""
-    level, frame = 1, sys._getframe()  # up to the first function that is not of this package
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
+    warn_user(
         f"{what} has the labels {found}, which may be two spellings of one and are now two {role}s: correct the log, "
-        f"or name all labels ({role}s=[...]) if they differ {see('how-to/read-a-log')}",
-        UserWarning,
-        stacklevel=level,
+        f"or name all labels ({role}s=[...]) if they differ {see('how-to/read-a-log')}"
     )
 
 

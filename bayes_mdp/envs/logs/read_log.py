@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from bayes_mdp.envs.logs.columns import (
     is_empty,
@@ -19,6 +20,8 @@ from bayes_mdp.envs.logs.source_digest import file_digest
 from bayes_mdp.envs.logs.step_gaps import first_gap
 from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.pages import see
+from bayes_mdp.mdp.user_warning import warn_user
 from bayes_mdp.mdp.validation import check_name
 
 if TYPE_CHECKING:
@@ -96,7 +99,9 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             and reward may then be empty).
         terminated, truncated: true / false or 1 / 0. With `episode` and neither, the last row of an episode counts
             as truncated.
-        episode: label of the episode of each row. Without `step`, the step is the row's place in its episode.
+        episode: label of the episode of each row; rows of one episode are in order of time, those of others may stand
+            between them. Without `step`, the step is the row's place in its episode. A `UserWarning` says where the
+            next state is not the state of the episode's next row.
         step: step of the episode, 0 at its first. Where next states are those of the next rows, steps have to go up by
             one from row to row: a gap, or rows in another order, would join states that do not follow each other.
         states, actions: all labels, in order, others are refused; None: those of the log. A `UserWarning` then names
@@ -139,25 +144,51 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         (state_index, *given), state_names = read_labels(table, ("state",), states)
     else:
         (state_index, *given), state_names = read_labels(table, ("state", "next_state"), states, ends)
-    next_index, cut, steps, keep = _follow(table, state_index, given[0] if given else None, ends)
+    episodes = read_episodes(table)
+    next_index, cut, steps, keep = _follow(table, episodes, state_index, given[0] if given else None, ends)
     (action_index,), action_names = read_labels(table, ("action",), actions, ~keep & is_empty(table, "action"))
     rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
     rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
-    *columns, observed = (None if x is None else x[keep] for x in rows)
+    # Episodes one after the other, also where the rows of the source are by time: what is by episode (splits, returns,
+    # where episodes start) goes by neighbouring rows.
+    order = np.flatnonzero(keep) if episodes is None else _by_episode(episodes, keep)
+    *columns, observed = (None if x is None else x[order] for x in rows)
     if not keep.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
     return Log(transitions, state_names, action_names, table.name, digest, cost, columns=roles)
 
 
+def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
+    """Warn where an episode goes on from another state than the one that it was led to."""
+    number = int(breaks.sum())
+    if number:
+        first = table.first + int(np.argmax(breaks)) + 1
+        warn_user(
+            f"{table.name}: in {number} of {len(breaks)} rows, first in row {first}, next_state is not the state of "
+            "the episode's next row, and the episode counts as cut there: put the rows of each episode in order of time, "
+            f"and see whether some are missing {see('how-to/read-a-log')}"
+        )
+
+
+def _by_episode(episodes: Int[np.ndarray, " N"], keep: Bool[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
+    """The rows to keep, those of an episode together, else in the order of the source."""
+    order = np.argsort(episodes, kind="stable")  # episodes are numbered as they appear
+    return order[keep[order]]
+
+
 def _follow(
-    table: Table, state: np.ndarray, next_state: np.ndarray | None, ends: np.ndarray | None
+    table: Table,
+    episodes: Int[np.ndarray, " N"] | None,
+    state: np.ndarray,
+    next_state: np.ndarray | None,
+    ends: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray]:
     """Next state, whether truncated, step (given, or place in its episode), and whether kept, of every row.
 
     None: not known.
     """
-    cut, episodes = read_flags(table, "truncated"), read_episodes(table)
+    cut = read_flags(table, "truncated")
     keep = np.ones(len(state), bool)
     if episodes is None:
         assert next_state is not None  # `read_log` refuses a log with neither
@@ -166,6 +197,10 @@ def _follow(
     given = read_steps(table)
     steps = place if given is None else given
     if next_state is not None:
+        over = last.copy()
+        for flag in (ends, cut):
+            over |= False if flag is None else flag
+        _warn_of_breaks(table, ~over & (next_state != state[next_row]))
         return next_state, last if cut is None and ends is None else cut, steps, keep
     gap = first_gap(steps, next_row, last, np.arange(len(steps)))
     if gap is not None:

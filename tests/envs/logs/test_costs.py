@@ -12,6 +12,8 @@ from tests.envs.logs.random_logs import ACTIONS, STATES, random_log, written
 from tests.envs.logs.test_fold_log import assert_same, assert_same_log
 from tests.envs.logs.test_log_chunks import rows
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*next_state is not the state")  # random ones
+
 LABELS = {"states": STATES, "actions": ACTIONS}
 
 

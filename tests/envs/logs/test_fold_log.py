@@ -12,6 +12,8 @@ import pytest
 import bayes_mdp as bm
 from tests.envs.logs.random_logs import ACTIONS, STATES, random_log, written
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*next_state is not the state")  # random ones
+
 
 def independent(log, space, by_outcome):
     """Counts of a log by one Python loop: whole numbers and fractions, rounded once."""

@@ -8,6 +8,8 @@ import pytest
 import bayes_mdp as bm
 from tests.envs.logs.random_logs import ACTIONS, STATES, random_log, written
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*next_state is not the state")  # random ones
+
 LABELS = {"states": STATES, "actions": ACTIONS}
 
 

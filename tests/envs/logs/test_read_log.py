@@ -9,6 +9,7 @@ import pytest
 
 from bayes_mdp.envs import read_log
 from bayes_mdp.mdp import StateActionSpace, check_transitions
+from bayes_mdp.mdp.log_split import episode_numbers, first_states
 
 COLUMNS: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}
 
@@ -119,17 +120,17 @@ def test_states_are_shifted_within_interleaved_episodes(write):
     log = read_log(write(EPISODES), state="s", action="a", episode="e", terminated="d")
     data: Any = log.transitions
     states = np.array(log.states)
-    np.testing.assert_array_equal(states[data.state], [0, 5, 1, 2, 6])
-    np.testing.assert_array_equal(states[data.next_state][~data.terminated], [1, 6, 2, 7])
-    np.testing.assert_array_equal(data.terminated, [False, False, False, True, False])
+    np.testing.assert_array_equal(states[data.state], [0, 1, 2, 5, 6])
+    np.testing.assert_array_equal(states[data.next_state][~data.terminated], [1, 2, 6, 7])
+    np.testing.assert_array_equal(data.terminated, [False, False, True, False, False])
     np.testing.assert_array_equal(data.truncated, [False, False, False, False, True])
-    np.testing.assert_array_equal(data.step, [0, 0, 1, 2, 1])
+    np.testing.assert_array_equal(data.step, [0, 1, 2, 0, 1])
 
 
 def test_without_flags_the_last_row_is_left_out_and_the_one_before_is_truncated(write):
     data = read_log(write(EPISODES), state="s", action="a", episode="e").transitions
-    np.testing.assert_array_equal(data.state, [0, 3, 1, 4])
-    np.testing.assert_array_equal(data.truncated, [False, False, True, True])
+    np.testing.assert_array_equal(data.state, [0, 1, 3, 4])
+    np.testing.assert_array_equal(data.truncated, [False, True, False, True])
     assert data.terminated is None
 
 
@@ -275,10 +276,49 @@ def test_steps_that_do_not_follow_each_other_are_refused():
     """Next states are those of the next rows: a gap, or another order, would join what does not belong together."""
     table = pd.DataFrame({"e": [1, 2, 1, 2, 1], "n": [0, 3, 1, 4, 2], "s": list("abcab"), "a": 5 * ["go"]})
     columns: dict[str, Any] = {"state": "s", "action": "a", "episode": "e", "step": "n"}
-    assert np.asarray(read_log(table, **columns).transitions.step).tolist() == [0, 3, 1]
+    assert np.asarray(read_log(table, **columns).transitions.step).tolist() == [0, 1, 3]
     for steps, where in (([0, 3, 1, 4, 5], "row 5"), ([0, 4, 1, 3, 2], "row 4"), ([0, 3, 0, 4, 1], "row 3")):
         with pytest.raises(ValueError, match=rf"{where}: step 'n' is .*, expected .*, the step after that of row"):
             read_log(table.assign(n=steps), **columns)
     # With next states of their own, rows say what follows: steps may be anything.
-    own = read_log(table.assign(n=[0, 9, 5, 1, 2], s2=list("bcabc")), next_state="s2", **columns)
+    own = read_log(table.assign(n=[0, 9, 5, 1, 2], s2=list("cabba")), next_state="s2", **columns)
     assert len(own.transitions.state) == 5
+
+
+def test_rows_by_time_are_read_as_rows_by_episode():
+    """What goes by episode (splits, first states) must not depend on how the rows of episodes are interleaved."""
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        lengths = rng.integers(1, 7, size=6)
+        episode = np.repeat(np.arange(6), lengths)
+        walks = [rng.integers(4, size=n + 1) for n in lengths]
+        table = pd.DataFrame(
+            {
+                "e": episode,
+                "s": np.concatenate([walk[:-1] for walk in walks]),
+                "n": np.concatenate([walk[1:] for walk in walks]),
+                "a": rng.integers(2, size=len(episode)),
+                "t": np.concatenate([np.arange(n) for n in lengths]),
+            }
+        )
+        mixed = table.iloc[rng.permutation(len(table))].sort_values("t", kind="stable")
+        columns: dict[str, Any] = {"state": "s", "action": "a", "next_state": "n", "episode": "e"}
+        log, other = (read_log(frame, **columns, states=range(4), actions=(0, 1)) for frame in (table, mixed))
+        np.testing.assert_array_equal(first_states(log), first_states(other))
+        starts = np.bincount([walk[0] for walk in walks], minlength=4) / 6
+        np.testing.assert_allclose(first_states(other), starts, err_msg=str(seed))
+        assert episode_numbers(other.transitions)[-1] == 5
+
+
+def test_a_next_state_that_is_not_the_state_of_the_next_row_is_told():
+    table = pd.DataFrame({"e": [1, 1, 1, 2, 2], "s": list("abcab"), "n": list("bacbb"), "a": "go"})
+    columns: dict[str, Any] = {"state": "s", "action": "a", "next_state": "n"}
+    message = "in 1 of 5 rows, first in row 2, next_state is not the state of the episode's next row"
+    with pytest.warns(UserWarning, match=message) as caught:
+        log = read_log(table, episode="e", **columns)
+    assert caught[0].filename == __file__
+    assert episode_numbers(log.transitions).tolist() == [0, 0, 1, 2, 2]
+    # No episode, or one that is over there: nothing follows.
+    read_log(table, **columns)
+    read_log(table.assign(cut=[0, 1, 0, 0, 1]), episode="e", truncated="cut", **columns)
+    read_log(table.assign(end=[0, 1, 0, 0, 1]), episode="e", terminated="end", **columns)

@@ -61,9 +61,7 @@ def test_possible_data_are_sampled():
 def test_who_starts_elsewhere_is_not_refused():
     """A heuristic, by draws of the prior: a kernel that starts where the data are possible goes its own way."""
     jump = bm.Transitions([0], [0], None, [2])
-    with pytest.raises(
-        ValueError, match=r"zero in each of 64 draws of the prior.* if rare parameters allow it"
-    ):
+    with pytest.raises(ValueError, match=r"zero in each of 64 draws of the prior.* if rare parameters allow it"):
         bm.infer(KEY, rare, jump, space=SPACE, sampler=SHORT)
     start = numpyro.infer.init_to_value(values={"up": jnp.asarray(0.9995)})
     kernel = bm.NUTS(20, 20, 1, kernel=lambda model: numpyro.infer.NUTS(model, init_strategy=start))
