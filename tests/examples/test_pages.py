@@ -66,6 +66,7 @@ def workplace(tmp_path, monkeypatch, demo_log):
     return tmp_path
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto distribution")  # ArviZ, of the demo's log
 @pytest.mark.parametrize("name", pages("python"))
 def test_every_python_block_runs(name, workplace, capsys):
     page = ROOT / name

@@ -166,8 +166,8 @@ def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
         first = table.first + int(np.argmax(breaks)) + 1
         warn_user(
             f"{table.name}: in {number} of {len(breaks)} rows, first in row {first}, next_state is not the state of "
-            "the episode's next row, and the episode counts as cut there: put the rows of each episode in order of time, "
-            f"and see whether some are missing {see('how-to/read-a-log')}"
+            "the episode's next row, and the episode counts as cut there: put the rows of each episode in order of "
+            f"time, and see whether some are missing {see('how-to/read-a-log')}"
         )
 
 
