@@ -15,7 +15,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison, compare_poli
 from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.decisions.verdict import Range, check_value_range
 from bayes_mdp.inference.route import infer
-from bayes_mdp.mdp import Log, Objective, PolicyLike, PolicyOrLabels, StateActionSpace
+from bayes_mdp.mdp import CanSample, Log, Objective, PolicyLike, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.episode_returns import returns_of
 from bayes_mdp.mdp.labelled_arguments import policy_of
 from bayes_mdp.mdp.log_split import split_log
@@ -56,7 +56,10 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     what prior and model are worth.
 
     Where the baseline is what the log did, the anchored values of both policies are shown too (see `anchored_values`):
-    the mean return of the whole log, and the gain under the posterior of the second part. They decide nothing.
+    the mean return of the whole log, and the gain under the posterior of the second part. They decide nothing. Nor does
+    the gain under the posterior of the whole log, which is shown beside the judgement. If prior and model are right it
+    is the better estimate: the second part alone does not know what the first part knew when it chose, and a prior that
+    borrows fills the gap with what other actions did. If they are wrong it may be far too high.
 
     Args:
         key: of the split and of all draws.
@@ -140,7 +143,10 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     gain = comparison.difference(CHOSEN, BASELINE).draws
     improvement = Improvement(gain, float(slack), float(confidence))
     with stage("decide: check the posterior"):
-        whole = infer(keys[1], prior, log, space=space) if float(split) > 0 else judge
+        whole, by_all = judge, None
+        if float(split) > 0:
+            whole = infer(keys[1], prior, log, space=space)
+            by_all = _gain(keys[5], whole, today, choice.candidate, objective, begins, int(num_draws))
         criticism = criticise(keys[4], whole, log, objective, initial=start) if checks else None
     reasons = _reasons(choice, comparison, improvement, criticism)
     return Decision(
@@ -161,7 +167,23 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
         _anchored(log, objective, gain) if baseline is None and initial is None else None,
         dict(log.columns),
+        by_all,
     )
+
+
+def _gain(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    baseline: PolicyLike,
+    candidate: PolicyLike,
+    objective: Objective,
+    initial: InitialLike,
+    num_draws: int,
+) -> Float[np.ndarray, " num_draws"]:
+    """The gain of the candidate in draws of a posterior."""
+    policies = {BASELINE: baseline, CHOSEN: candidate}
+    compared = compare_policies(key, posterior, policies, objective, initial=initial, num_draws=num_draws)
+    return compared.difference(CHOSEN, BASELINE).draws
 
 
 def _anchored(log: Log, objective: Objective, gain: Float[np.ndarray, " num_draws"]) -> dict[str, AnchoredValue] | None:

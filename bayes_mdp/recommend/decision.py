@@ -15,6 +15,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.recommend.units import value_in_words
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 BASELINE, CHOSEN = "baseline", "chosen"
 SHOWN = 5
+FAR = 2.0
+"""Standard deviations of their difference, taken as independent, from which on two gains are called far apart."""
 ANCHORED = (
     "mean return of the log plus the gain under the posterior. How often their intervals hold the truth is an "
     "observation, no theorem"
@@ -50,6 +53,8 @@ class Decision:
         anchored: "baseline", "chosen" -> anchored value (see `anchored_values`): beside `comparison`, no part of the
             rule; None: the log has no returns of whole episodes, or the baseline or the start was given.
         columns: role ("state", "action", "reward", ...) -> name of the log's column; empty: not known.
+        by_all: Float64[num_draws], gain of the candidate under the posterior of the whole log, in units of the value:
+            beside `improvement`, no part of the rule; None: the whole log judged.
     """
 
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
@@ -68,6 +73,7 @@ class Decision:
     belief: str
     anchored: Mapping[str, AnchoredValue] | None = None
     columns: Mapping[str, Hashable] = field(default_factory=dict)
+    by_all: Float[np.ndarray, " num_draws"] | None = None
 
     @property
     def recommended(self) -> bool:
@@ -94,6 +100,22 @@ class Decision:
             return f"change to the chosen policy: it gains {worth} by data that did not choose it"
         return f"keep the baseline: these data do not decide for the chosen policy (gain {worth})"
 
+    @property
+    def other_gain(self) -> str:
+        """The gain by the whole log in one sentence, and whether it is far from the judged one; empty: not known."""
+        if self.by_all is None:
+            return ""
+        low, high = np.quantile(self.by_all, (0.025, 0.975))
+        told = (
+            f"by the whole log, which also chose, the gain is {self.by_all.mean():.4g}, 95 % interval "
+            f"[{low:.4g}, {high:.4g}]: too high if the prior is wrong"
+        )
+        judged = self.improvement.gain
+        apart = abs(self.by_all.mean() - judged.mean())
+        if apart > FAR * np.hypot(self.by_all.std(ddof=1), judged.std(ddof=1)):
+            told += f". This is far from the judgement {see('how-to/decide-from-a-log')}"
+        return told
+
     _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
@@ -103,6 +125,7 @@ class Decision:
         lines += [f"  because {reason}" for reason in self.reasons]
         lines.append(f"  a value is the {self.unit}; {describe_start(self.comparison.values[CHOSEN])}")
         lines += ["", str(self.choice), "", str(self.comparison), f"  {self.improvement}"]
+        lines += [] if self.by_all is None else [f"  {self.other_gain}"]
         if self.anchored is not None:
             lines += ["", f"Anchored values: {ANCHORED}."]
             lines += [f"  {name}: {value}" for name, value in self.anchored.items()]

@@ -80,6 +80,7 @@ def _page(decision: Decision) -> str:
         gain_figure(decision.improvement),
         f"<p>{_gain(decision)}</p>",
         f"<p>{escape(str(decision.improvement))}.</p>",
+        f"<p>Beside it, {escape(decision.other_gain)}.</p>" if decision.other_gain else "",
         "<h2>The candidates</h2>",
         values_figure(decision.comparison.values, "value: mean and 95 % interval"),
         _candidates(decision),
