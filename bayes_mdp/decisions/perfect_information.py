@@ -18,6 +18,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_basis,
     describe_objective,
     describe_start,
+    describe_unit,
     in_chunks,
     over_chunks,
     policy_value,
@@ -73,6 +74,7 @@ class PerfectInformation(eqx.Module):
             f"Expected value of perfect information, {describe_objective(self.in_use.objective)}, "
             f"{len(self.draws)} draws",
             f"  {self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
+            f"  {describe_unit(self.in_use.objective)}",
             f"  policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
             f"  {self.validity}",
             f"  {describe_start(self.in_use)}",
@@ -158,18 +160,26 @@ def validity_of(posterior: CanSample, is_greedy: bool) -> Validity:
     """Whether the policy in use (`is_greedy`: for the mean MDP) is proven to maximise the posterior mean of V."""
     if not is_greedy:
         return Validity("upper bound", "it is measured from the policy given, which another fixed policy may beat")
-    why = _why_not(posterior)
+    why = why_not_mean_mdp(posterior)
     if why is None:
         return Validity(
-            "exact", "greedy for the mean MDP has the best mean value of all fixed policies (but for Monte Carlo error)"
+            "exact",
+            "it is measured from the policy that is best in the mean MDP, whose value averaged over the draws is the "
+            "largest of all fixed policies (but for Monte Carlo error)",
         )
     return Validity(
-        "upper bound", f"greedy for the mean MDP need not have the best mean value of all fixed policies: {why}"
+        "upper bound",
+        "it is measured from the policy that is best in the mean MDP, whose value averaged over the draws need not be "
+        f"the largest of all fixed policies: {why}",
     )
 
 
-def _why_not(posterior: CanSample) -> str | None:
-    """Why the mean value of a policy need not be its value in the mean MDP; None: it is, for every policy."""
+def why_not_mean_mdp(posterior: CanSample) -> str | None:
+    """Why the mean value of a policy need not be its value in the mean MDP; None: it is, for every policy. Host side.
+
+    Args:
+        posterior: anything that can `sample`.
+    """
     if can_split(posterior):
         return "rows of a mixture are not independent"
     if not (isinstance(posterior, HasVariances) and isinstance(posterior, CanMean)):
@@ -189,4 +199,5 @@ def _why_not(posterior: CanSample) -> str | None:
         return None
     space = getattr(posterior, "space", None)
     names = range(mdp.n_states) if space is None else space.state_names
-    return f"the unknown rows of states {' -> '.join(str(names[s]) for s in (*cycle, cycle[0]))} can be met again"
+    path = " -> ".join(str(names[s]) for s in (*cycle, cycle[0]))
+    return f"a process can come back to states whose transition probabilities are not known ({path})"

@@ -291,6 +291,23 @@ def describe_objective(objective: Objective) -> str:
     return "reward per step" if isinstance(objective, AverageReward) else "undiscounted until the end"
 
 
+def describe_value(objective: Objective) -> str:
+    """What a value is, in terms of rewards."""
+    if isinstance(objective, Discounted):
+        return "discounted sum of rewards"
+    if isinstance(objective, Episodic):
+        return f"{'sum' if objective.discount == 1 else 'discounted sum'} of rewards of an episode"
+    return "reward per step" if isinstance(objective, AverageReward) else "sum of rewards until the end"
+
+
+def describe_unit(objective: Objective) -> str:
+    """What a difference of values counts: of one start, or of one step."""
+    if isinstance(objective, AverageReward):
+        return "per step, in units of the reward"
+    start = "a process" if isinstance(objective, Discounted) else "an episode"
+    return f"per start of {start}, in units of the value ({describe_value(objective)})"
+
+
 def describe_start(value: PolicyValue) -> str:
     """Where episodes start, in words."""
     if value.start:

@@ -20,6 +20,11 @@ class NotebookFigure(Figure):
         return picture.getvalue()
 
 
+def whole_figure(axes: Axes) -> Figure:
+    """The figure that axes are in, also where they are in a part of it."""
+    return axes.figure.figure  # pyright: ignore[reportReturnType] - that of a figure is itself
+
+
 def place(axes: Axes | None, size: tuple[float, float]) -> tuple[Figure, Axes]:
     """The figure and axes to draw in; where no axes are given, of a new figure of this size in inches."""
     if axes is not None:

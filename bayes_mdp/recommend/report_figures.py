@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
+from bayes_mdp.mdp.number_axis import number_x
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +49,7 @@ def gain_figure(improvement: Improvement) -> str:
     axis.set_yticks([])
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
+    number_x(axis)
     return _svg(figure, f"Histogram of the gain over the baseline in {len(gain)} draws; {', '.join(words)}")
 
 
@@ -78,8 +80,9 @@ def values_figure(values: Mapping[str, PolicyValue], label: str) -> str:
         values: name -> value.
         label: of the axis.
     """
-    figure = _figure(1.3)
-    axis, names = figure.subplots(), list(values)
+    names = list(values)
+    figure = _figure(max(1.3, 0.7 + 0.25 * len(names)))
+    axis = figure.subplots()
     for height, name in enumerate(reversed(names)):
         value = values[name]
         axis.plot(value.interval, [height, height], color="C0", linewidth=3, solid_capstyle="butt")
@@ -89,6 +92,7 @@ def values_figure(values: Mapping[str, PolicyValue], label: str) -> str:
     axis.set_xlabel(label)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
+    number_x(axis)
     shown = "; ".join(f"{name} {v.interval[0]:.4g} to {v.interval[1]:.4g}" for name, v in values.items())
     return _svg(figure, f"95 % intervals of the values: {shown}")
 

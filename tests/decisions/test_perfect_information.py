@@ -111,7 +111,8 @@ def test_validity_says_whether_greedy_is_the_best_fixed_policy(key):
 def test_validity_names_what_is_in_the_way():
     cyclic = validity_of(_chain(loop=True), True)
     assert cyclic.kind == "upper bound"
-    assert "the unknown rows of states start -> start can be met again" in cyclic.reason
+    assert "can come back to states whose transition probabilities are not known (start -> start)" in cyclic.reason
+    assert "need not be the largest of all fixed policies" in cyclic.reason
     several = validity_of(mixture([_chain(), _chain()], weights=[1, 1]), True)
     assert several.kind == "upper bound" and "rows of a mixture" in several.reason
     rows = _chain().transition_probs

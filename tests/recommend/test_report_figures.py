@@ -2,12 +2,17 @@
 
 import re
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
-from bayes_mdp.recommend.report_figures import NO_WORSE, WORSE, gain_figure, gain_histogram
+from bayes_mdp.decisions.policy_evaluation import PolicyValue
+from bayes_mdp.mdp import Discounted
+from bayes_mdp.recommend import report_figures
+from bayes_mdp.recommend.report_figures import NO_WORSE, WORSE, gain_figure, gain_histogram, values_figure
+from tests.experiments.plots.test_axis_labels import overlaps
 
 CASES = {
     "around zero": (np.random.default_rng(0).normal(size=400), 0.0),
@@ -69,3 +74,60 @@ def test_every_picture_is_drawn_once_and_again(name):
     improvement = Improvement(gain, -least, 0.95)
     drawing = gain_figure(improvement)
     assert drawing.endswith("</svg>\n") and shares(drawing)[1] == f"{improvement.prob:.1%}"
+
+
+RANGES = [
+    (-63_000.0, -12_000.0),
+    (-60_000.0, -30_000.0),
+    (-1.23e9, 1e9),
+    (0.001, 0.002),
+    (1e6 + 0.1, 1e6 + 0.3),
+    (5.0, 5.0),
+    (-1e-7, 2e-7),
+]
+
+
+def drawn(monkeypatch, low, high, count=2) -> Any:
+    """The figure of candidates whose intervals are all the same."""
+    made = figures_made(monkeypatch)
+    draws = np.array([low, high])
+    value = PolicyValue(draws, draws.mean().item(), 1.0, (low, high), 0.0, np.ones(2) / 2, False, None, Discounted(0.9))
+    values_figure({f"candidate {i}": value for i in range(count)}, "value: mean and 95 % interval")
+    return made[-1]
+
+
+def figures_made(monkeypatch) -> list[Any]:
+    """The figures that are made from now on."""
+    made, make = [], report_figures._figure
+    monkeypatch.setattr(report_figures, "_figure", lambda height: made.append(make(height)) or made[-1])
+    return made
+
+
+@pytest.mark.parametrize("width", [2.4, report_figures.WIDTH, 8.0])
+@pytest.mark.parametrize("place", RANGES)
+def test_numbers_under_the_candidates_do_not_overlap(width, place, monkeypatch):
+    monkeypatch.setattr(report_figures, "WIDTH", width)
+    figure = drawn(monkeypatch, *place)
+    assert overlaps(figure) == 0
+    labels = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert labels and len(set(labels)) == len(labels)
+    low, high = figure.axes[0].get_xlim()
+    assert all(low <= float(x.replace(",", "").replace("\N{MINUS SIGN}", "-")) <= high for x in labels)
+
+
+def test_thousands_are_apart_and_many_candidates_have_room(monkeypatch):
+    labels = [text.get_text() for text in drawn(monkeypatch, -63_000.0, -12_000.0).axes[0].get_xticklabels()]
+    assert labels[0] == "\N{MINUS SIGN}60,000" and len(labels) >= 3
+    assert overlaps(drawn(monkeypatch, 0.0, 1.0, count=9)) == 0
+
+
+def test_numbers_as_matplotlib_places_them_do_overlap(monkeypatch):
+    """What the check must catch."""
+    monkeypatch.setattr(report_figures, "number_x", lambda axes: None)
+    assert overlaps(drawn(monkeypatch, -60_000.0, -30_000.0)) > 0
+
+
+def test_numbers_under_the_gain_do_not_overlap(monkeypatch):
+    made = figures_made(monkeypatch)
+    gain_figure(Improvement(np.random.default_rng(0).normal(5e5, 1e6, size=100), 0.0, 0.95))
+    assert overlaps(made[-1]) == 0 and made[-1].axes[0].get_xticklabels()[-1].get_text().endswith(",000")

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.decisions.information.updatable import Updatable
-from bayes_mdp.decisions.perfect_information import validity_of
+from bayes_mdp.decisions.perfect_information import why_not_mean_mdp
 from bayes_mdp.decisions.policy_evaluation import COPIES, MOST_AT_ONCE, NUMBERS_AT_ONCE, describe_objective
 from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.memory import check_memory
@@ -23,10 +23,14 @@ from bayes_mdp.progress import bar_of
 def validity_after_data(posterior: Updatable) -> Validity:
     """Whether the gain in the mean MDP is the expected value of sample information. Host side."""
     # Data change neither which rows are unknown nor their independence: what holds now holds after every data set.
-    proven = validity_of(posterior, True)
-    if proven.kind == "exact":
+    why = why_not_mean_mdp(posterior)
+    if why is None:
         return Validity("exact", "the EVSI over fixed policies (but for Monte Carlo error)")
-    return Validity("heuristic", f"the gain in the value of the mean MDP; {proven.reason}")
+    return Validity(
+        "heuristic",
+        "what planning anew in the mean MDP would gain there, where the value of a policy need not be its value "
+        f"averaged over what is unknown: {why}",
+    )
 
 
 def present_plan(posterior: Updatable, objective: Objective) -> tuple[Solution, MDP | SparseMDP]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 Kind = Literal["EVPI", "EVPPI", "EVSI"]
 Standing = Literal["exact", "unbiased", "upper bound", "estimate"]
+PER_DECISION = "in the unit of the net benefit, for one decision"
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class InformationValue:
     Args:
         kind: "EVPI", "EVPPI" or "EVSI".
         about: sites, or the study.
-        value: of the information, in units of the net benefit.
+        value: of the information, in the unit that `unit` says.
         standard_error: Monte Carlo error of `value`; 0 where nothing was drawn.
         numerical_error: of the integration, in the unit of `value`: how far two rules differ; 0 where none was used.
         strategies: the decision set. The number depends on it.
@@ -24,6 +25,7 @@ class InformationValue:
             Carlo error), "upper bound" (in expectation), "estimate" (none of these).
         reason: how it was computed, and why it stands so.
         useless: by regression, the value found for the same sites in random order, whose true value is 0.
+        unit: of `value`, in words: for one decision, or of policies for one start.
     """
 
     kind: Kind
@@ -37,6 +39,7 @@ class InformationValue:
     standing: Standing
     reason: str
     useless: float | None = None
+    unit: str = PER_DECISION
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -45,6 +48,7 @@ class InformationValue:
         lines = [
             f"{self.kind} of {self.about}{at}: {self.value:.6g}{error}",
             f"  {self.standing}: {self.reason}",
+            f"  {self.unit}",
             f"  strategies {', '.join(self.strategies)}; best without it: {self.best}",
         ]
         if self.useless is not None:

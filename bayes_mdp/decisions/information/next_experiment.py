@@ -24,7 +24,7 @@ from bayes_mdp.decisions.information.pair_data import (
 )
 from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_studies, read_studies, study_gains
 from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
-from bayes_mdp.decisions.policy_evaluation import describe_objective, to_float64
+from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, to_float64
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.html_text import shown_as_html
@@ -111,12 +111,12 @@ class NextExperiment(eqx.Module):
         times = "one observation" if self.n == 1 else f"{self.n} observations"
         title = f"Where to look next: {times} of one pair" if self.num_episodes is None else "Which study to make next"
         start = self.start or ("the given distribution" if self.initial_given else "uniform")
+        what = "EVSI" if self.validity.kind == "exact" else "gain"
         lines = [
             f"{title}, {describe_objective(self.objective)}, start: {start}",
-            f"  value of the present plan {self.value_now:.6g}",
+            f"  value of the present plan {self.value_now:.6g}; {what} {describe_unit(self.objective)}",
             f"  {self.validity}",
         ]
-        what = "EVSI" if self.validity.kind == "exact" else "gain"
         numbers_of = ("error", "cost", f"{what} / cost")
         of = ("pair",) if self.num_episodes is None else ("study", "episodes")
         rows: list[tuple[str, ...]] = [(*of, what, *numbers_of)]
@@ -186,7 +186,7 @@ def next_experiment(
         objective: Discounted, Episodic, AverageReward or FirstExit.
         candidates: pairs (state, action), each by its label or else its index; (step, state, action) where the space
             has a horizon. None: all legal pairs whose row or reward is not known. Or studies: name -> `PolicyStudy`.
-        n: observations of the pair, at least 1; with studies 1.
+        n: observations of the pair, at least 1; the value is that of all `n` of this pair together. With studies 1.
         cost: of the `n` observations together, or of the study, positive: a number, or [C], one for each candidate.
         initial: distribution of the first state, as in `policy_value`; None: uniform (see `initial_given`).
         num_data_sets: data sets that are simulated for each candidate, at least 2; if no more different ones are

@@ -14,10 +14,11 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.decisions.information.expected_gain import check_sizes, value_of_learning
 from bayes_mdp.decisions.information.gain_by_points import DECIDED
-from bayes_mdp.decisions.information.information_value import InformationValue
+from bayes_mdp.decisions.information.information_value import PER_DECISION, InformationValue
 from bayes_mdp.decisions.information.learning_problem import Learned
 from bayes_mdp.decisions.information.regression_evppi import regression_value
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
+from bayes_mdp.decisions.policy_evaluation import describe_unit
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, only_value
 from bayes_mdp.mdp.validation import as_names, check_key, check_name, check_names, check_type, did_you_mean
@@ -79,6 +80,7 @@ def evpi(
         wtp,
         standing,
         reason,
+        unit=_unit_of(belief),
     )
 
 
@@ -161,6 +163,13 @@ def as_draws(belief: StrategyDraws | PolicyComparison) -> StrategyDraws:
         return only_value(tuple(belief.values), np.stack([value.draws for value in belief.values.values()], axis=1))
     check_type("belief", belief, StrategyDraws, "a decision model, draws of strategies, or compared policies")
     return belief
+
+
+def _unit_of(belief: StrategyDraws | PolicyComparison) -> str:
+    """What a number of this belief counts: of policies what is gained from one start on."""
+    if not isinstance(belief, PolicyComparison):
+        return PER_DECISION
+    return describe_unit(next(iter(belief.values.values())).objective)
 
 
 def _is_of_blocks(model: DecisionModel, names: frozenset[str]) -> bool:

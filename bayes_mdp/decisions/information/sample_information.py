@@ -85,6 +85,7 @@ class SamplingBenefit:
         """A row for each size."""
         lines = [
             f"Expected net benefit of sampling, {self.population:g} decisions",
+            "  in the unit of the net benefit: EVSI and its error for one decision, the rest for all of them",
             f"  {'size':>10} {'EVSI':>12} {'error':>9} {'population':>14} {'cost':>14} {'ENBS':>14}",
         ]
         for _, row in self.table.to_dataframe().reset_index().iterrows():

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_mdp.decisions import PolicyComparison, StrategyDraws
+from bayes_mdp.decisions.policy_evaluation import describe_value
+from bayes_mdp.experiments.plots.axis_labels import shorten
 from bayes_mdp.experiments.plots.result_plots import place
+from bayes_mdp.mdp import AverageReward
+from bayes_mdp.mdp.notebook_figure import whole_figure
+from bayes_mdp.mdp.number_axis import number_x
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_dataset, check_finite, check_name, check_number, check_type
 
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 2000
 """Draws that a plane shows."""
+MOST_COLUMNS, MOST_LEGEND = 4, 0.7
+"""Columns of a legend above, and the share of the height that it may take."""
 BINS = 40
 """Of the histograms of values, over the range of all of them."""
 
@@ -28,6 +35,9 @@ def plot_policies(
     axes: "Axes | None" = None,
 ) -> "Figure":
     """Values of policies under one posterior: a histogram of draws for each, its mean as a dashed line.
+
+    The axis says what a value is by the objective: "value: discounted sum of rewards". The legend is above the
+    histograms.
 
     Histograms may overlap where one policy is better in every draw: values are compared draw by draw
     (`comparison.difference`).
@@ -46,7 +56,7 @@ def plot_policies(
         >>> policies = {"always 0": np.array([0, 0]), "always 1": np.array([1, 1])}
         >>> compared = bm.compare_policies(jax.random.key(1), posterior, policies, bm.Discounted(0.9), num_draws=50)
         >>> bm.plot_policies(compared).axes[0].get_xlabel()
-        'value'
+        'value: discounted sum of rewards'
     """
     check_type("comparison", comparison, PolicyComparison, "what compare_policies returned")
     for name, value in (truth or {}).items():
@@ -56,14 +66,33 @@ def plot_policies(
     every = np.concatenate([value.draws for value in comparison.values.values()])
     edges = np.histogram_bin_edges(every, BINS)
     for i, (name, value) in enumerate(comparison.values.items()):
-        where.hist(value.draws, edges.tolist(), density=True, alpha=0.4, color=f"C{i}", label=name)
+        where.hist(value.draws, edges.tolist(), density=True, alpha=0.4, color=f"C{i}", label=shorten(name))
         where.axvline(value.mean, color=f"C{i}", linestyle="--", linewidth=1)
         if truth is not None and name in truth:
-            where.axvline(float(truth[name]), color=f"C{i}", linewidth=2, label=f"{name}: true value")
-    where.set_xlabel("value")
+            where.axvline(float(truth[name]), color=f"C{i}", linewidth=2, label=f"{shorten(name)}: true value")
+    objective = next(iter(comparison.values.values())).objective
+    said = describe_value(objective)
+    where.set_xlabel(said if isinstance(objective, AverageReward) else f"value: {said}")
     where.set_ylabel("posterior density")
-    where.legend()
+    number_x(where)
+    _legend_above(where)
     return figure
+
+
+def _legend_above(axes: "Axes") -> None:
+    """The legend at the top, in as many columns as the axes are wide; what is drawn from zero upwards ends below it."""
+    figure, entries = whole_figure(axes), len(axes.get_legend_handles_labels()[0])
+    peak = axes.dataLim.y1
+    for columns in range(min(entries, MOST_COLUMNS), 0, -1):
+        legend = axes.legend(loc="upper center", ncols=columns, fontsize="small")
+        legend.set_in_layout(False)  # it is inside, and must not narrow the axes
+        figure.draw_without_rendering()
+        box, whole = legend.get_window_extent(), axes.get_window_extent()
+        if box.width <= whole.width:
+            break
+    # Room for the legend, and as much again as it is away from the upper edge.
+    taken = min((whole.y1 - box.y0) / whole.height + 0.03, MOST_LEGEND)
+    axes.set_ylim(0.0, peak / (1 - taken))
 
 
 def plot_cost_effectiveness(

@@ -17,6 +17,8 @@ import scipy.stats
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import StrategyDraws, discounted_population
+from bayes_mdp.decisions.policy_evaluation import PolicyValue
+from bayes_mdp.decisions.verdict import Verdict
 
 sample: Any = numpyro.sample  # its annotation knows no operators
 stats: Any = scipy.stats  # its stubs mix up continuous and discrete laws
@@ -477,3 +479,24 @@ def test_many_data_sets_beside_a_quadrature_are_points():
     found = bm.evsi(KEY, belief, study, num_draws=1 << 12)
     assert found.standing == "unbiased" and "Sobol" in found.reason
     assert found.value <= bm.evpi(KEY, belief, num_draws=1 << 12).value
+
+
+def test_a_printed_number_says_what_it_counts():
+    """Of a decision model one decision; of policies one start of what the objective sums up, or one step."""
+    values = np.array([[[1.0], [0.0]], [[0.0], [4.0]]])
+    draws = bm.decisions.StrategyDraws(("a", "b"), ("net benefit",), values)
+    assert "\n  in the unit of the net benefit, for one decision\n" in str(bm.evpi(KEY, draws))
+    units = {
+        bm.Discounted(0.9): "per start of a process, in units of the value (discounted sum of rewards)",
+        bm.Episodic(2): "per start of an episode, in units of the value (sum of rewards of an episode)",
+        bm.FirstExit(): "per start of an episode, in units of the value (sum of rewards until the end)",
+        bm.AverageReward(): "per step, in units of the reward",
+    }
+    for objective, unit in units.items():
+        each = {
+            name: PolicyValue(x[:, 0], 0.0, 1.0, (0.0, 1.0), 0.0, np.ones(1), False, None, objective)
+            for name, x in (("a", values[:, 0]), ("b", values[:, 1]))
+        }
+        compared = bm.decisions.PolicyComparison(each, {"a": 0.5, "b": 0.5}, Verdict((), ()))
+        found = bm.evpi(KEY, compared)
+        assert found.value == 0.5 and f"\n  {unit}\n" in str(found)

@@ -6,7 +6,10 @@ import pytest
 from matplotlib import pyplot
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import StrategyDraws, trace_dataset
+from bayes_mdp.decisions import PolicyComparison, StrategyDraws, trace_dataset
+from bayes_mdp.decisions.policy_evaluation import PolicyValue
+from bayes_mdp.decisions.verdict import Verdict
+from tests.experiments.plots.test_axis_labels import overlaps
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +82,56 @@ def test_values_of_policies():
         bm.plot_policies(compared, truth={"third": 1.0})
     with pytest.raises(ValueError, match=r"truth\['first'\] is nan"):
         bm.plot_policies(compared, truth={"first": np.nan})
+
+
+def comparison_of(names, objective, mean=0.0, scale=1.0):
+    """Of policies whose values are normal draws."""
+    rng, values = np.random.default_rng(0), {}
+    for name in names:
+        draws = mean + scale * rng.normal(size=200)
+        interval = (float(draws.min()), float(draws.max()))
+        values[name] = PolicyValue(
+            draws, float(draws.mean()), 1.0, interval, 0.0, np.ones(2) / 2, False, None, objective
+        )
+    return PolicyComparison(values, dict.fromkeys(names, 1 / len(names)), Verdict((), ()))
+
+
+def hidden(axes):
+    """How many bars of the histograms the legend lies on."""
+    axes.figure.draw_without_rendering()
+    box = axes.get_legend().get_window_extent()
+    bars = [bar for bars in axes.containers for bar in bars if bar.get_height() > 0]
+    return sum(box.overlaps(bar.get_window_extent()) for bar in bars)
+
+
+@pytest.mark.parametrize("size", [(6.4, 4.0), (3.2, 3.0)])
+@pytest.mark.parametrize(
+    ("names", "mean", "scale"),
+    [
+        (["run until it fails", "service when worn"], -40_000.0, 9_000.0),
+        ([f"policy with a long name, number {i}" for i in range(6)], 1e9, 1e8),
+        (["one"], 0.0, 1e-7),
+    ],
+)
+def test_legend_and_numbers_hide_nothing(size, names, mean, scale):
+    axes = pyplot.figure(figsize=size, layout="constrained").subplots()
+    bm.plot_policies(comparison_of(names, bm.Discounted(0.9), mean, scale), axes=axes)
+    assert hidden(axes) == 0 and overlaps(axes.figure) == 0
+    assert len(legend(axes)) == len(names) and axes.get_legend().get_window_extent().y1 <= axes.get_window_extent().y1
+    # What the check must catch: the same legend where the axes end with the histograms.
+    axes.set_ylim(0.0, axes.dataLim.y1)
+    assert hidden(axes) > 0
+
+
+@pytest.mark.parametrize(
+    ("objective", "label"),
+    [
+        (bm.Discounted(0.9), "value: discounted sum of rewards"),
+        (bm.Episodic(5), "value: sum of rewards of an episode"),
+        (bm.Episodic(5, 0.9), "value: discounted sum of rewards of an episode"),
+        (bm.AverageReward(), "reward per step"),
+        (bm.FirstExit(), "value: sum of rewards until the end"),
+    ],
+)
+def test_the_axis_says_what_a_value_is(objective, label):
+    assert bm.plot_policies(comparison_of(["a", "b"], objective)).axes[0].get_xlabel() == label
