@@ -23,7 +23,7 @@ from bayes_mdp.inference.conjugate.refit import refit
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
-from bayes_mdp.inference.detection.probe import NotConjugate, Probe
+from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe
 from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
@@ -141,8 +141,9 @@ def infer(
     * gibbs: `models.partial_pooling` alone, which brings its own sampler: a `PooledPosterior`.
     * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
 
-    Where chains are run, one line on stderr names the route and why no better one can be taken; `explain` does so
-    without data. The program is run on copies of its arrays: none of the user's own is traced in float64.
+    Where chains are run, one line on stderr names the route and what has no closed form, the first time for a program;
+    `explain` says more, without data. The program is run on copies of its arrays: none of the user's own is traced in
+    float64.
 
     The proof is made once for a program (what it computes, not what it is called), and what samples is compiled once
     for a program, a method and the shapes of the data. What is wrong with draws (r-hat, effective sample size,
@@ -192,7 +193,7 @@ def infer(
         if transitions is not None:
             warn_counted_twice(program, transitions)
         if why_not and fit.method not in ("exact", "mixture"):
-            sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
+            _say_once(program, f"infer: {route_line(fit.method, why_not)}\n")
         with stage(f"infer ({fit.method})"):
             posterior = _with_sources(fit.on_host(key, transitions), data)
             jax.block_until_ready(posterior)
@@ -356,15 +357,33 @@ def _prove_factors(program: Program) -> Factors:
 
 
 def route_line(method: str, why_not: dict[str, str]) -> str:
-    """Which route is taken, and what is in the way of a better one, on one line."""
+    """Which route is taken, and what has no closed form, on one line. `explain` says more."""
     first = next(iter(why_not.values()), "")  # what is in the way of a closed form, the best route
     reason = first.removeprefix("prior: ").partition(". method=")[0]
+    site, in_the_way, _ = reason.partition(IN_THE_WAY)
+    if in_the_way:
+        reason = f"{site} has no closed form"
     words = {
-        "collapsed": "collapsed (chains draw the hyperparameters)",
-        "factorised": "factorised (chains draw what is behind the rewards)",
+        "collapsed": "collapsed (chains draw the hyperparameters, the rest is in closed form)",
+        "factorised": "factorised (chains draw what is behind the rewards, rows are in closed form)",
         "nuts": "sampled (chains draw every site)",
     }
-    return f"{words.get(method, method)}" + (f", because {reason}" if reason else "")
+    return f"{words.get(method, method)}" + (f": {reason}" if reason else "")
+
+
+@program_cache
+def _said(program: Program) -> set[str]:
+    """The lines that were written about a program in this process."""
+    del program
+    return set()
+
+
+def _say_once(program: Program, line: str) -> None:
+    """Write a line about a program on stderr, the first time: `decide` and `criticise` infer it several times."""
+    said = _said(program)
+    if line not in said:
+        said.add(line)
+        sys.stderr.write(line)
 
 
 def _check_arguments(prior: object, space: object, method: object, sampler: object) -> None:

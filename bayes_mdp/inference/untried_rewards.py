@@ -21,7 +21,7 @@ ERRORS = 4.0
 """Monte Carlo standard errors by which a mean of draws must lie above those of the tried pairs."""
 REMEDY = (
     'give the reward a prior mean where rewards lie, or leave these pairs out (from_log(..., legal="logged"), '
-    f"PolicyLimits(min_count=...)) {see('how-to/write-a-prior')}"
+    f"PolicyLimits(min_count=...); in the shell --legal logged, --min-count N) {see('how-to/write-a-prior')}"
 )
 """What to do about such pairs."""
 

@@ -255,7 +255,7 @@ def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> Non
         if source.digest in names:
             raise ValueError(
                 f"{source.name} has the content of {names[source.digest]}, which is in already, expected every log "
-                "once (allow_duplicates=True counts it again)"
+                "once (allow_duplicates=True counts it again; in the shell --allow-duplicates)"
             )
 
 

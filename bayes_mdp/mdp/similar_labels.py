@@ -39,7 +39,7 @@ def warn_of_similar(
     found += f", and {more} more such {'pairs' if more > 1 else 'pair'}" if more else ""
     warn_user(
         f"{what} has the labels {found}, which may be two spellings of one and are now two {role}s: correct the log, "
-        f"or name all labels ({role}s=[...]) if they differ {see('how-to/read-a-log')}"
+        f"or name all labels if they differ ({role}s=[...]; in the shell --{role}s A,B,C) {see('how-to/read-a-log')}"
     )
 
 

@@ -133,8 +133,8 @@ def test_every_reader_warns_with_the_same_sentence(kind, tmp_path):
     where = "the DataFrame" if kind == "frame" else source.name
     said = (
         f"{where}: state 's' has the labels 'Mild' (2 rows) and 'mild' (30 rows), and 1 more such pair, which may be "
-        "two spellings of one and are now two states: correct the log, or name all labels (states=[...]) if they "
-        "differ (see docs/how-to/read-a-log.md)"
+        "two spellings of one and are now two states: correct the log, or name all labels if they differ "
+        "(states=[...]; in the shell --states A,B,C) (see docs/how-to/read-a-log.md)"
     )
     with pytest.warns(UserWarning) as told:
         bm.read_log(source, **COLUMNS)
@@ -184,7 +184,8 @@ def test_logs_that_are_merged():
 
 def test_actions_and_choices():
     table = frame(["a", "b"], ["Go", "go"])
-    with pytest.warns(UserWarning, match=r"action 'a' has the labels .* now two actions: .*\(actions=\[\.\.\.\]\)"):
+    said = r"action 'a' has the labels .* now two actions: .*\(actions=\[\.\.\.\]; in the shell --actions A,B,C\)"
+    with pytest.warns(UserWarning, match=said):
         bm.read_log(table, **COLUMNS)
     choices = pd.DataFrame({"who": ["P1", "p1"], "what": ["Left", "left"], "paid": 0.0})
     with pytest.warns(UserWarning, match="action 'what' has the labels 'Left'") as told:

@@ -122,11 +122,13 @@ REWARDS: dict[str, Statistic] = {
     "reward_max": reward_max,
 }
 SHARED = (
-    "rows of their own where pairs share one, a weaker or a learnt concentration, possible outcomes alone (support=)"
+    "rows of their own where pairs share one, a weaker or a learnt concentration, possible outcomes alone (support=; "
+    "in the shell --support FILE)"
 )
 TWICE = "the rows follow the data more closely than chance allows: are data counted twice, or in the prior as well?"
 SPREAD_OUT = (
-    "a smaller or a learnt concentration, or possible outcomes alone (support=): the belief spreads rows too far"
+    "a smaller or a learnt concentration, or possible outcomes alone (support=; in the shell --support FILE): the "
+    "belief spreads rows too far"
 )
 NOISIER = "heavier tails, or a spread of its own for each pair (of real rewards dist.StudentT, dirichlet_normal_gamma)"
 QUIETER = "less noise, noise that is learnt (of real rewards dirichlet_normal_gamma), or a weaker prior of the rewards"

@@ -33,7 +33,8 @@ NEXT_STEPS = {
         HIGH: "rows of their own for pairs that share one, or a weaker prior of the rows",
         LOW: "rows of their own for pairs that share one, or a weaker prior of the rows",
         NARROW: "a larger concentration of the rows, or rows that depend on more than state and action",
-        WIDE: "a smaller concentration of the rows, or possible outcomes alone (support=, successors=)",
+        WIDE: "a smaller concentration of the rows, or possible outcomes alone (support=, successors=; in the "
+        "shell --support FILE)",
     },
     "reward": {
         HIGH: "a mean reward of its own for each pair, or a prior mean where rewards lie",

@@ -20,7 +20,7 @@ WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
 SHOWN_LABELS = 8
 LARGEST_STEP = 2**31 - 1
-EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one)"
+EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; in the shell --missing-reward ignore)"
 
 
 def read_labels(

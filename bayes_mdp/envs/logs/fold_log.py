@@ -92,7 +92,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         check_callable("progress", progress)
     if next_state is None and episode is None:
         raise ValueError(
-            "next_state and episode are both None, expected one: next states, or episodes to shift states in"
+            "next_state and episode are both None, expected one: next states, or episodes to shift states in "
+            "(in the shell --next-state or --episode)"
         )
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
@@ -102,7 +103,9 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             check_names(name, as_names(labels))
     states, actions, by_step = _labels(space, states, actions, by_step, step is not None)
     if by_step and step is None and episode is None:
-        raise ValueError("step and episode are both None, expected one: steps are kept (by_step)")
+        raise ValueError(
+            "step and episode are both None, expected one: steps are kept (in the shell --step or --episode)"
+        )
     fold = _Fold(
         LabelBook("state", states), LabelBook("action", actions), Wanted(by_step, False, missing_reward == "ignore")
     )

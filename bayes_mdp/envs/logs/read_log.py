@@ -131,7 +131,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     """
     if next_state is None and episode is None:
         raise ValueError(
-            "next_state and episode are both None, expected one: next states, or episodes to shift states in"
+            "next_state and episode are both None, expected one: next states, or episodes to shift states in "
+            "(in the shell --next-state or --episode)"
         )
     check_name("missing_reward", missing_reward, ("error", "ignore"))
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}

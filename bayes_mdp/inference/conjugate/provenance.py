@@ -31,7 +31,7 @@ def after_sources(known: Digests | None, sources: Sequence[Source], *, allow_dup
             if bytes(row) in seen:
                 raise ValueError(
                     f"{source.name} was learnt from already (SHA-256 {source.digest[:12]}...), expected every log once "
-                    "(allow_duplicates=True counts it again)"
+                    "(allow_duplicates=True counts it again; in the shell --allow-duplicates)"
                 )
     return np.concatenate([np.asarray(known), new])
 
@@ -49,7 +49,7 @@ def merged_sources(parts: Sequence[Digests | None], *, allow_duplicates: bool) -
         if earlier != i and not allow_duplicates:
             raise ValueError(
                 f"posteriors[{i}] and posteriors[{earlier}] learnt from the same log (SHA-256 {row.hex()[:12]}...), "
-                "expected disjoint data (allow_duplicates=True counts it again)"
+                "expected disjoint data (allow_duplicates=True counts it again; in the shell --allow-duplicates)"
             )
     if all(part is None for part in parts):
         return None
