@@ -1,7 +1,7 @@
 """`StateActionSpace`: sizes, names, masks and known successors of an MDP whose dynamics are unknown."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.observed_successors import observed_successors
 from bayes_mdp.mdp.pages import see
+from bayes_mdp.mdp.plates import Plate, open_plates
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
 from bayes_mdp.mdp.validation import (
     as_indices,
@@ -544,7 +545,8 @@ class StateActionSpace(eqx.Module):
     def plates(self, *names: str) -> Iterator[None]:
         """Open the NumPyro plates `step` (-3, if there is a horizon), `state` (-2) and `action` (-1), or those named.
 
-        A site in fewer plates has size 1 along the others: it is shared there, and broadcasts.
+        A site in fewer plates has size 1 along the others: it is shared there, and broadcasts. Plates of the space that
+        are open already are used as they are: calls may be nested.
 
         Args:
             names: of the plates; none: all of them.
@@ -553,18 +555,14 @@ class StateActionSpace(eqx.Module):
             A context, in which sites get these plates.
 
         Raises:
-            ValueError: a name that is no plate of this space.
+            ValueError: a name that is no plate of this space; another plate is open on the axis of one of these.
         """
-        import numpyro
-
         sizes = dict(zip(PLATE_NAMES[-len(self.shape) :], self.shape, strict=True))
         unknown = [name for name in names if name not in sizes]
         if unknown:
             raise ValueError(f"plates got {unknown[0]!r}, expected one of {', '.join(sizes)}")
-        with ExitStack() as stack:
-            for name, dim in zip(PLATE_NAMES, (-3, -2, -1), strict=True):
-                if name in (names or sizes):
-                    stack.enter_context(numpyro.plate(name, sizes[name], dim=dim))
+        dims = dict(zip(PLATE_NAMES, (-3, -2, -1), strict=True))
+        with open_plates({name: Plate(size, dims[name]) for name, size in sizes.items() if name in (names or sizes)}):
             yield
 
 

@@ -25,7 +25,7 @@ def supported_dirichlet(
 
     One site, `name`: `numpyro.distributions.Dirichlet`, or `SupportedDirichlet` where some outcomes are impossible. If
     every row has one possible outcome the rows are known, and `name` is a deterministic site. An illegal pair without
-    any stays where it is.
+    any stays where it is. It opens the plates of the space itself; where they are open already they are used.
 
     Args:
         concentration: a number, or an array that broadcasts to [*H S A O]; a zero there is one more impossible outcome.
@@ -35,7 +35,7 @@ def supported_dirichlet(
 
     Raises:
         ValueError: a concentration that is negative or not finite, a row without a positive one, another shape; dense
-            rows that would not fit in memory.
+            rows that would not fit in memory; another plate is open on an axis of those of the space.
         TypeError: no space, a name that is no string, concentrations that are no numbers.
 
     Example:
@@ -45,6 +45,10 @@ def supported_dirichlet(
         ...     rows = bm.models.supported_dirichlet(1.0, space)
         >>> rows[1, 0].tolist()  # a row with one possible outcome is known
         [0.0, 1.0]
+        >>> concentration = np.array([[5.0, 1.0], [1.0, 5.0]])[:, None, :]  # a row for each state, [S 1 O]
+        >>> with numpyro.handlers.seed(rng_seed=0):
+        ...     bm.models.supported_dirichlet(concentration, bm.StateActionSpace(2, 3)).shape
+        (2, 3, 2)
     """
     check_space(space)
     check_dense_rows(space, ROW_BYTES)
