@@ -20,6 +20,8 @@ DELAY = 2.0
 """Seconds before anything is shown."""
 PERIOD = 0.5
 """Seconds from one look at the clock to the next."""
+SMALL = 80, 24
+"""Columns and rows: what is taken for the size of a terminal that says that it has none, as one in a container may."""
 VARIABLE = "BAYES_MDP_PROGRESS"
 """Environment variable: "on" or "off" decides, anything else leaves it to the terminal."""
 
@@ -46,8 +48,28 @@ def bar_of(
     """
     from tqdm import tqdm
 
-    look = {"desc": what, "unit": unit, "unit_scale": True, "leave": False, "disable": not is_shown()}
-    return tqdm(total=total, initial=done, delay=delay, **look)
+    columns, rows = _size()
+    return tqdm(
+        total=total,
+        desc=what,
+        unit=unit,
+        unit_scale=True,
+        initial=done,
+        delay=delay,
+        leave=False,
+        disable=not is_shown(),
+        ncols=columns,
+        nrows=rows,
+    )
+
+
+def _size() -> tuple[int, int] | tuple[None, None]:
+    """Columns and rows of a terminal that does not know them, where tqdm would write nothing; None: tqdm asks it."""
+    try:
+        known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except (OSError, ValueError, AttributeError):  # no terminal, or no file behind the stream
+        return None, None
+    return (None, None) if known else SMALL
 
 
 class Progress:
@@ -69,7 +91,10 @@ class Progress:
         from tqdm import tqdm
 
         total, hidden = self._steps * self._rows, not (self._show and is_shown())
-        self._bar = tqdm(total=total, unit=self._unit, unit_scale=True, delay=DELAY, disable=hidden)
+        columns, rows = _size()
+        self._bar = tqdm(
+            total=total, unit=self._unit, unit_scale=True, delay=DELAY, disable=hidden, ncols=columns, nrows=rows
+        )
         return self
 
     def __exit__(
@@ -137,7 +162,8 @@ def _show(names: list[str], done: threading.Event) -> None:
     from tqdm import tqdm
 
     # A short delay: nothing is written before the clock is set.
-    with tqdm(bar_format="{desc} [{elapsed}]", leave=False, delay=1e-6) as line:
+    columns, rows = _size()
+    with tqdm(bar_format="{desc} [{elapsed}]", leave=False, delay=1e-6, ncols=columns, nrows=rows) as line:
         line.start_t -= DELAY
         while True:
             # A bar has a line of its own: where one is shown, it says enough.

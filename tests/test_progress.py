@@ -1,6 +1,7 @@
 """Progress: bars and stages are shown where somebody can see them, after a while, and leave nothing."""
 
 import io
+import os
 import sys
 import threading
 import time
@@ -114,3 +115,17 @@ def test_a_bar_can_be_switched_off(opened):
         time.sleep(0.1)
         bar.advance(10)
     assert not terminal.getvalue()
+
+
+def test_a_terminal_that_says_it_has_no_columns_is_written_to(monkeypatch):
+    """As `script` and some containers make it: tqdm alone writes nothing there."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as stream, os.fdopen(ours, "rb", buffering=0) as screen:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.delenv(progress.VARIABLE, raising=False)
+        monkeypatch.setattr(progress, "DELAY", 0.05)
+        assert os.get_terminal_size(stream.fileno()).columns == 0 and is_shown()
+        with stage("seen"):
+            time.sleep(0.5)
+        assert b"seen [00:0" in screen.read(10_000)

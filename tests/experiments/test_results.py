@@ -97,3 +97,13 @@ def test_figures():
     for bad in (lambda: plot_values(np.zeros(3)), lambda: plot_regret({}), lambda: plot_regret(_run(), level=0.5)):
         with pytest.raises(ValueError, match="expected"):
             bad()
+
+
+def test_regret_that_is_not_known_is_refused_with_the_reason():
+    result = _run()
+    unknown = result.assign(regret=result["regret"] * np.nan).assign_attrs(regret_unknown='"the env lists no states"')
+    with pytest.raises(
+        ValueError, match=r"results\['a'\] has no known regret \(the env lists no states\), expected runs"
+    ):
+        plot_regret({"b": result, "a": unknown})
+    assert plot_regret(_run(num_seeds=1)).axes[0].get_title() == "1 seed"

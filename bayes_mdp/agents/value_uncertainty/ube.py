@@ -253,14 +253,20 @@ def _validity(form: str, again: str | None, proven: bool, q_max: RealScalar) -> 
 class UBE(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `ube.solve`.
 
-    From [UBE18]. Noise is drawn for each pair by itself, so that it does not explore deeply: in DeepSea of size 10 it
-    has found no reward in 300 episodes at any scale that was tried (docs/explanation/thompson-noise.md). `PSRL` does,
-    and so does `DeepUBE`, whose noise is drawn for whole episodes.
+    From [UBE18]. With its defaults it explores little better than at random in DeepSea and RiverSwim, for two reasons.
+    Its variance is a bound, far above the variance of the value: a known `q_max`, form="dirichlet" and a smaller scale
+    help. And noise is drawn for each pair by itself, so that the many decisions on the way to a far reward do not agree
+    (docs/explanation/thompson-noise.md). In DeepSea of size 10, in 300 episodes of 10 seeds, it hardly ever visits the
+    reward with the defaults, nor with smaller scales; with all three changes one seed does in .84 of its episodes, and
+    most never. The medians of `PSRL` and `MomentMatching(noise="single")` are .56 and .53.
 
     Args:
         q_max: as in `local_uncertainty` (an array leaf); it is not compared with the values.
-        form: as in `local_uncertainty`.
-        scale, noise, replan: as in `ThompsonAgent`; the scale is 1 in theory.
+        form: as in `local_uncertainty`; "ratio" holds for every posterior with variances, "dirichlet" is never larger
+            and needs Dirichlet rows.
+        scale: zeta, a factor of the noise, zero or greater; 1 in theory.
+        noise: "per_plan": one draw of the noise for the length of a plan; "per_step": a new one at each step.
+        replan: when the agent plans again, as in `ThompsonAgent`.
 
     Raises:
         ValueError: `scale` or `q_max` is negative or not finite; another form or noise.

@@ -35,7 +35,7 @@ def plot_regret(
         axes: where to draw; None: in a figure of its own.
 
     Raises:
-        ValueError: another level, no results.
+        ValueError: another level, no results; a run whose regret is not known, with the reason.
         TypeError: no dataset of `run`.
 
     Example:
@@ -57,6 +57,13 @@ def plot_regret(
         raise ValueError(f"level is {level}, expected one of {', '.join(map(str, NORMAL_QUANTILE))}")
     if not named:
         raise ValueError("results is empty, expected at least one result of run")
+    for name, result in named.items():
+        if not np.isfinite(result["regret"].to_numpy()).any():
+            why = str(result.attrs.get("regret_unknown", "it is nan in all rows")).strip('"')
+            raise ValueError(
+                f"results{f'[{name!r}]' if name else ''} has no known regret ({why}), expected runs in environments "
+                "whose optimum is known: plot the rewards instead"
+            )
     figure, where = place(axes)
     for name, result in named.items():
         rows = next((name for name in ("time", "episode") if name in result.coords), str(result["regret"].dims[-1]))
@@ -65,7 +72,8 @@ def plot_regret(
         where.plot(x, mean, label=name or None)
         where.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
         where.set_xlabel("time (steps)" if rows == "time" else rows)
-    title = f"mean of {next(iter(named.values())).sizes['seed']} seeds, {level:.0%} interval"
+    seeds = next(iter(named.values())).sizes["seed"]
+    title = f"mean of {seeds} seeds, {level:.0%} interval" if seeds > 1 else "1 seed"
     where.set_ylabel("cumulative regret")
     if set(named) == {""}:
         where.set_title(title)
