@@ -131,8 +131,8 @@ class SBC:
             f"{data.get('data') or data['num_transitions'] + ' transitions'}, {self.num_draws} draws each",
             f"  {'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
             f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",
-            f"  {self.num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "
-            f"narrower than {faults.narrow:.2f} or wider than {faults.wide:.2f} times the right standard deviation, or "
+            f"  {self.num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, "
+            f"draws narrower than {faults.narrow:.2f} or wider than {faults.wide:.2f} times the right standard deviation, or "
             f"shifted by {faults.shift:.2f} of it; smaller faults need more",
         ]
         width = max(map(len, self.dataset.quantity.values.tolist()))
