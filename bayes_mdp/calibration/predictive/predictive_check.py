@@ -88,7 +88,7 @@ class PredictiveCheck(NamedTuple):
         number = len(next(iter(self.comparisons.values())).replicated)
         title = (
             f"{self.group.capitalize()} predictive check: {number} replicates of {self.num_transitions} transitions, "
-            "visits held fixed"
+            "visits held fixed; of pairs the most surprising one, its p-value allowing for their number"
         )
         verdict = "The data are not what this model would yield."
         return describe_comparisons(title, self.comparisons, self._where, verdict, NEXT_STEPS, 23)
