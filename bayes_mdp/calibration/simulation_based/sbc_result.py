@@ -132,8 +132,8 @@ class SBC:
             f"  {'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
             f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",
             f"  {self.num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, "
-            f"draws narrower than {faults.narrow:.2f} or wider than {faults.wide:.2f} times the right standard deviation, "
-            f"or shifted by {faults.shift:.2f} of it; smaller faults need more",
+            f"draws narrower than {faults.narrow:.2f} or wider than {faults.wide:.2f} times the right standard "
+            f"deviation, or shifted by {faults.shift:.2f} of it; smaller faults need more",
         ]
         width = max(map(len, self.dataset.quantity.values.tolist()))
         for name, p in self.p_values.items():
