@@ -24,7 +24,7 @@ def texts(source: str) -> Iterator[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
         elif isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else PLACE for part in node.values)
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else PLACE for part in node.values)
 
 
 def advised(source: str) -> set[str]:

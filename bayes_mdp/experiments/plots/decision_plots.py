@@ -83,6 +83,7 @@ def _legend_above(axes: "Axes") -> None:
     """The legend at the top, in as many columns as the axes are wide; what is drawn from zero upwards ends below it."""
     figure, entries = whole_figure(axes), len(axes.get_legend_handles_labels()[0])
     peak = axes.dataLim.y1
+    box = whole = axes.get_window_extent()
     for columns in range(min(entries, MOST_COLUMNS), 0, -1):
         legend = axes.legend(loc="upper center", ncols=columns, fontsize="small")
         legend.set_in_layout(False)  # it is inside, and must not narrow the axes

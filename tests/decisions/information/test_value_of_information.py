@@ -486,13 +486,13 @@ def test_a_printed_number_says_what_it_counts():
     values = np.array([[[1.0], [0.0]], [[0.0], [4.0]]])
     draws = bm.decisions.StrategyDraws(("a", "b"), ("net benefit",), values)
     assert "\n  in the unit of the net benefit, for one decision\n" in str(bm.evpi(KEY, draws))
-    units = {
-        bm.Discounted(0.9): "per start of a process, in units of the value (discounted sum of rewards)",
-        bm.Episodic(2): "per start of an episode, in units of the value (sum of rewards of an episode)",
-        bm.FirstExit(): "per start of an episode, in units of the value (sum of rewards until the end)",
-        bm.AverageReward(): "per step, in units of the reward",
-    }
-    for objective, unit in units.items():
+    units = [
+        (bm.Discounted(0.9), "per start of a process, in units of the value (discounted sum of rewards)"),
+        (bm.Episodic(2), "per start of an episode, in units of the value (sum of rewards of an episode)"),
+        (bm.FirstExit(), "per start of an episode, in units of the value (sum of rewards until the end)"),
+        (bm.AverageReward(), "per step, in units of the reward"),
+    ]
+    for objective, unit in units:
         each = {
             name: PolicyValue(x[:, 0], 0.0, 1.0, (0.0, 1.0), 0.0, np.ones(1), False, None, objective)
             for name, x in (("a", values[:, 0]), ("b", values[:, 1]))

@@ -117,7 +117,8 @@ def test_legend_and_numbers_hide_nothing(size, names, mean, scale):
     axes = pyplot.figure(figsize=size, layout="constrained").subplots()
     bm.plot_policies(comparison_of(names, bm.Discounted(0.9), mean, scale), axes=axes)
     assert hidden(axes) == 0 and overlaps(axes.figure) == 0
-    assert len(legend(axes)) == len(names) and axes.get_legend().get_window_extent().y1 <= axes.get_window_extent().y1
+    box = axes.get_legend().get_window_extent()  # pyright: ignore[reportOptionalMemberAccess]
+    assert len(legend(axes)) == len(names) and box.y1 <= axes.get_window_extent().y1
     # What the check must catch: the same legend where the axes end with the histograms.
     axes.set_ylim(0.0, axes.dataLim.y1)
     assert hidden(axes) > 0
