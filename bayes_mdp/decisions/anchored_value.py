@@ -16,6 +16,7 @@ from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.mdp import CanSample, Log, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.amounts import amount, amounts
 from bayes_mdp.mdp.episode_returns import returns_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
@@ -74,9 +75,9 @@ class AnchoredValue(eqx.Module):
         """One line."""
         low, high = self.interval()
         return (
-            f"{self.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]: mean return {self.returns:.4g} "
-            f"+- {self.error:.2g} of {self.num_episodes:,} episodes, gain {self.gain.mean():.3g} "
-            f"+- {self.gain.std(ddof=1):.2g}"
+            f"{amount(self.mean)}, 95 % interval {amounts(low, high)}: mean return {amount(self.returns)} "
+            f"+- {amount(self.error, 2)} of {self.num_episodes:,} episodes, gain {amount(self.gain.mean(), 3)} "
+            f"+- {amount(self.gain.std(ddof=1), 2)}"
         )
 
 

@@ -21,6 +21,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
+from bayes_mdp.mdp.amounts import amount, amounts
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import InitialLike, RealScalar
 from bayes_mdp.mdp.validation import check_bool, described
@@ -119,16 +120,16 @@ class PolicyComparison(eqx.Module):
         for name in order:
             value = self.values[name]
             low, high = value.interval
-            interval = f"[{low:.6g}, {high:.6g}]"
+            interval = amounts(low, high, 6)
             lines.append(
-                f"  {name:<{max(width, 6)}} {value.mean:>12.6g} {value.sd:>10.3g} {interval:>26}"
+                f"  {name:<{max(width, 6)}} {amount(value.mean, 6):>12} {amount(value.sd, 3):>10} {interval:>26}"
                 + (f"   {self.prob_best[name]:.3f}" if self.verdict.decided else "")
             )
         for name in order[1:]:
             gain = self.difference(best, name)
             low, high = gain.interval
             lines.append(
-                f"  {best} minus {name}: {gain.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]"
+                f"  {best} minus {name}: {amount(gain.mean)}, 95 % interval {amounts(low, high)}"
                 + (f", P({best} better) {gain.prob_better:.3f}" if self.verdict.decided else "")
             )
         for name in order:

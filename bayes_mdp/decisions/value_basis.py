@@ -23,6 +23,7 @@ from bayes_mdp.mdp import (
     PriorWeight,
     SparseMDP,
 )
+from bayes_mdp.mdp.amounts import amount
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, occupancy
@@ -92,7 +93,7 @@ class ValueBasis(eqx.Module):
             share += f" ({self.informative:.2g} of it informative)"
         if self.borrowed is not None:
             share += f", borrowed from other pairs at most {self.borrowed:.2g}"
-        return f"{self.transitions:.3g} transitions behind it (effective number){share}"
+        return f"{amount(self.transitions, 3)} transitions behind it (effective number){share}"
 
     @property
     def prior_kind(self) -> str:

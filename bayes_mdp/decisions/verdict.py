@@ -9,6 +9,7 @@ from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.strategies.strategy_draws import shares_of_best
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
 from bayes_mdp.inference.untried_rewards import REMEDY
+from bayes_mdp.mdp.amounts import amount
 from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import described
@@ -110,7 +111,7 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, held_
             f"{best} is the best of {len(names)} policies with probability {probs[names.index(best)]:.3f} {source}"
         ]
     else:
-        parts = [f"{best} is worth {values[best].mean:.4g} on average {source}"]
+        parts = [f"{best} is worth {amount(values[best].mean)} on average {source}"]
     shares = [basis.prior_share for basis in bases if basis.prior_share is not None]
     if len(shares) < len(names):
         parts.append("what the prior weighs in it is not known")
@@ -120,7 +121,7 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, held_
         parts.append("no range of values was stated")
     else:
         low, high = (float(x) for x in value_range)
-        parts.append(f"no value lies outside {low:g} to {high:g}")
+        parts.append(f"no value lies outside {amount(low, 6)} to {amount(high, 6)}")
     return "; ".join(parts)
 
 
@@ -132,7 +133,8 @@ def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[st
         return []
     return [
         (
-            f"{name}: its values go from {least:.4g} to {most:.4g}, outside the stated range {low:g} to {high:g}",
+            f"{name}: its values go from {amount(least)} to {amount(most)}, outside the stated range "
+            f"{amount(low, 6)} to {amount(high, 6)}",
             "a prior that keeps to the range: known rewards, a known support, an end that is certain",
         )
     ]

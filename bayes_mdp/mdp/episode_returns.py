@@ -10,14 +10,18 @@ from bayes_mdp.mdp.objectives import AverageReward, Episodic, Objective, step_di
 LEAST_EPISODES = 20
 MOST_CUT = 0.05  # share of the episodes that may be cut before their end
 
+NO_EPISODES, NO_END = "an average reward has no episodes", "no episode of the log ends"
+
 
 def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"] | str:
     """The return of every whole episode; a reason, in words, where there are too few of them."""
     transitions = log.transitions
     if isinstance(objective, AverageReward):
-        return "no episodes in the average reward"
-    if transitions.reward is None or transitions.reward_observed is not None:
-        return "the log has no rewards, or misses some"
+        return NO_EPISODES
+    if transitions.reward is None:
+        return "the log has no rewards"
+    if transitions.reward_observed is not None:
+        return "the log misses some rewards"
     number = episode_numbers(transitions)
     count = int(number[-1]) + 1
     begin = np.flatnonzero(np.diff(number, prepend=-1))
@@ -27,6 +31,9 @@ def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"]
     if isinstance(objective, Episodic):
         ended = ended | (step[last] + 1 >= objective.horizon)
     whole = int(ended.sum())
+    if not whole:
+        long = f", none has {objective.horizon} steps" if isinstance(objective, Episodic) else ""
+        return f"{NO_END}{long}, so that none has a return"
     if whole < LEAST_EPISODES or whole < (1 - MOST_CUT) * count:
         return f"{whole} of {count} episodes are whole, at least {LEAST_EPISODES} and {1 - MOST_CUT:.0%} are needed"
     rate = float(step_discount(objective))

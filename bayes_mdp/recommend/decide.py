@@ -25,8 +25,8 @@ from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_bool, check_key, check_labels, check_number, check_type
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.progress import stage
-from bayes_mdp.recommend.decision import BASELINE, CHOSEN, Decision
-from bayes_mdp.recommend.differences import differences, measure_next
+from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision
+from bayes_mdp.recommend.differences import differences, variance_shares
 
 
 def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
@@ -91,7 +91,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         >>> prior, objective = bm.models.dirichlet_bernoulli(), bm.Episodic(1)
         >>> decision = bm.decide(jax.random.key(0), prior, log, objective, num_draws=100, checks=False)
         >>> print(decision.headline)
-        keep the baseline: these data do not decide for the chosen policy ...
+        keep the baseline: the checks of the belief were left out (checks=False), without which nothing is ...
     """
     check_key("key", key)
     check_type("log", log, Log, "a Log (see read_log)")
@@ -158,7 +158,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         improvement,
         criticism,
         differences(judge, choice.candidate, today, objective, start),
-        measure_next(judge, choice.candidate, objective, start),
+        variance_shares(judge, choice.candidate, objective, start),
         log.source if log.cost is None else f"{log.source} (rewards are minus column {log.cost!r})",
         len(log.transitions.state),
         float(split),
@@ -206,13 +206,17 @@ def _reasons(
     choice: PolicyChoice, comparison: PolicyComparison, improvement: Improvement, criticism: Criticism | None
 ) -> tuple[str, ...]:
     """Why the chosen policy is not recommended; none: it is."""
+    if choice.abstained and np.array_equal(np.asarray(choice.candidate), np.asarray(choice.policy)):
+        # The judge has nothing to compare, and checks would not change that.
+        return (
+            "no other policy was found that is better than the baseline on average, and no worse with the probability "
+            f"asked for ({improvement.confidence:g}), by the data that choose",
+        )
     reasons = list(comparison.verdict.reasons)
-    if np.array_equal(np.asarray(choice.candidate), np.asarray(choice.policy)) and choice.abstained:
-        reasons.append("no other policy was found that is no worse than the baseline with the probability asked for")
-    elif not improvement.accepted:
+    if not improvement.accepted:
         reasons.append(str(improvement))
     if criticism is None:
-        reasons.append("the checks of the belief were left out (checks=False)")
+        reasons.append(LEFT_OUT)
     else:
         reasons += [f"{name}: {criticism.said(name)}" for name in criticism.alarms]
     return tuple(reasons)

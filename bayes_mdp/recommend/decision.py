@@ -14,8 +14,10 @@ from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
+from bayes_mdp.mdp.amounts import amount, amounts
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.pages import see
+from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.recommend.units import value_in_words
 
 if TYPE_CHECKING:
@@ -25,6 +27,13 @@ BASELINE, CHOSEN = "baseline", "chosen"
 SHOWN = 5
 FAR = 2.0
 """Standard deviations of their difference, taken as independent, from which on two gains are called far apart."""
+LEFT_OUT = "the checks of the belief were left out (checks=False)"
+LEGEND = (
+    "today, today_prob: the baseline's likeliest action, and its probability",
+    "next, lead: the next best action, and by how much the chosen one is better there, by the posterior that judges",
+    "time: share of the chosen policy's; transitions: of the part that judges, with the chosen action",
+)
+WORTH = "What data are worth for the decision: bm.next_experiment"
 ANCHORED = (
     "mean return of the log plus the gain under the posterior. How often their intervals hold the truth is an "
     "observation, no theorem"
@@ -44,7 +53,8 @@ class Decision:
         improvement: the candidate against the baseline, in the same draws.
         criticism: of the belief, by the whole log; None: left out.
         differences: see `bayes_mdp.recommend.differences`.
-        measure_next: pairs whose data would make the value surer; None: not known for this posterior.
+        variance_shares: pairs that the candidate's value is most uncertain about, and their shares of its variance
+            (`next_experiment` says what data are worth for the decision); None: not known for this posterior.
         source: of the log.
         num_transitions: of the log.
         split: share of the episodes that chose.
@@ -65,7 +75,7 @@ class Decision:
     improvement: Improvement
     criticism: Criticism | None
     differences: "pd.DataFrame"
-    measure_next: "pd.DataFrame | None"
+    variance_shares: "pd.DataFrame | None"
     source: str
     num_transitions: int
     split: float
@@ -91,14 +101,36 @@ class Decision:
         return value_in_words(self.comparison.values[CHOSEN].objective, self.columns)
 
     @property
+    def unchanged(self) -> bool:
+        """Whether no better policy was found: the candidate is the baseline."""
+        return self.choice.abstained and np.array_equal(np.asarray(self.candidate), np.asarray(self.choice.policy))
+
+    @property
     def headline(self) -> str:
         """The answer in one sentence."""
+        if self.unchanged:
+            return "keep the baseline: no better policy was found"
         gain = self.comparison.difference(CHOSEN, BASELINE)
-        low, high = gain.interval
-        worth = f"{gain.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]"
+        worth = f"{amount(gain.mean)}, 95 % interval {amounts(*gain.interval)}"
         if self.recommended:
             return f"change to the chosen policy: it gains {worth} by data that did not choose it"
-        return f"keep the baseline: these data do not decide for the chosen policy (gain {worth})"
+        if not self.comparison.verdict.decided or not self.improvement.accepted:
+            return f"keep the baseline: these data do not decide for the chosen policy (gain {worth})"
+        if self.criticism is None:
+            return f"keep the baseline: {LEFT_OUT}, without which nothing is recommended (gain {worth})"
+        failed = self.criticism.alarms
+        checks = "a check of the belief failed" if len(failed) == 1 else f"{len(failed)} checks of the belief failed"
+        slack = f" by more than {amount(self.improvement.slack)}" if self.improvement.slack else ""
+        return (
+            f"keep the baseline until this is resolved: the gain is {worth}, and P(no worse than the baseline{slack}) "
+            f"is {self.improvement.prob:.3f}, as sure as was asked for, but {checks}: {', '.join(failed)}"
+        )
+
+    @property
+    def uncertain(self) -> str:
+        """What `variance_shares` is of, in words."""
+        policy = "baseline" if self.unchanged else "chosen policy"
+        return f"What the value of the {policy} is most uncertain about"
 
     @property
     def other_gain(self) -> str:
@@ -107,8 +139,8 @@ class Decision:
             return ""
         low, high = np.quantile(self.by_all, (0.025, 0.975))
         told = (
-            f"by the whole log, which also chose, the gain is {self.by_all.mean():.4g}, 95 % interval "
-            f"[{low:.4g}, {high:.4g}]: too high if the prior is wrong"
+            f"by the whole log, which also chose, the gain is {amount(self.by_all.mean())}, 95 % interval "
+            f"{amounts(low, high)}: too high if the prior is wrong"
         )
         judged = self.improvement.gain
         apart = abs(self.by_all.mean() - judged.mean())
@@ -124,17 +156,46 @@ class Decision:
         lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions ({whole}): {self.headline}"]
         lines += [f"  because {reason}" for reason in self.reasons]
         lines.append(f"  a value is the {self.unit}; {describe_start(self.comparison.values[CHOSEN])}")
-        lines += ["", str(self.choice), "", str(self.comparison), f"  {self.improvement}"]
-        lines += [] if self.by_all is None else [f"  {self.other_gain}"]
+        if self.unchanged:
+            lines += ["", "The baseline, by the posterior that judges:"]
+            lines += [f"  {line}" for line in str(self.comparison.values[BASELINE]).splitlines()]
+        else:
+            lines += ["", str(self.choice), "", str(self.comparison), f"  {self.improvement}"]
+            lines += [] if self.by_all is None else [f"  {self.other_gain}"]
         if self.anchored is not None:
+            shown = [BASELINE] if self.unchanged else [*self.anchored]
             lines += ["", f"Anchored values: {ANCHORED}."]
-            lines += [f"  {name}: {value}" for name, value in self.anchored.items()]
+            lines += [f"  {name}: {self.anchored[name]}" for name in shown]
         if self.criticism is not None:
             lines += ["", str(self.criticism)]
         if len(self.differences):
-            lines += ["", f"Where it differs from the baseline ({len(self.differences)} states; the first {SHOWN}):"]
-            lines += self.differences.head(SHOWN).to_string(index=False, float_format="{:.3g}".format).splitlines()
-        if self.measure_next is not None:
-            lines += ["", "What to measure next (pairs, and their shares of what is open):"]
-            lines += self.measure_next.head(SHOWN).to_string(index=False, float_format="{:.3g}".format).splitlines()
+            first = f"; the first {SHOWN}" if len(self.differences) > SHOWN else ""
+            lines += [
+                "",
+                f"Where it differs from the baseline ({_states(len(self.differences))}{first}):",
+                *_rows(self.differences),
+                *(f"  {line}" for line in LEGEND),
+            ]
+        if self.variance_shares is not None:
+            lines += ["", f"{self.uncertain} (pairs, and their shares of its variance):", *_rows(self.variance_shares)]
+            lines += [f"  {WORTH} {see('how-to/value-of-information')}"]
         return "\n".join(lines)
+
+
+def _states(number: int) -> str:
+    return f"{number} state{'' if number == 1 else 's'}"
+
+
+def _rows(frame: "pd.DataFrame") -> list[str]:
+    """The first rows, line by line."""
+    shown = frame.head(SHOWN).rename(columns={"count": "transitions"})
+    return shown.to_string(index=False, float_format=short, na_rep="-").splitlines()
+
+
+def short(number: RealLike) -> str:
+    """Three digits, for tables.
+
+    Args:
+        number: of a cell.
+    """
+    return amount(number, 3)

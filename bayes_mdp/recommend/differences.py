@@ -1,4 +1,4 @@
-"""Where a chosen policy differs from today's practice, what each difference is worth, and what to measure next."""
+"""Where a chosen policy differs from today's practice, what each difference is worth, and what its value hangs on."""
 
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHOWN = 10
+SAME = 1e-6  # difference of action probabilities that is rounding: those of a log are in float32
 
 
 def differences(
@@ -27,10 +28,13 @@ def differences(
     """A row for each state in which the policies differ, the most valuable first.
 
     Columns: `state`; `today`, the baseline's likeliest action, and `today_prob`; `chosen`, the other's likeliest
-    action; `time`, the part of the chosen policy's time that it spends there; `count`, transitions of the posterior
-    from that state with the chosen action; `gain`, what the difference adds to the value. Gains are those of the mean
-    MDP: they add up to the difference of the policies' values there (Kakade and Langford 2002, lemma 6.1), in the
-    average reward to that of the gains. Steps of `Episodic` are added.
+    action; `next`, the next best one (None: no other is legal), and `lead`; `time`, the part of the chosen policy's
+    time that it spends there; `count`, transitions of the posterior from that state with the chosen action; `gain`,
+    what the difference adds to the value. All values are those of the mean MDP. Gains add up to the difference of the
+    policies' values there (Kakade and Langford 2002, lemma 6.1), in the average reward to that of the gains; steps of
+    `Episodic` are added. The lead is the value of one step of the chosen action less that of one step of the next best,
+    following the chosen policy afterwards; near zero: a near tie; negative: this posterior prefers the other. Leads of
+    `Episodic` are means over its steps, by the time that the chosen policy spends there.
 
     Args:
         posterior: that judges.
@@ -40,27 +44,33 @@ def differences(
     import pandas as pd
 
     space = posterior.space
-    time, gain, both = _in_mean(posterior, chosen, baseline, objective, start)
+    time, gain, both, q = _in_mean(posterior, chosen, baseline, objective, start)
     first, other = both
     counts = np.asarray(posterior.visit_counts())
     # Of steps any: means over them may be the same.
-    different = np.abs(first - other).max(-1) > 1e-9
+    different = np.abs(first - other).max(-1) > SAME
     weights = np.maximum(time, 1e-300)
     # Steps are added: the likeliest actions are those over all of the time.
     mean = lambda probs: (probs * weights[..., None]).sum(0) / weights.sum(0)[:, None]  # noqa: E731
     stacked = time.ndim == 2
-    first, other = (mean(x) if stacked else x for x in (first, other))
+    first, other, q = (mean(x) if stacked else x for x in (first, other, q))
     gain, time = (x.sum(0) if stacked else x for x in (gain, time))
     counts = counts.sum(0) if counts.ndim == 3 else counts
     apart = np.flatnonzero(different.any(0) if stacked else different)
     apart = apart[np.argsort(-np.abs(gain[apart]), kind="stable")]
     new, old = first.argmax(-1), other.argmax(-1)
+    # Of the other actions the best one; what is illegal has no value.
+    rest = np.where(np.arange(q.shape[-1]) == new[:, None], -np.inf, q)
+    following = rest.argmax(-1)
+    alone = np.isneginf(rest.max(-1))
     return pd.DataFrame(
         {
             "state": [space.state_names[s] for s in apart],
             "today": [space.action_names[old[s]] for s in apart],
             "today_prob": other[apart, old[apart]],
             "chosen": [space.action_names[new[s]] for s in apart],
+            "next": [None if alone[s] else space.action_names[following[s]] for s in apart],
+            "lead": [np.nan if alone[s] else q[s, new[s]] - q[s, following[s]] for s in apart],
             "time": time[apart] / max(time.sum(), 1e-300),
             "count": counts[apart, new[apart]],
             "gain": gain[apart],
@@ -70,8 +80,10 @@ def differences(
 
 def _in_mean(
     posterior: FittedPosterior, chosen: PolicyLike, baseline: PolicyLike, objective: Objective, start: ArrayLike
-) -> tuple[Float[np.ndarray, "*H S"], Float[np.ndarray, "*H S"], Float[np.ndarray, "2 *H S A"]]:
-    """Time of the chosen policy, what its differences add, and both policies."""
+) -> tuple[
+    Float[np.ndarray, "*H S"], Float[np.ndarray, "*H S"], Float[np.ndarray, "2 *H S A"], Float[np.ndarray, "*H S A"]
+]:
+    """Time of the chosen policy, what its differences add, both policies, and the chosen one's values of actions."""
     with jax.enable_x64(True):
         mdp, aim = to_float64(posterior.mean_mdp()), to_float64(objective)
         both = [
@@ -80,8 +92,8 @@ def _in_mean(
         ]
         if isinstance(objective, Episodic):
             both = [jnp.broadcast_to(x, (objective.horizon, *x.shape[-2:])) for x in both]
-        time, gain = _gains(mdp, both[0], both[1], aim, jnp.asarray(start, jnp.float64))
-        return np.asarray(time), np.asarray(gain), np.stack([np.asarray(x) for x in both])
+        time, gain, q = _gains(mdp, both[0], both[1], aim, jnp.asarray(start, jnp.float64))
+        return np.asarray(time), np.asarray(gain), np.stack([np.asarray(x) for x in both]), np.asarray(q)
 
 
 @eqx.filter_jit
@@ -91,17 +103,19 @@ def _gains(
     baseline: Float[AnyArray, "*H S A"],
     objective: Objective,
     start: Float[Array, " S"],
-) -> tuple[Float[Array, "*H S"], Float[Array, "*H S"]]:
+) -> tuple[Float[Array, "*H S"], Float[Array, "*H S"], Float[Array, "*H S A"]]:
     time = occupancy(mdp, chosen, objective, start).sum(-1)
     q = evaluate(mdp, baseline, objective).q
     q = jnp.where(jnp.isfinite(q), q, 0.0)
-    return time, time * jnp.sum((chosen - baseline) * q, -1)
+    return time, time * jnp.sum((chosen - baseline) * q, -1), evaluate(mdp, chosen, objective).q
 
 
-def measure_next(
+def variance_shares(
     posterior: FittedPosterior, chosen: PolicyLike, objective: Objective, start: ArrayLike
 ) -> "pd.DataFrame | None":
-    """The pairs whose rows leave the value of the chosen policy most open: `state`, `action`, `count`, `share`.
+    """The pairs that the value of the chosen policy is most uncertain about: `state`, `action`, `count`, `share`.
+
+    What data of a pair are worth for the decision is another question: `next_experiment` answers it.
 
     `share` is the pair's part of the first-order variance of the value, time^2 times the variance of its row's
     expectation (exact for rows met at most once). None: the posterior has dependent rows, or no variances; rows for

@@ -10,9 +10,11 @@ import numpy as np
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.decisions.verdict import Verdict
+from bayes_mdp.mdp.amounts import amount, amounts
 from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.validation import check_type
-from bayes_mdp.recommend.decision import ANCHORED, BASELINE, CHOSEN, Decision
+from bayes_mdp.recommend.decision import ANCHORED, BASELINE, CHOSEN, WORTH, Decision, short
 from bayes_mdp.recommend.policy_table import policy_table
 from bayes_mdp.recommend.report_figures import gain_figure, values_figure
 from bayes_mdp.recommend.units import reward_in_words
@@ -76,15 +78,13 @@ def _page(decision: Decision) -> str:
         f"<p>{decision.num_transitions:,} transitions, {decision.space.n_states} states{_column(decision, 'state')}, "
         f"{decision.space.n_actions} actions{_column(decision, 'action')}. {whole} A value is the "
         f"{escape(decision.unit)}; {escape(describe_start(value))}.</p>",
-        "<h2>The gain</h2>",
-        gain_figure(decision.improvement),
-        f"<p>{_gain(decision)}</p>",
-        f"<p>{escape(str(decision.improvement))}.</p>",
-        f"<p>Beside it, {escape(decision.other_gain)}.</p>" if decision.other_gain else "",
-        "<h2>The candidates</h2>",
-        values_figure(decision.comparison.values, "value: mean and 95 % interval"),
+        *_gain(decision),
+        "<h2>The baseline</h2>" if decision.unchanged else "<h2>The candidates</h2>",
+        values_figure(
+            {name: decision.comparison.values[name] for name in _shown(decision)}, "value: mean and 95 % interval"
+        ),
         _candidates(decision),
-        _verdict(decision.comparison.verdict),
+        "" if decision.unchanged else _verdict(decision.comparison.verdict),
         _anchored(decision),
         f"<p>Chosen by {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
         _policies(decision, state),
@@ -92,8 +92,10 @@ def _page(decision: Decision) -> str:
         _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>",
         f"<details><summary>The belief</summary><pre>{escape(decision.belief)}</pre></details>",
         "<h2>Where the chosen policy differs from the baseline</h2>",
-        "<p>The likeliest actions, those of the largest gains first. Time is the share of the chosen policy's time in "
-        "the state, transitions are those of the second part with the chosen action, the gain is in units of value.</p>"
+        "<p>The likeliest actions, those of the largest gains first. Next, lead: the next best action, and by how much "
+        "the chosen one is better there, by the posterior that judges: near zero it is a near tie. Time is the share "
+        "of the chosen policy's time in the state, transitions are those of the part that judges, with the chosen "
+        "action, the gain is what the difference adds to the value.</p>"
         if len(decision.differences)
         else "",
         _table(
@@ -108,14 +110,14 @@ def _page(decision: Decision) -> str:
             ),
             "They do not differ.",
         ),
-        "<h2>What to measure next</h2>",
-        "<p>Pairs whose rows leave the value of the chosen policy most open, with their shares of it.</p>"
-        if decision.measure_next is not None
+        f"<h2>{decision.uncertain}</h2>",
+        f"<p>Pairs, and their shares of its variance. {escape(WORTH)} {escape(see('how-to/value-of-information'))}.</p>"
+        if decision.variance_shares is not None
         else "",
         _table(
             None
-            if decision.measure_next is None
-            else decision.measure_next.rename(columns={"state": state, "action": action, "count": "transitions"}),
+            if decision.variance_shares is None
+            else decision.variance_shares.rename(columns={"state": state, "action": action, "count": "transitions"}),
             "Not known for this posterior.",
         ),
     ]
@@ -133,15 +135,29 @@ def _column(decision: Decision, role: str) -> str:
     return "" if name is None else f" (column {escape(repr(str(name)))})"
 
 
-def _gain(decision: Decision) -> str:
-    """What the picture of the gain shows, in words."""
-    gain, (low, high) = decision.improvement, decision.comparison.difference(CHOSEN, BASELINE).interval
+def _shown(decision: Decision) -> list[str]:
+    """The policies that are shown: one of them where both are the same."""
+    return [BASELINE] if decision.unchanged else list(decision.comparison.values)
+
+
+def _gain(decision: Decision) -> list[str]:
+    """The picture of the gain, what it shows, and the gain by the whole log; nothing where both are the same."""
+    if decision.unchanged:
+        return []
+    gain, interval = decision.improvement, decision.comparison.difference(CHOSEN, BASELINE).interval
     by = "data that did not choose" if decision.split else "the data that chose"
-    return escape(
+    words = (
         f"Gain of the chosen policy over the baseline, in units of {reward_in_words(decision.columns)}, in "
-        f"{len(gain.gain)} draws of the posterior, by {by}: mean {float(np.mean(gain.gain)):.4g}, 95 % interval "
-        f"[{low:.4g}, {high:.4g}]. At the black line there is no difference."
+        f"{len(gain.gain)} draws of the posterior, by {by}: mean {amount(np.mean(gain.gain))}, 95 % interval "
+        f"{amounts(*interval)}. At the black line there is no difference."
     )
+    return [
+        "<h2>The gain</h2>",
+        gain_figure(gain),
+        f"<p>{escape(words)}</p>",
+        f"<p>{escape(str(gain))}.</p>",
+        f"<p>Beside it, {escape(decision.other_gain)}.</p>" if decision.other_gain else "",
+    ]
 
 
 def _policies(decision: Decision, state: str) -> str:
@@ -153,16 +169,17 @@ def _policies(decision: Decision, state: str) -> str:
 
 def _candidates(decision: Decision) -> str:
     rows = ""
-    for name, value in decision.comparison.values.items():
+    for name in _shown(decision):
+        value = decision.comparison.values[name]
         low, high = value.interval
         basis = value.basis
         share = "" if basis is None or basis.prior_share is None else f"{basis.prior_share:.2g}"
         share += f" ({basis.informative:.2g} informative)" if basis is not None and basis.informative else ""
         share += "" if basis is None or basis.borrowed is None else f" (borrowed {basis.borrowed:.2g})"
-        behind = "" if basis is None else f"{basis.transitions:.3g}"
+        behind = "" if basis is None else amount(basis.transitions, 3)
         rows += (
-            f"<tr><td>{escape(name)}</td><td>{value.mean:.5g}</td><td>{low:.5g} to {high:.5g}</td><td>{share}</td>"
-            f"<td>{behind}</td></tr>"
+            f"<tr><td>{escape(name)}</td><td>{amount(value.mean, 5)}</td><td>{amount(low, 5)} to {amount(high, 5)}</td>"
+            f"<td>{share}</td><td>{behind}</td></tr>"
         )
     titles = ("policy", "value", "95 % interval", "prior's share", "transitions behind it")
     head = "".join(f"<th>{title}</th>" for title in titles)
@@ -174,12 +191,13 @@ def _anchored(decision: Decision) -> str:
     if decision.anchored is None:
         return ""
     rows = ""
-    for name, value in decision.anchored.items():
+    for name in _shown(decision):
+        value = decision.anchored[name]
         low, high = value.interval()
         rows += (
-            f"<tr><td>{escape(name)}</td><td>{value.mean:.5g}</td><td>{low:.5g} to {high:.5g}</td>"
-            f"<td>{value.returns:.5g} +- {value.error:.2g}</td>"
-            f"<td>{value.gain.mean():.3g} +- {value.gain.std(ddof=1):.2g}</td></tr>"
+            f"<tr><td>{escape(name)}</td><td>{amount(value.mean, 5)}</td><td>{amount(low, 5)} to {amount(high, 5)}</td>"
+            f"<td>{amount(value.returns, 5)} +- {amount(value.error, 2)}</td>"
+            f"<td>{amount(value.gain.mean(), 3)} +- {amount(value.gain.std(ddof=1), 2)}</td></tr>"
         )
     titles = ("policy", "anchored value", "95 % interval", "mean return", "gain")
     head = "".join(f"<th>{title}</th>" for title in titles)
@@ -216,12 +234,13 @@ def _checks(criticism: Criticism) -> str:
             weak = f"; rests on the prior most at {basis.describe_weakest}" if basis.weakest else ""
             behind += f'<tr><td>{escape(name)}</td><td class="words">{escape(str(basis) + weak)}</td></tr>'
     behind = f"<p>What values rest on:</p><table>{behind}</table>" if behind else ""
-    return f"<p>{escape(criticism.headline)}.</p><table>{head}{rows}</table>{behind}"
+    threshold = f"A check fails where p is {criticism.threshold:.3g} or less." if criticism.findings else ""
+    return f"<p>{escape(criticism.headline)}. {threshold}</p><table>{head}{rows}</table>{behind}"
 
 
 def _table(frame: "pd.DataFrame | None", nothing: str) -> str:
     if frame is None or not len(frame):
         return f"<p>{nothing}</p>"
-    table = frame.head(ROWS).to_html(index=False, border=0, float_format="{:.3g}".format, escape=True)
+    table = frame.head(ROWS).to_html(index=False, border=0, float_format=short, na_rep="-", escape=True)
     more = len(frame) - ROWS
     return table + (f"<p>and {more} more.</p>" if more > 0 else "")

@@ -1,5 +1,6 @@
 """Every check that can fail says what to try next, and the page that it names speaks of it."""
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import xarray as xr
 import bayes_mdp as bm
 from bayes_mdp.calibration.arviz import sensitivity
 from bayes_mdp.calibration.arviz.diagnostics import Diagnosis
-from bayes_mdp.calibration.criticism import criticise
+from bayes_mdp.calibration.criticism import criticise, next_steps
 from bayes_mdp.calibration.criticism.criticise import Criticism, Finding
 from bayes_mdp.calibration.predictive import check_statistics, choice_statistics, comparisons, loo_pit
 from bayes_mdp.calibration.predictive.comparisons import Comparison
@@ -28,22 +29,24 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to/check-a-posterior.md"
 
 
 @pytest.mark.parametrize("name", criticise.CHECKS)
-@pytest.mark.parametrize("observed", [0.0, 2.0])
-def test_checks_against_the_log(name, observed):
+@pytest.mark.parametrize("above", [False, True])
+def test_checks_against_the_log(name, above):
+    step = next_steps.next_step(name, above=above, kind=next_steps.ALIKE)
+
     def made(p_value):
-        findings = {name: Finding(observed, 1.0, p_value, "what it says")}
+        findings = {name: Finding(0.0, 1.0, p_value, "what it says", step)}
         return Criticism(findings, {}, {}, {}, 0.05, bm.Discounted(0.9))
 
     failed, passed = made(0.001), made(0.9)
-    step = criticise.NEXT_STEPS[name][0 if observed > 1.0 else 1]
-    assert len(step) > 20 and f"    what to try: {step} {SEE}" in str(failed) and step in failed._repr_html_()
+    assert len(step) > 20 and f"    what to try: {step} {SEE}" in str(failed) and escape(step) in failed._repr_html_()
     assert failed.said(name) == f"what it says; try: {step} {SEE}"
     assert "what to try" not in str(passed) and passed.said(name) == "what it says"
     assert name in PAGE
 
 
 def test_there_is_none_too_many():
-    assert set(criticise.NEXT_STEPS) == set(criticise.CHECKS)
+    assert {*next_steps.NEXT_STEPS, next_steps.WHERE} == set(criticise.CHECKS)
+    assert set(next_steps.NEXT_STEPS_WHERE) == set(next_steps.KINDS)
     statistics = set(check_statistics.TRANSITIONS) | set(check_statistics.REWARDS)
     assert set(check_statistics.NEXT_STEPS) == statistics and all(name in PAGE for name in statistics)
     assert set(choice_statistics.NEXT_STEPS) == {*choice_statistics.CHOICE_STATISTICS, choice_statistics.LIKELIHOOD}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -26,6 +27,10 @@ def test_an_easy_log_and_a_right_prior_are_recommended(decided):
     assert text.startswith("Decision from log.csv, 600 transitions (0.5 of its episodes chose): change to")
     assert "P(best)" in text and "Criticism" in text and "  because " not in text
     assert f"{BAD} " in text
+    assert "  P(no worse than the baseline) is 1.000 in 100 draws" in text
+    header = next(line for line in text.splitlines() if "today_prob" in line)
+    assert header.split() == ["state", "today", "today_prob", "chosen", "next", "lead", "time", "transitions", "gain"]
+    assert "(2 states):" in text and "transitions: of the part that judges, with the chosen action" in text
     assert (
         text.count("  start: the first states of the log's 60 episodes (idle 0.") == 2
     )  # of the choice, of the judgement
@@ -49,27 +54,88 @@ def test_its_parts_are_those_of_the_halves(decided):
     assert decision.num_transitions == 600 and decision.split == 0.5
 
 
+UNDECIDED = "keep the baseline: these data do not decide for the chosen policy (gain "
+
+
 @pytest.mark.parametrize(
-    ("options", "reasons"),
+    ("options", "headline", "reasons"),
     [
-        ({"split": 0.0}, ["chosen: it is the optimum of this posterior's own mean"]),
-        ({"checks": False}, ["the checks of the belief were left out (checks=False)"]),
-        ({"concentration": 100.0}, ["baseline: the prior's share", "chosen: the prior's share"]),
-        ({"value_range": (0, 1.5)}, ["chosen: its values go from 2 to 2, outside the stated range 0 to 1.5"]),
-        ({"baseline": (1, 1)}, ["no other policy was found that is no worse than the baseline"]),
+        ({"split": 0.0}, UNDECIDED, ["chosen: it is the optimum of this posterior's own mean"]),
+        (
+            {"checks": False},
+            "keep the baseline: the checks of the belief were left out (checks=False), without which nothing is "
+            "recommended (gain 0.9",
+            ["the checks of the belief were left out (checks=False)"],
+        ),
+        ({"concentration": 100.0}, UNDECIDED, ["baseline: the prior's share", "chosen: the prior's share"]),
+        (
+            {"value_range": (0, 1.5)},
+            UNDECIDED,
+            ["chosen: its values go from 2 to 2, outside the stated range 0 to 1.5"],
+        ),
     ],
 )
-def test_it_is_kept_back_and_says_why(decided, options, reasons):
+def test_it_is_kept_back_and_says_why(decided, options, headline, reasons):
     decision = decided(**options)
-    assert not decision.recommended
+    assert not decision.recommended and not decision.unchanged
     assert len(decision.reasons) == len(reasons)
     for ours, theirs in zip(decision.reasons, reasons, strict=True):
         assert ours.startswith(theirs)
     assert decision.policy is decision.baseline
-    assert decision.headline.startswith("keep the baseline: these data do not decide for the chosen policy")
+    assert decision.headline.startswith(headline)
     assert str(decision).count("  because ") == len(reasons)
     whole = "the whole log chose and judged" if "split" in options else "0.5 of its episodes chose"
     assert whole in str(decision)
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_where_the_candidate_is_the_baseline_there_is_no_gain(decided, checks):
+    """One reason, of the choice; nothing is compared with itself."""
+    decision = decided(baseline=(1, 1), checks=checks)
+    assert decision.unchanged and not decision.recommended and decision.policy is decision.baseline
+    assert decision.headline == "keep the baseline: no better policy was found"
+    (reason,) = decision.reasons
+    assert reason.startswith("no other policy was found that is better than the baseline on average, and no worse with")
+    assert "(0.95)" in reason
+    text = str(decision)
+    for absent in (
+        "P(best)",
+        "[0, 0]",
+        "checks=False",
+        "chosen minus baseline",
+        "by the whole log, which",
+        "P(no worse",
+    ):
+        assert absent not in text, absent
+    assert "The baseline, by the posterior that judges:" in text
+    assert decision.uncertain == "What the value of the baseline is most uncertain about"
+    assert not len(decision.differences) and "Where it differs" not in text
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("slack", [0.0, 0.25])
+def test_data_that_favour_the_change_while_a_check_fails(decided, number, slack):
+    """The probability was reached; what is to be resolved is named."""
+    fine = decided()
+    names = list(fine.criticism.findings)[:number]
+    failed = {
+        name: replace(finding, p_value=1e-4 * (1 + names.index(name)))
+        for name, finding in ((name, fine.criticism.findings[name]) for name in names)
+    }
+    criticism = replace(fine.criticism, findings={**fine.criticism.findings, **failed})
+    improvement = eqx.tree_at(lambda x: x.slack, fine.improvement, slack)
+    decision = replace(fine, criticism=criticism, reasons=("a check",), improvement=improvement)
+    low, high = fine.comparison.difference("chosen", "baseline").interval
+    checks = "a check of the belief failed" if number == 1 else "2 checks of the belief failed"
+    margin = " by more than 0.25" if slack else ""
+    assert decision.headline == (
+        f"keep the baseline until this is resolved: the gain is {fine.improvement.gain.mean():.4g}, 95 % interval "
+        f"[{low:.4g}, {high:.4g}], and P(no worse than the baseline{margin}) is 1.000, as sure as was asked for, but "
+        f"{checks}: {', '.join(names)}"
+    )
+    # Not so where the probability was not reached.
+    unsure = replace(decision, improvement=eqx.tree_at(lambda x: x.confidence, improvement, 0.999))
+    assert unsure.headline.startswith(UNDECIDED)
 
 
 def test_a_range_that_holds_is_no_reason(decided):
@@ -95,6 +161,7 @@ def test_a_prior_that_does_not_fit_is_named_by_a_check():
     decision = bm.decide(KEY, prior, log, OBJECTIVE, num_draws=100)
     assert not decision.recommended
     assert any(reason.startswith("new outcomes: of held-out transitions 0 had") for reason in decision.reasons)
+    assert decision.headline.startswith(("keep the baseline until this is resolved: ", "keep the baseline: no better"))
     assert not any("prior's share" in reason for reason in decision.reasons)
 
 
@@ -114,7 +181,7 @@ def test_a_log_with_one_action_has_nothing_to_choose():
 def test_episodes_of_a_few_steps():
     decision = bm.decide(KEY, right_prior(), easy_log(), Episodic(3), num_draws=100, baseline=[0, 0], checks=False)
     assert np.shape(decision.candidate) == (3, 2) and (np.asarray(decision.candidate) == 1).all()
-    assert decision.measure_next is None
+    assert decision.variance_shares is None
     assert decision.differences["gain"].to_numpy().sum() == pytest.approx(3.0, rel=1e-6)
     assert list(decision.differences["today"]) == ["wait", "wait"]
 
@@ -165,6 +232,8 @@ def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
     write_report(decision, tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text()
     for text in (str(decision), page):
+        assert "What the value of the chosen policy is most uncertain about" in text
+        assert "What data are worth for the decision: bm.next_experiment (see docs/how-to/" in text
         assert "Anchored values: mean return of the log" in text and "is an observation, no theorem" in text
     assert f"  chosen: {decision.anchored['chosen']}" in str(decision)
     assert f"<td>{decision.anchored['chosen'].mean:.5g}</td>" in page

@@ -1,4 +1,4 @@
-"""What each difference between two policies adds, and which rows to measure next."""
+"""What each difference between two policies adds, by how much actions lead, and what the value hangs on."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ import bayes_mdp as bm
 from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace, Transitions
 from bayes_mdp.planning import evaluate
-from bayes_mdp.recommend.differences import differences, measure_next
+from bayes_mdp.recommend.differences import differences, variance_shares
 
 KEY = jax.random.key(0)
 S, A, H = 4, 2, 3
@@ -91,9 +91,57 @@ def test_only_states_that_differ_are_listed(posterior):
 
 
 @pytest.mark.parametrize("objective", [Discounted(0.9), FirstExit()], ids=str)
-def test_what_to_measure_next(posterior, objective):
+def test_leads_over_the_next_best_action(objective):
+    """By dense numpy: one step of each action, then the chosen policy."""
+    actions = ("go", "stay", "turn")
+    rng = np.random.default_rng(2)
+    reward, legal = rng.normal(size=(S, 3)), np.ones((S, 3), bool)
+    legal[1, 0], legal[3] = False, [True, False, False]
+    state = rng.integers(S - 1, size=60)
+    action = np.where(state == 1, 1 + rng.integers(2, size=60), rng.integers(3, size=60))
+    data = Transitions(state, action, None, rng.integers(S, size=60), rng.random(60) < 0.3)
+    space = StateActionSpace(S, 3, ends=True, legal=legal, states=tuple("abcd"), actions=actions)
+    posterior: Any = bm.infer(KEY, bm.models.known_rewards(np.where(legal, reward, 0.0), 0.5), data, space=space)
+    chosen, today = np.array([0, 1, 2, 0]), np.array([1, 2, 0, 0])
+    frame: Any = differences(posterior, chosen, today, objective, START)
+    assert set(frame["state"]) == set("abc")
+    rate, where = float(getattr(objective, "discount", 1.0)), np.arange(S)
+    rows = np.asarray(posterior.mean_mdp().transition_probs, float)
+    value = np.linalg.solve(np.eye(S) - rate * rows[where, chosen], reward[where, chosen])
+    q = np.where(legal, reward + rate * rows @ value, -np.inf)
+    for _, row in frame.iterrows():
+        s = "abcd".index(row["state"])
+        others = {a: q[s, a] for a in range(3) if a != chosen[s]}
+        best = max(others, key=lambda a: others[a])
+        assert row["next"] == actions[best]
+        assert row["lead"] == pytest.approx(q[s, chosen[s]] - q[s, best], rel=1e-5, abs=1e-6)
+    # Also of a choice that this posterior does not prefer.
+    assert (frame["lead"] < 0).any() and (frame["lead"] > 0).any()
+
+
+def test_leads_of_steps_are_means_by_time(posterior):
+    """Two steps: the values of the last one are the rewards, those of the first one by hand."""
+    chosen, today = np.tile(CHOSEN, (2, 1)), np.tile(1 - CHOSEN, (2, 1))
+    frame = differences(posterior, chosen, today, Episodic(2), START).set_index("state")
+    rows, where = np.asarray(posterior.mean_mdp().transition_probs, float), np.arange(S)
+    later = REWARD[where, CHOSEN]
+    q = np.stack([REWARD + rows @ later, REWARD])
+    time = np.stack([START, START @ rows[where, CHOSEN]])
+    lead = q[:, where, CHOSEN] - q[:, where, 1 - CHOSEN]
+    expected = (lead * time).sum(0) / time.sum(0)
+    np.testing.assert_allclose([frame.loc[name, "lead"] for name in "abcd"], expected, rtol=1e-5)
+
+
+def test_rounding_is_no_difference(posterior):
+    """Probabilities of a log are in float32."""
+    base = BASELINE.astype(np.float32)
+    assert not len(differences(posterior, BASELINE, base / base.sum(-1, keepdims=True), Discounted(0.9), START))
+
+
+@pytest.mark.parametrize("objective", [Discounted(0.9), FirstExit()], ids=str)
+def test_what_the_value_is_uncertain_about(posterior, objective):
     """Parts of the first-order variance, by dense numpy."""
-    frame: Any = measure_next(posterior, CHOSEN, objective, START)
+    frame: Any = variance_shares(posterior, CHOSEN, objective, START)
     assert frame["share"].sum() <= 1 + 1e-9
     assert list(frame["share"]) == sorted(frame["share"], reverse=True)
     rate = float(getattr(objective, "discount", 1.0))
@@ -111,8 +159,8 @@ def test_what_to_measure_next(posterior, objective):
 
 
 def test_where_it_is_not_known(posterior):
-    assert measure_next(posterior, CHOSEN, Episodic(H), START) is None
-    assert measure_next(posterior, CHOSEN, AverageReward(), START) is None
+    assert variance_shares(posterior, CHOSEN, Episodic(H), START) is None
+    assert variance_shares(posterior, CHOSEN, AverageReward(), START) is None
     one = jax.tree.map(jnp.asarray, posterior)
     both: Any = bm.inference.mixture([one, one], weights=[0.5, 0.5])
-    assert measure_next(both, CHOSEN, Discounted(0.9), START) is None
+    assert variance_shares(both, CHOSEN, Discounted(0.9), START) is None

@@ -115,7 +115,7 @@ def test_names_units_and_the_start_are_said(decided, tmp_path):
         "At the black line there is no difference.",
         f"The policies, state by state mood baseline chosen idle {ACTIONS[0]} 0.5",
         f"{ACTIONS[1]} {BAD}",
-        "mood deed, baseline its share deed, chosen time transitions gain",
+        "mood deed, baseline its share deed, chosen next lead time transitions gain",
     ):
         assert part in text, part
     write_report(decided(), path)
@@ -140,6 +140,10 @@ def test_a_policy_that_is_not_recommended(decided, tmp_path):
     parsed = check(path)
     assert "They do not differ." in parsed.text and f"Decision from {BAD}.csv" in parsed.text
     assert "The whole log chose and judged." in parsed.text
+    assert "keep the baseline: no better policy was found" in parsed.text
+    for absent in ("The gain", "The candidates", "P(best)", "[0, 0]", "verdict"):
+        assert absent not in parsed.text, absent
+    assert "The baseline" in parsed.text
 
 
 def test_long_labels_and_long_tables_are_shown(decided, tmp_path):
@@ -187,6 +191,7 @@ def test_checks_and_reasons_are_tables(decided, tmp_path):
     for part in (*doubtful.comparison.verdict.reasons, *doubtful.comparison.verdict.would_decide):
         assert part in text
     assert doubtful.criticism is not None and doubtful.criticism.findings
+    assert f"A check fails where p is {doubtful.criticism.threshold:.3g} or less." in text
     assert all(finding.text in text for finding in doubtful.criticism.findings.values())
     # What is known of the belief is the one text of many lines, folded.
     assert path.read_text().count("<pre>") == 1

@@ -10,6 +10,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPosterior, check_posterior, program_of
 from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_turing, new_outcomes
+from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHERE, kind_of_rows, next_step
 from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, to_float64
@@ -18,6 +19,7 @@ from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
+from bayes_mdp.mdp.amounts import amount
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.log_split import episode_numbers, split_log
 from bayes_mdp.mdp.objectives import check_objective
@@ -28,30 +30,7 @@ from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.progress import bar_of
 
-NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
 CHECKS = (NEW, WHERE, CHOSEN, RETURNS)
-NEXT_STEPS = {
-    NEW: (
-        "a larger concentration of the rows, or one that is learnt (bm.models.unknown_concentration)",
-        "a smaller concentration of the rows, one that is learnt (bm.models.unknown_concentration), or rows over "
-        "possible outcomes alone (support=, successors=)",
-    ),
-    WHERE: (
-        "rows that share where they lead (bm.models.partial_pooling), or state in support= what each pair can reach",
-        "rows that share less of where they lead, such as independent ones (bm.models.dirichlet_normal and kin)",
-    ),
-    CHOSEN: (
-        "a prior that expects such values: compare its rows and rewards with the first half (bm.predictive_check)",
-        "policies of what was tried often (PolicyLimits(min_count=...)), more data, or a prior that expects less of "
-        "what was hardly tried",
-    ),
-    RETURNS: (
-        "is the objective (discount, horizon, ends) that of the log, and does the state hold all that matters for what "
-        "follows? bm.predictive_check, its serial_dependence, tests the latter",
-    )
-    * 2,
-}
-"""Check -> what to try where the log is above what the belief expects, and where it is below."""
 LEAST_REPLICATES = 159  # a rank p-value of 2 / (R + 1) is at most .05 / 4
 
 
@@ -64,12 +43,14 @@ class Finding:
         expected: what the belief says.
         p_value: of the difference.
         text: both, in words.
+        next_step: what to try where it fails.
     """
 
     observed: float
     expected: float
     p_value: float
     text: str
+    next_step: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +77,14 @@ class Criticism:
     objective: Objective
 
     @property
+    def threshold(self) -> float:
+        """A check fails where its p-value is this or less: the probability of a false alarm over the checks made."""
+        return self.false_alarm / max(len(self.findings), 1)
+
+    @property
     def alarms(self) -> tuple[str, ...]:
         """Names of the checks that sound, the clearest first."""
-        least = self.false_alarm / max(len(self.findings), 1)
-        some = [name for name, finding in self.findings.items() if finding.p_value <= least]
+        some = [name for name, finding in self.findings.items() if finding.p_value <= self.threshold]
         return tuple(sorted(some, key=lambda name: self.findings[name].p_value))
 
     def said(self, name: str) -> str:
@@ -116,9 +101,7 @@ class Criticism:
         Args:
             name: of the check.
         """
-        finding = self.findings[name]
-        above, below = NEXT_STEPS[name]
-        return f"{above if finding.observed > finding.expected else below} {see('how-to/check-a-posterior')}"
+        return f"{self.findings[name].next_step} {see('how-to/check-a-posterior')}"
 
     @property
     def better_rival(self) -> str | None:
@@ -147,7 +130,8 @@ class Criticism:
         lines = [f"Criticism, {describe_objective(self.objective)}: {self.headline}"]
         for name, finding in self.findings.items():
             mark = "failed" if name in self.alarms else "passed"
-            lines.append(f"  {name} ({mark}, p = {finding.p_value:.3g}): {finding.text}")
+            p_value = f"p = {finding.p_value:.3g}; fails at {self.threshold:.3g} or less"
+            lines.append(f"  {name} ({mark}, {p_value}): {finding.text}")
             if name in self.alarms:
                 lines.append(f"    what to try: {self.next_step(name)}")
         lines += [f"  {name}: not checked, {why}" for name, why in self.skipped.items()]
@@ -227,18 +211,20 @@ def criticise(
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
-    findings |= _new(keys[2], half, first, second, int(num_replicates))
+    kind = kind_of_rows(half)
+    findings |= _new(keys[2], half, first, second, int(num_replicates), kind)
     if WHERE not in findings:
         skipped[WHERE] = "the space has one state for all outcomes that the log does not have"
-    findings[CHOSEN] = _chosen(keys[3], half, objective, start, second, int(num_replicates))
+    findings[CHOSEN] = _chosen(keys[3], half, objective, start, second, int(num_replicates), kind)
     check = return_check(keys[4], posterior, log, space, objective, start)
     if isinstance(check, ReturnCheck):
         findings[RETURNS] = Finding(
             check.observed,
             check.expected,
             check.p_value,
-            f"episodes of the log return {check.observed:.4g} +- {check.error:.2g}, the belief says that the behaviour "
-            f"is worth {check.expected:.4g} +- {check.sd:.2g}",
+            f"episodes of the log return {amount(check.observed)} +- {amount(check.error, 2)}, the belief says that "
+            f"the behaviour is worth {amount(check.expected)} +- {amount(check.sd, 2)}",
+            next_step(RETURNS, above=check.observed > check.expected, kind=kind),
         )
     else:
         skipped[RETURNS] = check
@@ -271,7 +257,9 @@ def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace)
     return infer(key, program, log.transitions, space=space)
 
 
-def _new(key: PRNGKeyArray, half: FittedPosterior, first: Log, second: Log, num_replicates: int) -> dict[str, Finding]:
+def _new(
+    key: PRNGKeyArray, half: FittedPosterior, first: Log, second: Log, num_replicates: int, kind: str
+) -> dict[str, Finding]:
     """New outcomes of the second half: how many, and, unless one state stands for all of them, where they lead."""
     space = half.space
     new = new_outcomes(key, half, space, first.transitions, second.transitions, num_replicates)
@@ -280,16 +268,25 @@ def _new(key: PRNGKeyArray, half: FittedPosterior, first: Log, second: Log, num_
         f"of held-out transitions {number.observed:.2g} had an outcome that was new in its row, the belief expects "
         f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space):.2g})"
     )
-    found = {NEW: Finding(number.observed, expected, number.p_two_sided, how_many)}
+    step = next_step(NEW, above=number.observed > expected, kind=kind)
+    found = {NEW: Finding(number.observed, expected, number.p_two_sided, how_many, step)}
     if space.unseen is not None:
         return found
-    came = new.arrivals
-    here, there = np.expm1(came.observed), np.expm1(came.replicates.mean())
-    where = (
-        f"outcomes that are new in their row lead to states that the first half reached {here:.2g} times (geometric "
-        f"mean), the belief expects {there:.2g} times"
-    )
-    found[WHERE] = Finding(came.observed, float(came.replicates.mean()), came.p_two_sided, where)
+    came, none_new = new.arrivals, number.observed == 0
+    usual = float(came.replicates.mean())
+    here, there = amount(np.expm1(came.observed), 2), amount(np.expm1(usual), 2)
+    if none_new:
+        where = (
+            "no held-out outcome was new in its row; the belief expects new ones, which lead to states that the first "
+            f"half reached {there} times (geometric mean)"
+        )
+    else:
+        where = (
+            f"outcomes that are new in their row lead to states that the first half reached {here} times (geometric "
+            f"mean), the belief expects {there} times"
+        )
+    step = next_step(WHERE, above=came.observed > usual, kind=kind, none_new=none_new)
+    found[WHERE] = Finding(came.observed, usual, came.p_two_sided, where, step)
     return found
 
 
@@ -300,6 +297,7 @@ def _chosen(
     start: Float[np.ndarray, " S"],
     second: Log,
     num_replicates: int,
+    kind: str,
 ) -> Finding:
     policy = greedy(half, objective)
     with bar_of(num_replicates, " replicates") as bar:
@@ -309,8 +307,9 @@ def _chosen(
         value.observed,
         expected,
         value.p_low,
-        f"the best policy of the first half is worth {value.observed:.4g} in the frequencies of the second; the belief "
-        f"expects {expected:.4g} +- {value.replicates.std(ddof=1):.2g} there",
+        f"the best policy of the first half is worth {amount(value.observed)} in the frequencies of the second; the "
+        f"belief expects {amount(expected)} +- {amount(value.replicates.std(ddof=1), 2)} there",
+        next_step(CHOSEN, above=value.observed > expected, kind=kind),
     )
 
 

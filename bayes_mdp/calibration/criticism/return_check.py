@@ -12,7 +12,7 @@ from scipy.stats import norm
 from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_value, to_float64
 from bayes_mdp.mdp import Discounted, FirstExit, HasVariances, Log, Objective, StateActionSpace
-from bayes_mdp.mdp.episode_returns import returns_of
+from bayes_mdp.mdp.episode_returns import NO_END, NO_EPISODES, returns_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.mdp.typing import AnyArray
@@ -57,7 +57,7 @@ def return_check(
     """The check; a reason, in words, where it cannot be made."""
     returns = returns_of(log, objective)
     if isinstance(returns, str):
-        return returns
+        return f"it does not apply: {returns}" if returns.startswith((NO_EPISODES, NO_END)) else returns
     policy = behaviour_policy(log, space=space)
     error = returns.std(ddof=1) / len(returns) ** 0.5
     large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE

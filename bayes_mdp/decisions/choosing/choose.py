@@ -37,6 +37,7 @@ from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.amounts import amount, amounts
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
@@ -96,17 +97,18 @@ class PolicyChoice(eqx.Module):
         lines = [
             f"Policy chosen by {self.criterion}, {describe_objective(self.value.objective)}",
             f"  found: {self.how}",
-            f"  {self.criterion}: {self.score:.6g} (Monte Carlo error {self.score_error:.2g}) in "
-            f"{len(self.value.draws)} fresh draws; {self.claimed:.6g} in those that chose it",
-            f"  value in the fresh draws: mean {self.value.mean:.6g}, sd {self.value.sd:.3g}, "
-            f"95 % interval [{low:.6g}, {high:.6g}]",
+            f"  {self.criterion}: {amount(self.score, 6)} (Monte Carlo error {amount(self.score_error, 2)}) in "
+            f"{len(self.value.draws)} fresh draws; {amount(self.claimed, 6)} in those that chose it",
+            f"  value in the fresh draws: mean {amount(self.value.mean, 6)}, sd {amount(self.value.sd, 3)}, "
+            f"95 % interval {amounts(low, high, 6)}",
             f"  {describe_start(self.value)}",
             "  this is the value under the posterior that chose it: if the prior is wrong, or its data few, it is too "
             "high (judge it on data that did not choose it)",
         ]
         if self.value.basis is not None and self.value.basis.untried is not None:
             lines.append(f"  {self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
-        if self.improvement is not None:
+        same = self.abstained and np.array_equal(self.candidate, self.policy)
+        if self.improvement is not None and not same:
             lines.append(f"  {self.improvement}")
         if self.abstained and self.improvement is not None:
             found = self.improvement.accepted

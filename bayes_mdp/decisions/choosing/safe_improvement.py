@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import beta
 
+from bayes_mdp.mdp.amounts import amount
+
 MONTE_CARLO_ERROR = 0.01
 
 
@@ -45,11 +47,12 @@ class Improvement(eqx.Module):
 
     def __str__(self) -> str:
         """One sentence."""
-        slack = f" - {self.slack:g}" if self.slack else ""
+        slack = f" by more than {amount(self.slack)}" if self.slack else ""
         verdict = "reached" if self.accepted else "not reached"
         return (
-            f"P(value >= baseline{slack}) is {self.prob:.3f} in {len(self.gain)} draws that did not choose it (at "
-            f"least {self.prob_at_least:.3f}, allowing for their number); {self.confidence:g} was asked for: {verdict}"
+            f"P(no worse than the baseline{slack}) is {self.prob:.3f} in {len(self.gain)} draws that did not choose it "
+            f"(at least {self.prob_at_least:.3f}, allowing for their number); {self.confidence:g} was asked for: "
+            f"{verdict}"
         )
 
 

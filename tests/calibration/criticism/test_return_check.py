@@ -61,12 +61,14 @@ def test_an_episode_that_was_cut_is_left_out():
 @pytest.mark.parametrize(
     ("log", "objective", "reason"),
     [
-        (log_of(LENGTHS), AverageReward(), "no episodes in the average reward"),
-        (log_of(LENGTHS, reward=None), Discounted(0.5), "the log has no rewards, or misses some"),
-        (log_of(LENGTHS, reward_observed=np.arange(42) > 0), Discounted(0.5), "the log has no rewards, or misses some"),
+        (log_of(LENGTHS), AverageReward(), "an average reward has no episodes"),
+        (log_of(LENGTHS, reward=None), Discounted(0.5), "the log has no rewards"),
+        (log_of(LENGTHS, reward_observed=np.arange(42) > 0), Discounted(0.5), "the log misses some rewards"),
         (log_of([1] * 19), Discounted(0.5), "19 of 19 episodes are whole, at least 20 and 95% are needed"),
         (log_of([1] * 30, np.arange(30) > 1), Discounted(0.5), "28 of 30 episodes are whole, at least 20 and 95%"),
         (log_of([3]), Discounted(0.5), "1 of 1 episodes are whole"),
+        (log_of([3, 4], [False, False]), Discounted(0.5), "no episode of the log ends, so that none has a return"),
+        (log_of([3, 4], [False, False]), Episodic(9), "no episode of the log ends, none has 9 steps, so that none has"),
     ],
 )
 def test_why_it_is_skipped(log, objective, reason):

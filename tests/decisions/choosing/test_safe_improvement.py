@@ -58,10 +58,10 @@ def test_in_words():
     """One sentence, either way."""
     sure, unsure = Improvement(np.ones(100), 0.5, 0.9), Improvement(-np.ones(100), 0.0, 0.9)
     assert str(sure) == (
-        "P(value >= baseline - 0.5) is 1.000 in 100 draws that did not choose it (at least 0.955, allowing for their "
-        "number); 0.9 was asked for: reached"
+        "P(no worse than the baseline by more than 0.5) is 1.000 in 100 draws that did not choose it (at "
+        "least 0.955, allowing for their number); 0.9 was asked for: reached"
     )
-    assert str(unsure).startswith("P(value >= baseline) is 0.000") and str(unsure).endswith(": not reached")
+    assert str(unsure).startswith("P(no worse than the baseline) is 0.000") and str(unsure).endswith(": not reached")
 
 
 def test_the_best_of_many_is_judged_on_other_draws():
