@@ -98,7 +98,10 @@ class StickBreakingRows(Transform):
     def __call__(self, x: Float[AnyArray, "*many D"]) -> Float[Array, "*rows K"]:
         logits = self._table(x)
         share = jnp.where(self.breaks, jax.nn.sigmoid(logits), jnp.where(self.last, 1.0, 0.0))
-        return self._moved(self._left(logits) * share, self.back)
+        # Off zero: a density of a small concentration is infinite there.
+        rows = jnp.exp(self._log_left(logits)) * share
+        rows = jnp.where(self.breaks | self.last, jnp.maximum(rows, jnp.finfo(rows.dtype).tiny), 0.0)
+        return self._moved(rows, self.back)
 
     def _table(self, x: Float[AnyArray, "*many D"]) -> Float[Array, "*rows K"]:
         """The free numbers at their places, less the offset; zero elsewhere."""
@@ -107,11 +110,10 @@ class StickBreakingRows(Transform):
         values = x - jnp.asarray(self.offset[self.free], x.dtype)
         return jnp.zeros(shape, values.dtype).at[(..., *self.free)].set(values)
 
-    def _left(self, logits: Float[Array, "*rows K"]) -> Float[Array, "*rows K"]:
-        """What is left of the stick before each break."""
+    def _log_left(self, logits: Float[Array, "*rows K"]) -> Float[Array, "*rows K"]:
+        """log of what is left of the stick before each break."""
         kept = jnp.where(self.breaks, jax.nn.log_sigmoid(-logits), 0.0)
-        before = jnp.cumsum(kept, -1) - kept
-        return jnp.exp(before)
+        return jnp.pad(jnp.cumsum(kept, -1)[..., :-1], [*[(0, 0)] * (kept.ndim - 1), (1, 0)])
 
     def _moved(self, x: Array, to: Int[np.ndarray, "*batch K"]) -> Array:
         return jnp.take_along_axis(x, jnp.broadcast_to(to, x.shape), -1)
@@ -119,8 +121,10 @@ class StickBreakingRows(Transform):
     def _inverse(self, y: Float[AnyArray, "*rows K"]) -> Float[Array, "*many D"]:
         ordered = self._moved(jnp.asarray(y), self.order)
         tiny = jnp.finfo(ordered.dtype).tiny
-        # share = y / (what is left); what is left after it is the sum of the later outcomes.
-        later = jnp.cumsum(ordered[..., ::-1], -1)[..., ::-1] - ordered
+        # share = y / (what is left); what is left after it is the sum of the later outcomes, from the end: a sum that
+        # holds the share itself, minus the share, would cancel where little is left.
+        left = jnp.cumsum(ordered[..., ::-1], -1)[..., ::-1]
+        later = jnp.concatenate([left[..., 1:], jnp.zeros_like(left[..., :1])], -1)
         logits = jnp.log(jnp.maximum(ordered, tiny)) - jnp.log(jnp.maximum(later, tiny))
         return (logits + self.offset)[(..., *self.free)]
 
@@ -133,7 +137,7 @@ class StickBreakingRows(Transform):
         """log |d rows / d x|, row by row: sum over breaks of log(left) + log(share) + log(1 - share)."""
         del y, intermediates
         logits = self._table(x)
-        terms = jnp.log(self._left(logits)) + jax.nn.log_sigmoid(logits) + jax.nn.log_sigmoid(-logits)
+        terms = self._log_left(logits) + jax.nn.log_sigmoid(logits) + jax.nn.log_sigmoid(-logits)
         return jnp.where(self.breaks, terms, 0.0).sum(-1)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:

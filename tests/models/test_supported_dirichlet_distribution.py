@@ -91,6 +91,16 @@ def test_extreme_values_stay_rows(x64):
         assert jnp.isfinite(slope).all()
 
 
+@pytest.mark.parametrize("x", [[60.0, -3.0], [300.0, 200.0], [-400.0, -200.0], [-100.0, 90.0]])
+def test_far_out_it_comes_back(x, x64):
+    """What is left of a stick after all but 1e-26 of it was taken is known, too: a difference would give zero."""
+    transform = StickBreakingRows(SupportedSimplex(np.array([[True, False, True, True]])))
+    np.testing.assert_allclose(transform._inverse(transform(jnp.array(x))), x, rtol=1e-12)
+    rows = transform(jnp.array(x) * 1e4)
+    assert ((rows > 0) == np.array([True, False, True, True])).all()
+    assert jnp.isfinite(transform.log_abs_det_jacobian(jnp.array(x) * 1e4, rows)).all()
+
+
 def test_numpyro_takes_it_as_a_site(x64):
     """The potential of NumPyro, batch of chains included, is minus density and Jacobian."""
     possible, concentration = random_rows(4)

@@ -1,5 +1,6 @@
 """`bayes_factors`: several priors compared by the evidence of the same data."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from scipy.special import softmax
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior, evidence
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
@@ -39,19 +41,23 @@ class BayesFactors(eqx.Module):
         evidences: name -> `Evidence`.
         probabilities: name -> posterior probability of the prior, all of them equally probable before the data.
         probability_errors: name -> standard error of that (to first order).
+        not_estimated: name -> why the evidence of this prior could not be estimated; it is in none of the others.
     """
 
     evidences: dict[str, Evidence]
     probabilities: dict[str, float]
     probability_errors: dict[str, float]
+    not_estimated: dict[str, str] = eqx.field(default_factory=dict)
 
     def log_bayes_factor(self, first: str, second: str) -> LogBayesFactor:
         """The log Bayes factor of `first` over `second`; the errors of the two evidences are independent.
 
         Raises:
-            ValueError: a name that is none of the posteriors.
+            ValueError: a name that is none of the posteriors, or whose evidence could not be estimated.
         """
         for argument, name in (("first", first), ("second", second)):
+            if name in self.not_estimated:
+                raise ValueError(f"{argument} is {name!r}, whose evidence is not estimated: {self.not_estimated[name]}")
             if name not in self.evidences:
                 known = ", ".join(map(repr, self.evidences))
                 raise ValueError(f"{argument} is {described(name)}, expected one of {known}")
@@ -79,6 +85,9 @@ class BayesFactors(eqx.Module):
                 f"{factor.standard_error:>9.2g} {self.probabilities[name]:>12.4g} {self.probability_errors[name]:>9.2g}"
             )
         lines += [f"  {name}: unreliable: {x}" for name in order for x in self.evidences[name].problems]
+        lines += [f"  {name}: not estimated: {why}" for name, why in self.not_estimated.items()]
+        if self.not_estimated:
+            lines.append("  Probabilities are among the priors whose evidence is there.")
         return "\n".join(lines)
 
 
@@ -86,7 +95,9 @@ def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray
     """Compare priors by the evidence of the data that their posteriors have seen ([BF95] Kass and Raftery 1995).
 
     A Bayes factor compares the priors as they stand: a vaguer prior on the same sites has a smaller evidence. All must
-    speak of the same data, and give a density of the same kind to the rewards. Host side.
+    speak of the same data, and give a density of the same kind to the rewards. A prior whose evidence cannot be
+    estimated is left out, with the reason (`BayesFactors.not_estimated`) and a `SamplingWarning`, where at least two
+    are left. Host side.
 
     Args:
         posteriors: name -> posterior, at least two; what `evidence` takes.
@@ -97,7 +108,8 @@ def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray
 
     Raises:
         ValueError: fewer than two posteriors; posteriors of different data (as far as counts of visits and rewards show
-            it), or of reward laws of different kinds (known, discrete, continuous); all as `evidence`, with the name.
+            it), or of reward laws of different kinds (known, discrete, continuous); fewer than two evidences can be
+            estimated: as `evidence`, with the name.
         TypeError: likewise.
 
     Example:
@@ -126,11 +138,17 @@ def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray
     for name in list(posteriors)[1:]:
         _require_same_data(first, posteriors[first], name, posteriors[name])
     found: dict[str, Evidence] = {}
+    failed: dict[str, ValueError] = {}
     for place, (name, posterior) in enumerate(posteriors.items()):
         try:
             found[name] = evidence(posterior, jax.random.fold_in(key, place))
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"posteriors[{name!r}]: {error}") from error
+        except ValueError as error:
+            failed[name] = error
+    if len(found) < 2:  # nothing is left to compare
+        name, error = next(iter(failed.items()))
+        raise ValueError(f"posteriors[{name!r}]: {error}") from error
+    for name, error in failed.items():
+        warnings.warn(f"posteriors[{name!r}] is left out: {error}", SamplingWarning, stacklevel=2)
     log_evidence = np.array([each.log_evidence for each in found.values()])
     if not np.isfinite(log_evidence).any():
         raise ValueError("posteriors: the data are impossible under every prior, expected one that allows them")
@@ -140,6 +158,7 @@ def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray
         found,
         dict(zip(found, map(float, probabilities), strict=True)),
         dict(zip(found, map(float, errors), strict=True)),
+        {name: str(error) for name, error in failed.items()},
     )
 
 

@@ -96,6 +96,18 @@ class Layout(NamedTuple):
             start += size
         return found
 
+    def extreme(self, row: Float[np.ndarray, " D"]) -> str:
+        """The number of a row that lies furthest out, in words; the first one that is none, where there is one."""
+        column = int(np.argmax(np.where(np.isfinite(row), np.abs(row), np.inf)))
+        start = 0
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape, dtype=int))
+            if column < start + size:
+                index = [int(i) for i in np.unravel_index(column - start, shape)]
+                return f"site {name!r}{index if index else ''} is {row[column]:.4g} on the unconstrained scale"
+            start += size
+        raise IndexError(column)
+
 
 class Proposal(NamedTuple):
     """A normal density on the unconstrained scale: mean [D], lower Cholesky factor of the covariance [D D]."""
@@ -165,8 +177,8 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
             return Evidence(float(density(rows[0, :1])[0]))
         check_enough(num_chains, num_samples, layout.dimension)
         half = num_samples // 2
-        proposal = fit_proposal(rows[:, :half].reshape(-1, layout.dimension))
-        return bridge_density(key, density, proposal, rows[:, half:])
+        proposal = fit_proposal(rows[:, :half].reshape(-1, layout.dimension), layout.extreme)
+        return bridge_density(key, density, proposal, rows[:, half:], layout.extreme)
 
 
 def bridge_density(
@@ -174,6 +186,7 @@ def bridge_density(
     density: Callable[[Points], Values],
     proposal: Proposal,
     rows: Float[np.ndarray, "C N D"],
+    extreme: Callable[[Float[np.ndarray, " D"]], str] | None = None,
 ) -> Evidence:
     """The log of the integral of a density over D real numbers, by a bridge from a normal one. Host side.
 
@@ -182,6 +195,7 @@ def bridge_density(
         density: [N D] points -> [N] log densities.
         proposal: fitted to other draws than `rows`.
         rows: draws from the density, chain by chain.
+        extreme: a row -> what lies furthest out in it, in words, for messages.
 
     Raises:
         ValueError: the density is not finite at some of `rows`; as `solve_bridge`.
@@ -198,9 +212,10 @@ def bridge_density(
     plus, minus = density(proposal.mean + offset), density(proposal.mean - offset)
     bad = ~np.isfinite(plus[:total])
     if bad.any():
+        where = _first(rows.reshape(total, dimension)[bad], extreme)
         raise ValueError(
             f"the log density is not finite at {bad.sum()} of {total} draws of the posterior (on the edge of the "
-            "support of a site, or in float32), expected draws inside it: reparametrise the site"
+            f"support of a site, or in float32{where}), expected draws inside it: reparametrise the site"
         )
     both = np.stack([plus, minus])
     lost = np.isnan(both) | (both == np.inf)
@@ -313,16 +328,22 @@ def _problems(solution: Solution, total: int, lost: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def fit_proposal(rows: Points) -> Proposal:
-    """The normal density with mean and covariance of `rows`.
+def _first(rows: Points, extreme: Callable[[Float[np.ndarray, " D"]], str] | None) -> str:
+    """What lies furthest out in the first of these rows."""
+    return "" if extreme is None else f"; in the first of them {extreme(rows[0])}"
+
+
+def fit_proposal(rows: Points, extreme: Callable[[Float[np.ndarray, " D"]], str] | None = None) -> Proposal:
+    """The normal density with mean and covariance of `rows`; `extreme` as for `bridge_density`.
 
     Raises:
         ValueError: they are not finite, or vary in fewer than D directions.
     """
     if not np.isfinite(rows).all():
+        bad = ~np.isfinite(rows).all(1)
         raise ValueError(
-            f"{(~np.isfinite(rows).all(1)).sum()} of {len(rows)} draws of the posterior lie on the edge of the support "
-            "of a site (not finite on the unconstrained scale), expected draws inside it: reparametrise the site"
+            f"{bad.sum()} of {len(rows)} draws of the posterior lie on the edge of the support of a site (not finite "
+            f"on the unconstrained scale{_first(rows[bad], extreme)}), expected draws inside it: reparametrise the site"
         )
     covariance = np.atleast_2d(np.cov(rows, rowvar=False))
     try:

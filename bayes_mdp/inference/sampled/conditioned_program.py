@@ -16,6 +16,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, observe
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, check_spec, reward_table, transition_table
+from bayes_mdp.models.stable_simplex import stable_simplex
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, Statistics, log_base_measure
 
 
@@ -81,11 +82,14 @@ class RewardRows(dist.Distribution):
 def conditioned(prior: Prior, space: StateActionSpace, *, rewards_only: bool = False) -> Callable[..., MDPSpec]:
     """`bayes_mdp.models.joint` for `DataStatistics`: a program `model(data_statistics=None) -> MDPSpec`.
 
-    With `rewards_only` it has no `observed_next_state`: its density is that of the rewards given the outcomes.
+    Its Dirichlet sites have the support of `stable_simplex`: chains and integrals on the unconstrained scale do not
+    round small probabilities. With `rewards_only` it has no `observed_next_state`: its density is that of the rewards
+    given the outcomes.
     """
 
     def model(data_statistics: DataStatistics | None = None) -> MDPSpec:
-        spec = prior(space)
+        with stable_simplex():
+            spec = prior(space)
         check_spec(spec, space)
         if isinstance(data_statistics, Rows):
             _observe_rows(spec, space, data_statistics, rewards_only)

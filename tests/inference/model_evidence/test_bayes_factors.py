@@ -18,10 +18,10 @@ from scipy import stats
 from scipy.special import betaln, gammaln, logsumexp
 
 import bayes_mdp as bm
-from bayes_mdp.inference import BayesFactors, Evidence
+from bayes_mdp.inference import BayesFactors, Evidence, SamplingWarning
 from bayes_mdp.inference.model_evidence.bayes_factors import bayes_factors, probability_errors
 from bayes_mdp.models import MDPSpec, dirichlet_bernoulli, dirichlet_normal_gamma
-from tests.inference.model_evidence.evidence_problems import ACTION, COINS, HEAVY, NEXT, SPACE, STATE, data
+from tests.inference.model_evidence.evidence_problems import ACTION, COINS, HEAVY, NEXT, SPACE, STATE, data, normal
 
 ACTIONS = 4
 
@@ -157,6 +157,27 @@ def test_what_cannot_be_compared_is_refused(key):
     assert bayes_factors({"one": impossible, "two": coins}).probabilities == {"one": 0.0, "two": 1.0}
     with pytest.raises(ValueError, match="posteriors holds 1, expected at least two"):
         bayes_factors({"one": coins})
+
+
+def test_a_prior_without_an_estimate_is_marked(posterior_of):
+    """Two are left and compared as without it; with one left nothing is compared."""
+    two = {"normal": posterior_of("normal"), "exact": exact(normal, data(HEAVY))}
+    with pytest.warns(SamplingWarning):
+        few = bm.infer(jax.random.key(0), normal, data(HEAVY), space=SPACE, method=bm.NUTS(20, 20, 2))
+    with pytest.warns(
+        bm.inference.SamplingWarning, match=r"posteriors\['few'\] is left out: posterior: 2 chains of 20"
+    ):
+        found = bm.bayes_factors({**two, "few": few})
+    assert found.probabilities == bm.bayes_factors(two).probabilities and list(found.evidences) == list(two)
+    assert sum(found.probabilities.values()) == pytest.approx(1.0)
+    assert found.not_estimated["few"].startswith("posterior: 2 chains of 20 draws leave 20 for each half")
+    lines = str(found).splitlines()
+    assert lines[-2].startswith("  few: not estimated: posterior: 2 chains") and "among the priors" in lines[-1]
+    assert len(str(bm.bayes_factors(two)).splitlines()) == len(lines) - 2
+    with pytest.raises(ValueError, match="second is 'few', whose evidence is not estimated: posterior: 2 chains"):
+        found.log_bayes_factor("exact", "few")
+    with pytest.raises(ValueError, match=r"posteriors\['few'\]: posterior: 2 chains of 20"):
+        bm.bayes_factors({"exact": two["exact"], "few": few})
 
 
 def test_data_without_rewards_compare_laws_of_all_kinds():
