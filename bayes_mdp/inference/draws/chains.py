@@ -21,6 +21,7 @@ from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.summary import LatentSites
 from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.mdp.validation import check_bool
 from bayes_mdp.models.tracing import traced_alone
 
 MAX_R_HAT = 1.01
@@ -58,6 +59,15 @@ class Chains(eqx.Module):
         energy: the Hamiltonian of the trajectory at the draw (potential and kinetic energy), up to a constant; None
             likewise.
         discrete: names of the sites with a discrete support of several values.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 1)
+        >>> data = bm.Transitions([0, 1, 1], [0, 0, 0], [1.0, 0.0, 1.0], [1, 0, 1])
+        >>> chains = bm.infer(jax.random.key(0), prior, data, space=space, method=bm.NUTS(200, 300, 4)).mcmc
+        >>> {name: x.shape for name, x in chains.get_samples().items()}
+        {'reward': (1200, 2, 1), 'transition': (1200, 2, 1, 2)}
+        >>> chains.get_samples(group_by_chain=True)["reward"].shape
+        (4, 300, 2, 1)
     """
 
     draws: dict[str, AnyArray]
@@ -77,6 +87,22 @@ class Chains(eqx.Module):
     def num_samples(self) -> int:
         """N, of one chain."""
         return next(iter(self.draws.values())).shape[1]
+
+    def get_samples(self, group_by_chain: bool = False) -> dict[str, Shaped[np.ndarray, "..."]]:
+        """The draws as numpy arrays, as `get_samples` of NumPyro's `MCMC` has them.
+
+        Args:
+            group_by_chain: whether the chains keep an axis of their own.
+
+        Returns:
+            Site -> [C*N ...], one chain after the other, or [C N ...].
+
+        Raises:
+            TypeError: `group_by_chain` is no bool.
+        """
+        check_bool("group_by_chain", group_by_chain)
+        draws = {name: np.asarray(x) for name, x in self.draws.items()}
+        return draws if group_by_chain else {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
 
     def are_those_of(self, sites: Mapping[str, AnyArray], number: int) -> bool:
         """Whether the draws of these sites are those of the chains, one chain after the other.

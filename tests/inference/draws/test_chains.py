@@ -36,6 +36,26 @@ def test_r_hat_and_ess():
     assert (chains.num_chains, chains.num_samples) == (C, N)
 
 
+def test_samples_as_numpyro_has_them():
+    """The same arrays as `MCMC.get_samples` of the same run, flat and by chain."""
+    mcmc = numpyro.infer.MCMC(
+        numpyro.infer.NUTS(_pair),
+        num_warmup=5,
+        num_samples=7,
+        num_chains=2,
+        chain_method="vectorized",
+        progress_bar=False,
+    )
+    mcmc.run(jax.random.key(0), 1.0)
+    chains = Chains(mcmc.get_samples(group_by_chain=True))
+    for grouped in (False, True):
+        found, expected = chains.get_samples(group_by_chain=grouped), mcmc.get_samples(group_by_chain=grouped)
+        assert list(found) == ["x"] and found["x"].shape == ((2, 7, 2) if grouped else (14, 2))
+        np.testing.assert_array_equal(found["x"], expected["x"])
+    with pytest.raises(TypeError, match="group_by_chain is 'x', expected True or False"):
+        chains.get_samples("x")
+
+
 def test_slow_mixing_is_told_from_modes():
     """A drift within every chain, and chains that have settled on two values (as swapped labels do)."""
     drift = healthy().draws["scale"] + np.linspace(0, 4, N)
