@@ -91,7 +91,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         >>> prior, objective = bm.models.dirichlet_bernoulli(), bm.Episodic(1)
         >>> decision = bm.decide(jax.random.key(0), prior, log, objective, num_draws=100, checks=False)
         >>> print(decision.headline)
-        keep the baseline: the checks of the belief were left out (checks=False), without which nothing is ...
+        keep the baseline: these data do not decide for the chosen policy ...
     """
     check_key("key", key)
     check_type("log", log, Log, "a Log (see read_log)")
