@@ -28,6 +28,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.amounts import amount, amounts
 from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.html_text import shown_as_html
@@ -141,8 +142,8 @@ class PolicyValue(eqx.Module):
         error = self.sd / len(self.draws) ** 0.5
         lines = [
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
-            f"  mean {self.mean:.6g} (Monte Carlo error {error:.2g}), sd {self.sd:.3g}, "
-            f"95 % interval [{low:.6g}, {high:.6g}]",
+            f"  mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
+            f"95 % interval {amounts(low, high, 6)}",
             *(f"  {line}" for line in describe_outcomes(self)),
             f"  {describe_start(self)}",
             *(f"  {line}" for line in describe_basis(self.basis)),
