@@ -11,12 +11,15 @@ from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.trace import FAMILIES_OF, Site
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import Route, prove
+from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior
+from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.space import PLATE_NAMES
+from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
 
@@ -135,7 +138,8 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         An `Explanation`; print it.
 
     Raises:
-        ValueError, TypeError: as `infer`, for a program that no route infers.
+        ValueError, TypeError: as `infer`, for a program that no route infers; rows that do not sum to one in a draw of
+            the prior.
 
     Example:
         >>> print(bm.explain(bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 2)))
@@ -146,6 +150,10 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         reward      Beta       [2, 2]     state, action  rewards  closed form
     """
     program, route = prove(prior, space, "auto", NUTS())
+    if route.fit.method == "nuts":  # closed forms have been checked by their proof
+        with jax.enable_x64(True), tracing():
+            recipe = recipe_for(isolated(program.prior), program.space, NUTS())
+        check_rows_of_prior(recipe)
     with jax.enable_x64(True), tracing():
         probe = Probe(program)
     behind_rows = probe.depends(probe.transition)

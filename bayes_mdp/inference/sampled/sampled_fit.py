@@ -1,6 +1,6 @@
 """`sampled_fit`: the sampled route, with the data as arguments."""
 
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 
 import jax
 import numpy as np
@@ -11,11 +11,11 @@ from bayes_mdp.inference.conjugate.refit import padded_log
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, with_capacity
 from bayes_mdp.inference.sampled.impossible_data import PossibleOutcomes
+from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior, rows_of_prior
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_probability_rows
 from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
@@ -39,10 +39,6 @@ def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[Sa
         return _fit_of(recipe_for(isolated(prior), space, method))
 
 
-FEW = 4
-"""Draws of the prior whose rows are looked at."""
-
-
 @lru_cache(maxsize=64)
 def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
     def infer(key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
@@ -50,22 +46,10 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
 
     nothing = jax.jit(lambda key, data_statistics: from_draws(recipe, recipe.draw_prior(key), data_statistics))
 
-    few_rows = jax.jit(lambda key: recipe.tables(recipe.draw_prior(key, FEW).sites)[0])
-
-    def rows_of_prior(batch: int) -> Float[np.ndarray, "N *H S A O"]:
-        return np.asarray(few_rows(jax.random.fold_in(jax.random.key(0), batch)))
-
-    possible = PossibleOutcomes(recipe.space, rows_of_prior)
-
-    @cache
-    def check_rows() -> None:
-        # The chains see a density, which rows that do not sum to one only shift: nothing else would notice.
-        if recipe.drawable and not (recipe.rewards_only or recipe.improper):
-            for rows in rows_of_prior(0):
-                check_probability_rows("prior: transition_probs", rows)
+    possible = PossibleOutcomes(recipe.space, partial(rows_of_prior, recipe))
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
-        check_rows()
+        check_rows_of_prior(recipe)
         if data is None:
             data = no_transitions()
             if recipe.drawable:

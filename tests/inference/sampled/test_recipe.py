@@ -146,10 +146,14 @@ def test_rows_that_do_not_sum_to_one_are_refused(method):
         return bm.models.MDPSpec(rows, reward=jnp.zeros((3, 1)))
 
     log = bm.Transitions(np.array([0, 1]), np.array([0, 0]), None, np.array([1, 2]))
-    space = bm.StateActionSpace(3, 1)
-    with pytest.raises(
-        ValueError, match=r"prior: transition_probs\[0, 0\] sums to 1\.\d+, expected a row that sums to 1"
-    ):
-        bm.infer(jax.random.key(0), forgotten, log, space=space, method=method)
-    with pytest.raises(ValueError, match=r"prior: transition_probs\[0, 0, \d\] is "):
-        bm.infer(jax.random.key(0), negative, log, space=space, method=method)
+    space = bm.StateActionSpace(3, 1, states=["new", "worn", "broken"], actions=["run"])
+    sums = (
+        r"prior: in a draw of the prior the row transition_probs\[0, 0\] \(state 'new', action 'run'\) sums to 1\.\d+, "
+        r"expected probabilities that sum to 1 \(2 of 3 rows are wrong\)"
+    )
+    holds = r"the row transition_probs\[0, 0\] \(state 'new', action 'run'\) holds -\d+.*\(3 of 3 rows are wrong\)"
+    for prior, said in ((forgotten, sums), (negative, holds)):
+        with pytest.raises(ValueError, match=said):
+            bm.infer(jax.random.key(0), prior, log, space=space, method=method)
+        with pytest.raises(ValueError, match=said):
+            bm.explain(prior, space)
