@@ -16,13 +16,19 @@ from bayes_mdp.mdp.pages import see
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
 
+SLICE = 20
+"""Values of a site that are looked for among the rewards of the data, at least."""
+CHANCE = 1e-6
+PLACES = 100
+"""Places where the first `SLICE` values fit that are looked at in full."""
+
 
 def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
     """A UserWarning for each site of the program whose observed values may be the data that are given besides.
 
     Looked at are their number (that of the rows or of the rewards) and, where sizes allow, the values: rewards, next
-    states, counts of outcomes, numbers of visits. It is a heuristic: a part of the log inside the program goes unseen,
-    and other data can be as many.
+    states, counts of outcomes, numbers of visits; and at least 20 rewards that follow each other. It is a heuristic:
+    other parts of the log inside the program go unseen, and other data can be as many.
 
     Args:
         program: the prior.
@@ -51,11 +57,41 @@ def _likeness(values: np.ndarray, rows: int, data: Transitions | Counts, space: 
     for what, column in _columns(data, space, values.size).items():
         if values.size == column.size and np.allclose(values.ravel(), column.ravel(), rtol=1e-6, atol=1e-9):
             return f"its values are the {what} of data"
+    if _is_slice(values.ravel(), data):
+        return f"its {values.size} values are rewards of data that follow each other"
     number, rewards = _sizes(data)
     # One value is no evidence: a log of one row is too common in examples.
     if rows > 1 and rows in (number, rewards):
         return f"it has {rows} values, as many as data has {'rows' if rows == number else 'rewards'}"
     return ""
+
+
+def _is_slice(values: np.ndarray, data: Transitions | Counts) -> bool:
+    """Whether the values are a run of the rewards of the data, row by row, and are so beyond chance.
+
+    Beyond chance: rewards drawn one by one with the frequencies of the log would hold such a run with a probability of
+    at most `CHANCE`. A run of zeros in a log of zeros is none.
+    """
+    if not isinstance(data, Transitions) or data.reward is None or values.size < SLICE:
+        return False
+    rewards = _rewards(data)
+    places = np.arange(rewards.size - values.size + 1)
+    # The first values leave few places; there all values are compared.
+    for k in range(SLICE):
+        places = places[np.isclose(rewards[places + k], values[k], rtol=1e-6, atol=1e-9)]
+    for place in places[:PLACES]:
+        run = rewards[place : place + values.size]
+        if np.allclose(values, run, rtol=1e-6, atol=1e-9):
+            _, kind, count = np.unique(rewards, return_inverse=True, return_counts=True)
+            chance = np.log(count / rewards.size)[kind[place : place + values.size]].sum() + np.log(rewards.size)
+            return bool(chance <= np.log(CHANCE))
+    return False
+
+
+def _rewards(data: Transitions) -> np.ndarray:
+    """The observed rewards, in the order of the rows."""
+    seen = True if data.reward_observed is None else np.asarray(data.reward_observed, bool)
+    return np.asarray(data.reward, float)[np.broadcast_to(seen, np.shape(data.reward))]
 
 
 def _sizes(data: Transitions | Counts) -> tuple[float, float]:
@@ -73,8 +109,7 @@ def _columns(data: Transitions | Counts, space: StateActionSpace, size: int) -> 
     found: dict[str, np.ndarray] = {}
     if isinstance(data, Transitions):
         if data.reward is not None:
-            seen = True if data.reward_observed is None else np.asarray(data.reward_observed, bool)
-            found["rewards"] = np.asarray(data.reward, float)[np.broadcast_to(seen, np.shape(data.reward))]
+            found["rewards"] = _rewards(data)
         found["next states"] = np.asarray(data.next_state, float)
     pairs = math.prod(space.shape)
     if size in (pairs, pairs * space.n_outcomes):

@@ -160,6 +160,39 @@ def test_a_warning_where_they_look_like_the_log(program, data, like):
     assert "may be counted twice" in message and message.endswith("(see docs/how-to/write-a-prior.md)")
 
 
+def test_a_run_of_the_rewards_is_noticed():
+    """A prefix, an inner run, in float32; not a shuffled one, too short a one, or what chance explains."""
+    rng = np.random.default_rng(0)
+    paid, coins = rng.normal(size=800), (rng.random(800) < 0.5).astype(float)
+    zeros, unseen = np.where(np.arange(800) < 790, 0.0, 1.0), np.arange(800) % 2 == 0
+    cases = [
+        (paid, paid[:500], None, True),
+        (paid, paid[300:321].astype(np.float32), None, True),
+        (coins, coins[100:150], None, True),
+        (paid, paid[unseen][10:40], unseen, True),
+        (paid, rng.permutation(paid[:500]), None, False),
+        (paid, paid[:19], None, False),
+        (coins, coins[100:120], None, False),  # one log of this length in 1,300 has these twenty coins
+        (zeros, np.zeros(30), None, False),
+        (paid, np.r_[paid[:499], 9.0], None, False),
+    ]
+    for rewards, values, observed, noticed in cases:
+        log = bm.Transitions(
+            rng.integers(2, size=800),
+            rng.integers(2, size=800),
+            rewards,
+            rng.integers(2, size=800),
+            reward_observed=observed,
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_counted_twice(observing(normal(values.size), values), log)
+        said = [
+            f"its {values.size} values are rewards of data that follow each other" in str(x.message) for x in caught
+        ]
+        assert said == [True] * noticed, (values.size, noticed)
+
+
 def test_infer_warns_once():
     five = bm.Transitions([0, 1, 0, 1, 1], [0, 1, 1, 0, 0], TRIAL, [1, 0, 0, 1, 1])
     with pytest.warns(UserWarning, match="site 'trial' .* its values are the rewards of data") as caught:
