@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
+from numpyro import handlers
+from numpyro.primitives import Message
 
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
 from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
-from bayes_mdp.inference.detection.trace import FAMILIES_OF, Site
+from bayes_mdp.inference.detection.trace import FAMILIES_OF, Program, Site
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import Route, prove
 from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior
@@ -20,7 +22,7 @@ from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.isolate import isolated
-from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import tracing
 
 ROLES = {
@@ -94,6 +96,7 @@ class Explanation:
         sites: every latent site, in order.
         reward_law: the family of the law of one reward; "known": numbers.
         observed: (name, number of values) of the sites that the program observes itself.
+        would_help: what would let a better route be taken, where that has been proven; empty: nothing is known.
     """
 
     route: str
@@ -101,6 +104,7 @@ class Explanation:
     sites: tuple[SiteExplanation, ...]
     reward_law: str
     observed: tuple[tuple[str, int], ...] = ()
+    would_help: str = ""
 
     _repr_html_ = shown_as_html
 
@@ -120,6 +124,8 @@ class Explanation:
         for site in self.sites:
             if site.why:
                 lines.append(f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else ""))
+        if self.would_help:
+            lines.append(self.would_help)
         if any(site.why for site in self.sites):
             lines.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
         return "\n".join(lines)
@@ -166,7 +172,30 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         why, change = _reason(probe, site, role, route) if drawn else ("", "")
         varies = _varies(probe, site)
         sites.append(SiteExplanation(site.name, site.family, site.shape, role, by, why, change, varies))
-    return Explanation(route.fit.method, dict(route.why_not), tuple(sites), program.law.family, program.observed)
+    law, drawn = program.law.family, route.fit.method == "nuts"
+    helps = _would_collapse(program, behind_rewards - behind_rows) if drawn and law in CONJUGATE_LAWS else ""
+    return Explanation(route.fit.method, dict(route.why_not), tuple(sites), law, program.observed, helps)
+
+
+def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:
+    """What would make a program collapsed: conjugate rewards, where its rows beside known rewards are; else empty."""
+
+    def held(site: Message) -> object:
+        return site["fn"](rng_key=jax.random.key(0)) if site["name"] in of_rewards else None
+
+    def rows_alone(space: StateActionSpace) -> MDPSpec:
+        # The sites of the rewards are hidden, at values that the rows do not depend on.
+        with handlers.block(hide=list(of_rewards)), handlers.substitute(substitute_fn=held):  # type: ignore[arg-type]
+            spec = program.prior(space)
+        return MDPSpec(spec.transition_probs, np.zeros(()))
+
+    try:
+        _, route = prove(rows_alone, program.space, "auto", NUTS())
+    except (ValueError, TypeError):  # nothing is claimed of a program that cannot be taken apart
+        return ""
+    if route.fit.method != "collapsed":
+        return ""
+    return f"with conjugate rewards, such as {CONJUGATE_LAWS[program.law.family]}, this prior would be collapsed"
 
 
 def _axes(varies: tuple[str, ...] | None) -> str:

@@ -94,6 +94,38 @@ def test_every_site_has_its_own_reason():
     assert found.route == "nuts" and site.role == "rows and rewards" and "a site of its own" in site.change
 
 
+def test_what_would_make_it_collapsed():
+    """Hyperparameters of the rows beside Student-t rewards; with normal rewards the same prior is collapsed."""
+
+    def prior(law, rows_of=lambda strength: dist.Dirichlet(0.5 + strength * jnp.ones(3))):
+        def program(space):
+            strength = numpyro.sample("strength", dist.HalfNormal(2.0))
+            with space.plates():
+                probs = numpyro.sample("transition", rows_of(strength))
+                mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+            return MDPSpec(probs, law(mean))
+
+        return program
+
+    found = bm.explain(prior(lambda mean: dist.StudentT(4.0, mean, 0.5)), SPACE)
+    assert found.route == "nuts"
+    assert found.would_help == (
+        "with conjugate rewards, such as Normal, or a normal-gamma prior: its predictive density is a Student-t, this "
+        "prior would be collapsed"
+    )
+    assert found.would_help in str(found).splitlines()
+    normal = bm.explain(prior(lambda mean: dist.Normal(mean, 0.5)), SPACE)
+    assert normal.route == "collapsed" and normal.would_help == ""
+
+    def softmax(space):
+        strength = numpyro.sample("strength", dist.HalfNormal(2.0))
+        with space.plates():
+            mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        return MDPSpec(jax.nn.softmax(strength * jnp.arange(3.0)), dist.StudentT(4.0, mean, 0.5))
+
+    assert bm.explain(softmax, SPACE).would_help == ""  # the rows are in the way too
+
+
 def test_too_many_values_are_not_enumerated():
     found = bm.explain(clusters, bm.StateActionSpace(12, 1))
     assert found.route == "collapsed" and "have 4096 joint values" in found.why_not["mixture"]
