@@ -90,8 +90,8 @@ def _is_slice(values: np.ndarray, data: Transitions | Counts) -> bool:
 
 def _rewards(data: Transitions) -> np.ndarray:
     """The observed rewards, in the order of the rows."""
-    seen = True if data.reward_observed is None else np.asarray(data.reward_observed, bool)
-    return np.asarray(data.reward, float)[np.broadcast_to(seen, np.shape(data.reward))]
+    reward = np.asarray(data.reward, float)
+    return reward if data.reward_observed is None else reward[np.asarray(data.reward_observed, bool)]
 
 
 def _sizes(data: Transitions | Counts) -> tuple[float, float]:
