@@ -133,8 +133,7 @@ def predictive_check(
         >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
         >>> print(bm.predictive_check(posterior, data, num_draws=100))
-        Posterior predictive check: 100 replicates of 20 transitions, visits held fixed
-        ...
+        Posterior predictive check: 100 replicates of 20 transitions, visits held fixed; ...
     """
     check_functions("statistics", statistics)
     key_draws, key_replicates = jax.random.split(key_or_first(key))

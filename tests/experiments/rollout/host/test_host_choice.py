@@ -103,7 +103,9 @@ def test_without_numba(no_numba):
     assert prepare(steps()).listed is None
     assert not chooses_numba("auto", None)
     for ready, case in ((prepare, steps(compiler="numba")), (prepare_episodes, trials(compiler="numba"))):
-        with pytest.raises(ImportError, match=r"options.compiler is 'numba', which is missing: .*bayes-mdp\[fast\]"):
+        with pytest.raises(
+            ImportError, match=r"options.compiler is 'numba', which is missing: pip install 'numba.*the extra 'fast'"
+        ):
             ready(case)
     case = trials()
     found = run(case.agent, case.env, objective=case.objective, num_episodes=5, key=case.key, options=case.options)
