@@ -35,16 +35,25 @@ def is_shown() -> bool:
 
 
 def bar_of(
-    total: int | None, unit: str, *, what: str | None = None, done: int = 0, delay: float = DELAY
+    total: int | None,
+    unit: str,
+    *,
+    what: str | None = None,
+    done: int = 0,
+    delay: float | None = None,
+    keep: bool = False,
+    show: bool = True,
 ) -> "tqdm[NoReturn]":
-    """A bar with rate and time left, as a context manager; call its `update(number)`. It goes when all is done.
+    """A bar with rate and time left, as a context manager; call its `update(number)`.
 
     Args:
         total: of what is counted; None: not known.
         unit: what is counted, with a space before it.
         what: text before the bar.
         done: counted already.
-        delay: seconds before it is shown.
+        delay: seconds before it is shown; None: `DELAY`.
+        keep: whether it stays when all is done.
+        show: False: never.
     """
     from tqdm import tqdm
 
@@ -55,9 +64,9 @@ def bar_of(
         unit=unit,
         unit_scale=True,
         initial=done,
-        delay=delay,
-        leave=False,
-        disable=not is_shown(),
+        delay=DELAY if delay is None else delay,
+        leave=keep,
+        disable=not (show and is_shown()),
         ncols=columns,
         nrows=rows,
     )
@@ -88,13 +97,7 @@ class Progress:
         self._done = 0
 
     def __enter__(self) -> "Progress":
-        from tqdm import tqdm
-
-        total, hidden = self._steps * self._rows, not (self._show and is_shown())
-        columns, rows = _size()
-        self._bar = tqdm(
-            total=total, unit=self._unit, unit_scale=True, delay=DELAY, disable=hidden, ncols=columns, nrows=rows
-        )
+        self._bar = bar_of(self._steps * self._rows, self._unit, keep=True, show=self._show)
         return self
 
     def __exit__(

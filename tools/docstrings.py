@@ -45,7 +45,7 @@ sys.path.insert(0, str(ROOT))
 from tools.bibliography import keys  # noqa: E402
 from tools.public_names import ROOT as PACKAGE  # noqa: E402
 from tools.public_names import find, identity, public_names  # noqa: E402
-from tools.units import needs_unit, says_unit, units  # noqa: E402
+from tools.units import last_name, needs_unit, says_unit, units  # noqa: E402
 
 RULES = ("sentence", "parameters", "returns", "shapes", "units", "errors", "source", "example")
 VERBS = re.compile(
@@ -235,16 +235,16 @@ def needs_shape(annotation: ast.expr | None) -> bool:
         return False
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         annotation = ast.parse(annotation.value, mode="eval").body
-    if isinstance(annotation, ast.Subscript) and _last(annotation.value) in DTYPES:
+    if isinstance(annotation, ast.Subscript) and last_name(annotation.value) in DTYPES:
         axes = annotation.slice.elts[1] if isinstance(annotation.slice, ast.Tuple) else None
         return isinstance(axes, ast.Constant) and str(axes.value).strip() == "..."
-    if isinstance(annotation, ast.Subscript) and _last(annotation.value) in ("Callable", "Literal"):
+    if isinstance(annotation, ast.Subscript) and last_name(annotation.value) in ("Callable", "Literal"):
         return False
     if isinstance(annotation, ast.BinOp):
-        union = {_last(x) for x in _alternatives(annotation)}
+        union = {last_name(x) for x in _alternatives(annotation)}
         if union & {"float", "int"} and "Array" in union:
             return False
-    if _last(annotation) in BARE:
+    if last_name(annotation) in BARE:
         return True
     return any(needs_shape(child) for child in ast.iter_child_nodes(annotation) if isinstance(child, ast.expr))
 
@@ -254,10 +254,6 @@ def _alternatives(annotation: ast.expr) -> list[ast.expr]:
     if not isinstance(annotation, ast.BinOp):
         return [annotation]
     return [*_alternatives(annotation.left), *_alternatives(annotation.right)]
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 @cache
@@ -271,8 +267,8 @@ def _errors_in(node: ast.AST, module: str, owner: str) -> Iterator[str]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Raise) and inner.exc is not None:
             raised = inner.exc.func if isinstance(inner.exc, ast.Call) else inner.exc
-            if ERROR.fullmatch(_last(raised)) and _last(raised) != "NotImplementedError":
-                yield _last(raised)
+            if ERROR.fullmatch(last_name(raised)) and last_name(raised) != "NotImplementedError":
+                yield last_name(raised)
         elif isinstance(inner, ast.Call):
             yield from _errors_of_check(inner.func, module, owner)
         elif isinstance(inner, ast.keyword) and inner.arg == "converter":
@@ -283,10 +279,10 @@ def _errors_in(node: ast.AST, module: str, owner: str) -> Iterator[str]:
 
 def _errors_of_check(called: ast.expr, module: str, owner: str, *, always: bool = False) -> Iterator[str]:
     """Errors of a function that is called, where its name says that it checks."""
-    name = _last(called)
+    name = last_name(called)
     if not name or not (always or CHECKS.match(name)):
         return
-    if isinstance(called, ast.Attribute) and _last(called.value) == "self":
+    if isinstance(called, ast.Attribute) and last_name(called.value) == "self":
         yield from errors_of(module, f"{owner}.{name}")
         return
     found = getattr(import_module(module), name, None)

@@ -56,16 +56,17 @@ def needs_unit(annotation: ast.expr | None) -> bool:
             annotation = ast.parse(annotation.value, mode="eval").body
         except SyntaxError:
             return False  # the axes of an array
-    if _last(annotation) in REAL:
+    if last_name(annotation) in REAL:
         return True
     if isinstance(annotation, ast.Subscript):
-        outer = _last(annotation.value)
+        outer = last_name(annotation.value)
         if outer in REAL or outer in NOT_INSIDE:
             return outer in REAL
     return any(needs_unit(child) for child in ast.iter_child_nodes(annotation) if isinstance(child, ast.expr))
 
 
-def _last(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
+    """The name of a type or a function, without the module before it; empty: it has none."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

@@ -1,7 +1,6 @@
 """`warn_counted_twice`: data that a program observes itself and that look like the log that it is given. Host-side."""
 
 import math
-import warnings
 from functools import lru_cache
 
 import jax
@@ -13,6 +12,7 @@ from numpyro import handlers
 from bayes_mdp.inference.detection.trace import Program, improper_value
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.pages import see
+from bayes_mdp.mdp.user_warning import warn_user
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
 
@@ -43,12 +43,10 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
         check_transitions(data, program.space)
     for name, (values, rows) in _observed_values(program).items():
         if like := _likeness(np.asarray(values), rows, data, program.space):
-            warnings.warn(
+            warn_user(
                 f"prior: site {name!r} is observed in the program, and {like}: observations of the program count on "
                 "top of data, so that the same data may be counted twice; leave the site out where it holds the log "
-                + see("how-to/write-a-prior"),
-                UserWarning,
-                stacklevel=3,
+                + see("how-to/write-a-prior")
             )
 
 

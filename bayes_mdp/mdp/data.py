@@ -167,7 +167,6 @@ class Log(eqx.Module):
         states, actions: the labels of all states and actions.
         source: name of the file, or what else it was.
         digest: SHA-256 of the file, as hexadecimal digits; None: it was none, or a part of one.
-        cost: the column of costs that the rewards are minus; None: rewards are as logged.
         columns: role ("state", "action", "reward", ...) -> name of its column, as pairs or a mapping; for what is
             printed. Roles without a column are left out.
 
@@ -181,7 +180,6 @@ class Log(eqx.Module):
     actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     source: str = eqx.field(default="log", static=True)
     digest: str | None = eqx.field(default=None, static=True)
-    cost: Hashable | None = eqx.field(default=None, static=True)
     columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
 
     def column(self, role: str) -> Hashable:
@@ -191,6 +189,11 @@ class Log(eqx.Module):
             role: "state", "action", "reward", ...
         """
         return dict(self.columns).get(role, role)
+
+    @property
+    def cost(self) -> Hashable | None:
+        """The column of costs that the rewards are minus; None: rewards are as logged."""
+        return dict(self.columns).get("cost")
 
     @property
     def ends(self) -> bool:

@@ -74,4 +74,4 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
 
 def _part(log: Log, rows: Bool[np.ndarray, " N"], name: str) -> Log:
     part = jax.tree.map(lambda x: np.asarray(x)[rows], log.transitions)
-    return Log(part, log.states, log.actions, f"{log.source}, {name}", cost=log.cost, columns=log.columns)
+    return Log(part, log.states, log.actions, f"{log.source}, {name}", columns=log.columns)

@@ -17,7 +17,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.calibration.simulation_based.quantities import Quantity
 from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design, simulation
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
-from bayes_mdp.calibration.simulation_based.simulation_runs import DELAY, chunk_of, identity_of, run_in_chunks
+from bayes_mdp.calibration.simulation_based.simulation_runs import chunk_of, identity_of, run_in_chunks
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import NUTS, Method
 from bayes_mdp.inference.route import fit_for
@@ -28,6 +28,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
+from bayes_mdp.progress import DELAY
 
 
 def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at

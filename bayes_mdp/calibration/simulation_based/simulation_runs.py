@@ -26,7 +26,6 @@ Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]]
 
 CHUNK = 64
 MAX_NUMBERS = 2**25
-DELAY = 2.0
 WRITE_EVERY = 5.0  # seconds; the file is written whole
 PARTS_OF_MDPS = "prior, space, behaviour, objective, method or other quantities"
 

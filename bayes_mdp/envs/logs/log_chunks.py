@@ -48,5 +48,5 @@ def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> 
     step = None if rows.step is None else rows.step.astype(np.int32)
     columns = (rows.state, rows.action, reward, reached, rows.terminated, rows.truncated, step)
     states, actions = (book.finish()[0] for book in books)
-    transitions, cost = Transitions(*columns, reward_observed=observed), source.columns.get("cost")
-    return Log(transitions, states, actions, source.name, cost=cost, columns=source.columns)
+    transitions = Transitions(*columns, reward_observed=observed)
+    return Log(transitions, states, actions, source.name, columns=source.columns)

@@ -89,7 +89,7 @@ class OpenEpisodes:
         return self._settle(codes, pd.Index(labels), self._held, final=True)
 
     def _settle(self, codes: Int[np.ndarray, " N"], labels: "pd.Index", rows: Columns, *, final: bool) -> Settled:
-        next_row, place, last = episode_order(codes)
+        _, next_row, place, last = episode_order(codes)
         # The first row of an episode here is the one that was held, if any: it knows its place.
         base = np.zeros(len(labels), np.int64)
         base[codes[::-1]] = rows["place"][::-1]

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from bayes_mdp.envs.logs.columns import (
     is_empty,
@@ -14,7 +14,7 @@ from bayes_mdp.envs.logs.columns import (
     read_rewards,
     read_steps,
 )
-from bayes_mdp.envs.logs.episode_order import episode_order
+from bayes_mdp.envs.logs.episode_order import EpisodeOrder, episode_order
 from bayes_mdp.envs.logs.log_chunks import log_chunks
 from bayes_mdp.envs.logs.source_digest import file_digest
 from bayes_mdp.envs.logs.step_gaps import first_gap
@@ -146,18 +146,19 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     else:
         (state_index, *given), state_names = read_labels(table, ("state", "next_state"), states, ends)
     episodes = read_episodes(table)
-    next_index, cut, steps, keep = _follow(table, episodes, state_index, given[0] if given else None, ends)
+    along = None if episodes is None else episode_order(episodes)
+    next_index, cut, steps, keep = _follow(table, along, state_index, given[0] if given else None, ends)
     (action_index,), action_names = read_labels(table, ("action",), actions, ~keep & is_empty(table, "action"))
     rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
     rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
     # Episodes one after the other, also where the rows of the source are by time: what is by episode (splits, returns,
     # where episodes start) goes by neighbouring rows.
-    order = np.flatnonzero(keep) if episodes is None else _by_episode(episodes, keep)
-    *columns, observed = (None if x is None else x[order] for x in rows)
+    kept = np.flatnonzero(keep) if along is None else along.order[keep[along.order]]
+    *columns, observed = (None if x is None else x[kept] for x in rows)
     if not keep.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
-    return Log(transitions, state_names, action_names, table.name, digest, cost, columns=roles)
+    return Log(transitions, state_names, action_names, table.name, digest, columns=roles)
 
 
 def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
@@ -172,15 +173,9 @@ def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
         )
 
 
-def _by_episode(episodes: Int[np.ndarray, " N"], keep: Bool[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
-    """The rows to keep, those of an episode together, else in the order of the source."""
-    order = np.argsort(episodes, kind="stable")  # episodes are numbered as they appear
-    return order[keep[order]]
-
-
 def _follow(
     table: Table,
-    episodes: Int[np.ndarray, " N"] | None,
+    along: EpisodeOrder | None,
     state: np.ndarray,
     next_state: np.ndarray | None,
     ends: np.ndarray | None,
@@ -191,10 +186,10 @@ def _follow(
     """
     cut = read_flags(table, "truncated")
     keep = np.ones(len(state), bool)
-    if episodes is None:
+    if along is None:
         assert next_state is not None  # `read_log` refuses a log with neither
         return next_state, cut, read_steps(table), keep
-    next_row, place, last = episode_order(episodes)
+    _, next_row, place, last = along
     given = read_steps(table)
     steps = place if given is None else given
     if next_state is not None:
