@@ -103,7 +103,7 @@ from .mdp import SparseMDP as SparseMDP
 from .mdp import StateActionSpace as StateActionSpace
 from .mdp import Transitions as Transitions
 from .mdp import unroll as unroll
-from .mdp.log_split import split_log as split_log
+from .mdp.data.log_split import split_log as split_log
 from .planning.soft import solve_soft as solve_soft
 from .planning.solution import SoftSolution as SoftSolution
 from .planning.solve import evaluate as evaluate

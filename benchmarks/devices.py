@@ -23,9 +23,9 @@ from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import execute, prepare, start_all
 from bayes_mdp.experiments.run_config import RunConfig, check_case
 from bayes_mdp.mdp import Episodic
-from bayes_mdp.mdp.memory import in_words
 from bayes_mdp.models import dirichlet_normal
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.memory import in_words
+from bayes_mdp.utils.progress import Progress
 
 
 def devices_of(kind: str, number: int | None) -> list[Any]:

@@ -29,7 +29,7 @@ from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from bayes_mdp.models import dirichlet_normal, dirichlet_normal_gamma
 from bayes_mdp.planning import solve
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
 from benchmarks import psrl_numpy
 from benchmarks.record.turns import Measured, Size, in_turns
 

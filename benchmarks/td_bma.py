@@ -31,7 +31,7 @@ from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
 
 SEEDS, TRIALS, REPEATS = (1, 100), 1000, 5
 BMA = -1.0  # in place of a fixed lambda

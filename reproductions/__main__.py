@@ -51,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     import jax
 
-    from bayes_mdp.mdp.files import new_folder
+    from bayes_mdp.utils.files import new_folder
 
     if find_reproduction(arguments.name).one_thread:
         os.environ.setdefault("NPROC", "1")  # read when JAX starts its devices, which importing it does not

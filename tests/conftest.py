@@ -29,7 +29,7 @@ import jax
 import pytest
 
 from tests import typecheck
-from tests.numerics import mark_numerics
+from tests.one_python import mark_numerics
 from tests.thorough import mark_thorough
 
 # Tracing makes very many small objects, of which few are in cycles: looking for those took a twelfth of the time.

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_positive
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_positive
 
 
 def no_docstring(share: float) -> float:

@@ -9,8 +9,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from bayes_mdp.behaviour.parameter import Parameter
 from bayes_mdp.mdp import Transitions
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Scalar
-from bayes_mdp.mdp.validation import check_type, described, is_concrete
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Scalar
+from bayes_mdp.utils.validation import check_type, described, is_concrete
 
 Values: TypeAlias = Mapping[str, Scalar]
 """Parameters of one person: name -> one number."""

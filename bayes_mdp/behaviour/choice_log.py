@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import (
     as_indices,
     as_mask,
     as_names,

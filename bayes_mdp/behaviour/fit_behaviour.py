@@ -16,9 +16,9 @@ from bayes_mdp.behaviour.jumps import refuse_jumps
 from bayes_mdp.behaviour.likelihood import check_possible, chosen_log_probs
 from bayes_mdp.inference.draws.chains import Chains, effective_size, run_chains, split_r_hat, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type
-from bayes_mdp.progress import stage
+from bayes_mdp.utils.progress import stage
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,8 @@ from numpyro.distributions import constraints
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, check_model
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.likelihood import filtered_log_probs
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_name, check_type
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_name, check_type
 
 Pooling: TypeAlias = Literal["partial", "none", "complete"]
 """What persons share: a normal law on the line, nothing, or everything."""

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
-from bayes_mdp.mdp.validation import check_count, check_key, check_type
-from bayes_mdp.products import einsum
+from bayes_mdp.numerics.products import einsum
+from bayes_mdp.utils.validation import check_count, check_key, check_type
 
 _INFLATION = 1.2
 

@@ -27,7 +27,7 @@ from bayes_mdp.mdp import (
     Transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_bool, check_type
+from bayes_mdp.utils.validation import check_bool, check_type
 
 LAPSE = "lapse"
 

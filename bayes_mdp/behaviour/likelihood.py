@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_model, person_params
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.mdp import Transitions
-from bayes_mdp.mdp.validation import check_type, is_concrete
+from bayes_mdp.utils.validation import check_type, is_concrete
 
 
 def log_likelihood(model: BehaviourModel, params: Params, log: ChoiceLog) -> Float[Array, "P T"]:

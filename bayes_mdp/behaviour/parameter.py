@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp.typing import ArrayLike, RealLike
-from bayes_mdp.mdp.validation import as_real, described, require
+from bayes_mdp.utils.typing import ArrayLike, RealLike
+from bayes_mdp.utils.validation import as_real, described, require
 
 Support: TypeAlias = Literal["unit", "positive", "real"] | tuple[float, float]
 """(0, 1), above 0, any number, or between two numbers."""

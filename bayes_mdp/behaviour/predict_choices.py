@@ -11,8 +11,8 @@ from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.behaviour.likelihood import filtered_log_probs, of_choices
 from bayes_mdp.behaviour.simulate_choices import Task, simulate
 from bayes_mdp.mdp import Environment
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_count, check_key, check_type
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_key, check_type
 
 
 def predict_choices(

@@ -8,7 +8,7 @@ import numpy as np
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.envs.logs.columns import is_empty, read_flags, read_labels, read_rewards, read_steps
 from bayes_mdp.envs.logs.tables import Table, open_table
-from bayes_mdp.mdp.validation import check_name, first_index
+from bayes_mdp.utils.validation import check_name, first_index
 
 if TYPE_CHECKING:
     import os

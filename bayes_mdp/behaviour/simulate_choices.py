@@ -14,8 +14,8 @@ from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_mo
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.likelihood import require_alike
 from bayes_mdp.mdp import Environment, Transitions
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import check_count, check_key, described
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import check_count, check_key, described
 
 Records = tuple[Array, Array, Array, Array, Array]
 """State, action, reward, next state, terminated."""

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float, Int
 from bayes_mdp.behaviour.behaviour_model import Values
 from bayes_mdp.behaviour.parameter import Parameter
 from bayes_mdp.mdp import Transitions
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.mdp.validation import check_name, check_number, check_type
+from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.validation import check_name, check_number, check_type
 
 _FORMS = {
     4: ("a", "beta", "pi", "w"),

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.behaviour.choice_log import ChoiceLog
-from bayes_mdp.mdp.typing import ArrayLike, RealScalar
-from bayes_mdp.mdp.validation import as_indices, as_mask, check_number, check_shape, require
+from bayes_mdp.utils.typing import ArrayLike, RealScalar
+from bayes_mdp.utils.validation import as_indices, as_mask, check_number, check_shape, require
 
 STATES = ("first stage", "second stage 1", "second stage 2")
 

@@ -77,7 +77,7 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
     from bayes_mdp.behaviour.models_by_name import MODELS
     from bayes_mdp.inference import NUTS
     from bayes_mdp.mdp import Discounted
-    from bayes_mdp.mdp.validation import check_name
+    from bayes_mdp.utils.validation import check_name
 
     for name in (arguments.agent, *arguments.against):
         check_name("agent", name, MODELS)
@@ -100,7 +100,7 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
         print(f"\nLeave-one-out comparison, unit: {arguments.unit}")
         print(compare_behaviour(fits, unit=arguments.unit).to_string())
     if arguments.table:
-        from bayes_mdp.mdp.files import write_beside
+        from bayes_mdp.utils.files import write_beside
 
         write_beside(arguments.table, lambda beside: posterior.table().to_csv(beside, index=False))
         print(f"table: {arguments.table}")
@@ -142,7 +142,7 @@ def _draw(
 ) -> None:
     """The learning curve, and beside it every parameter by subject: within the group and alone."""
     from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
-    from bayes_mdp.mdp.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.notebook_figure import NotebookFigure
 
     shown = list(model.parameters) if arguments.pooling == "partial" else []
     figure = NotebookFigure((4.5 * (1 + len(shown)), 4.5), layout="constrained")

@@ -34,7 +34,7 @@ def _compare(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.comparison.compare import QUICK_AGENTS, compare, comparison_agents, named_tasks
     from bayes_mdp.experiments.comparison.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, QUICK_PROBLEMS
     from bayes_mdp.experiments.comparison.compare_report import describe_compare, plot_compare
-    from bayes_mdp.mdp.files import check_file, new_folder
+    from bayes_mdp.utils.files import check_file, new_folder
 
     some = QUICK_AGENTS if arguments.quick else None
     agents = comparison_agents(_names(arguments.agents, None, some), constants=arguments.constants)

@@ -36,7 +36,7 @@ def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "di
         state = lambda text: label("--baseline", text, space.state_names, "state")  # noqa: E731
         action = lambda text: label("--baseline", text, space.action_names, "action")  # noqa: E731
         return {state(left): action(right) for left, right in pairs}
-    from bayes_mdp.mdp.validation import did_you_mean
+    from bayes_mdp.utils.validation import did_you_mean
 
     near = did_you_mean(text, [BEHAVIOUR, *actions])
     raise ValueError(
@@ -81,7 +81,7 @@ def label(option: str, text: str, names: "Sequence[Hashable]", what: str, also: 
     Raises:
         ValueError: there is none.
     """
-    from bayes_mdp.mdp.validation import did_you_mean
+    from bayes_mdp.utils.validation import did_you_mean
 
     known = {str(name): name for name in names}
     if text not in known:

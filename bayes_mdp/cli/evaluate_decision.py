@@ -58,7 +58,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     import bayes_mdp as bm
     from bayes_mdp.decisions.information.expected_gain import check_sizes
     from bayes_mdp.experiments.registry_names import find_program
-    from bayes_mdp.mdp.files import new_folder
+    from bayes_mdp.utils.files import new_folder
 
     key = jax.random.key(arguments.seed)
     check_sizes(arguments.points, arguments.inner)

@@ -70,7 +70,7 @@ def _fit(arguments: argparse.Namespace) -> int:
 
     import bayes_mdp as bm
     from bayes_mdp.decisions import PolicyLimits
-    from bayes_mdp.mdp.validation import check_count
+    from bayes_mdp.utils.validation import check_count
 
     check_outputs(arguments, "save", "netcdf", "figure", inputs=arguments.log)
     check_count("--draws", arguments.draws, 2)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
-    from bayes_mdp.mdp.typing import Names
+    from bayes_mdp.utils.typing import Names
 
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
@@ -226,7 +226,7 @@ def check_outputs(arguments: argparse.Namespace, *names: str, inputs: Iterable[s
         ValueError: an option names an input, the file of another option, or what is no file; an ending that no figure
             has. OSError: no such folder, or nothing can be written there.
     """
-    from bayes_mdp.mdp.files import check_file
+    from bayes_mdp.utils.files import check_file
 
     taken = {os.path.realpath(path): f"what is read, {str(path)!r}" for path in inputs}
     for name in names:
@@ -260,7 +260,7 @@ def _check_ending(name: str, path: Path) -> None:
 
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write it, whole or not at all, and say where."""
-    from bayes_mdp.mdp.files import write_beside
+    from bayes_mdp.utils.files import write_beside
 
     write_beside(path, lambda beside: figure.savefig(beside, dpi=150))
     print(f"figure: {path}")

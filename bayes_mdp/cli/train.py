@@ -75,7 +75,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
     from bayes_mdp.experiments.training.neural_names import find_neural_agent
     from bayes_mdp.experiments.training.train import train
     from bayes_mdp.experiments.training.train_options import TrainOptions
-    from bayes_mdp.mdp.files import check_folder
+    from bayes_mdp.utils.files import check_folder
 
     check_outputs(arguments, "figure", "film")
     if arguments.out is not None:
@@ -137,14 +137,14 @@ def _environments(name: str, num_envs: int, *, import_module: bool) -> Environme
 
 def _note(arguments: argparse.Namespace) -> None:
     """What `evaluate` needs to make agent and environment again."""
-    from bayes_mdp.mdp.files import write_json
+    from bayes_mdp.utils.files import write_json
 
     write_json(arguments.out / _COMMAND, {name: getattr(arguments, name) for name in _NOTED})
 
 
 def _noted(folder: Path) -> Note:
     """What `_note` wrote."""
-    from bayes_mdp.mdp.files import read_json
+    from bayes_mdp.utils.files import read_json
 
     if not (folder / _COMMAND).is_file():
         raise FileNotFoundError(f"{folder} was not written by `bayes-mdp train --out` (no {_COMMAND})")

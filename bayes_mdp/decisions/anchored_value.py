@@ -16,12 +16,12 @@ from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.mdp import CanSample, Log, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.amounts import amount, amounts
-from bayes_mdp.mdp.episode_returns import returns_of
+from bayes_mdp.mdp.data.episode_returns import returns_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.mdp.typing import InitialLike
-from bayes_mdp.mdp.validation import check_type
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.typing import InitialLike
+from bayes_mdp.utils.validation import check_type
 
 _BEHAVIOUR = "behaviour of the log"
 

@@ -31,12 +31,12 @@ from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
-from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import ArrayLike, InitialLike
-from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.progress import bar_of
+from bayes_mdp.utils.typing import ArrayLike, InitialLike
+from bayes_mdp.utils.validation import check_count
 
 MAX_HYPERSTATES = 20_000_000
 MOST_STATES = 5  # that are printed

@@ -27,10 +27,10 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import Names
-from bayes_mdp.mdp.validation import check_labels, check_type, first_index
 from bayes_mdp.planning import Solution, solve
 from bayes_mdp.planning.solve import check_problem, refuse_improper
+from bayes_mdp.utils.typing import Names
+from bayes_mdp.utils.validation import check_labels, check_type, first_index
 
 SHOWN = 10
 

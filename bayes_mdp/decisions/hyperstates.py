@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float, Int, UInt64
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
-from bayes_mdp.mdp.memory import check_memory, memory_limit, too_much
-from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.utils.memory import check_memory, memory_limit, too_much
+from bayes_mdp.utils.typing import IntScalar
 
 Codes = UInt64[np.ndarray, "_N W"]
 Word = UInt64[np.ndarray, " W"]

@@ -23,11 +23,11 @@ from bayes_mdp.mdp import AverageReward, CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem
-from bayes_mdp.products import tensordot
+from bayes_mdp.utils.validation import check_key
 
 if TYPE_CHECKING:
     import xarray as xr

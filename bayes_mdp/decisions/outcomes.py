@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import as_real, check_bool, check_finite, check_number, check_type, described
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import as_real, check_bool, check_finite, check_number, check_type, described
 
 _RATE = "a number above 0 and at most 1, or None"
 

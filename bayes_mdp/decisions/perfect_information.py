@@ -28,11 +28,11 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.typing import AnyArray, InitialLike
 from bayes_mdp.planning import solve
+from bayes_mdp.planning.linear.structure import find_cycle
 from bayes_mdp.planning.start_value import value_at_start
-from bayes_mdp.planning.structure import find_cycle
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.typing import AnyArray, InitialLike
 
 NORMAL_95 = 1.959963984540054
 

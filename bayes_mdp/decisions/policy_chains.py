@@ -16,11 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.conjugate.row_entries import RowEntries
 from bayes_mdp.mdp import MDP, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning.linear.systems import DIRECT, LISTED_DIRECT
 from bayes_mdp.planning.rounding import Mixed
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.solve import evaluate_mixed
+from bayes_mdp.utils.typing import AnyArray
 
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 NEIGHBOURS = 0.25  # of the probability: from here on moves to neighbours are worth a preconditioner

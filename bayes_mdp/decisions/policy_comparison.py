@@ -21,11 +21,11 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
-from bayes_mdp.mdp.amounts import amount, amounts
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.typing import InitialLike, RealScalar
-from bayes_mdp.mdp.validation import check_bool, described
-from bayes_mdp.progress import stage
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.progress import stage
+from bayes_mdp.utils.typing import InitialLike, RealScalar
+from bayes_mdp.utils.validation import check_bool, described
 
 if TYPE_CHECKING:
     import xarray as xr

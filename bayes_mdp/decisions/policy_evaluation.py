@@ -28,15 +28,21 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.amounts import amount, amounts
 from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
-from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
-from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import AnyArray, InitialLike, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.planning import evaluate, policy_probs
+from bayes_mdp.planning.linear.systems import LISTED_DIRECT
+from bayes_mdp.planning.other_rewards import evaluate_reward
+from bayes_mdp.planning.outline import draw_shapes, outline
+from bayes_mdp.planning.solution import Solution
+from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import AnyArray, InitialLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
     check_count,
     check_key,
@@ -44,12 +50,6 @@ from bayes_mdp.mdp.validation import (
     check_number,
     first_index,
 )
-from bayes_mdp.planning import evaluate, policy_probs
-from bayes_mdp.planning.linear.systems import LISTED_DIRECT
-from bayes_mdp.planning.other_rewards import evaluate_reward
-from bayes_mdp.planning.outline import draw_shapes, outline
-from bayes_mdp.planning.solution import Solution
-from bayes_mdp.planning.start_value import value_at_start
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -33,12 +33,12 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective, step_discount
-from bayes_mdp.mdp.typing import AnyArray, InitialLike
-from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.variance_backup import propagate
-from bayes_mdp.products import matmul
+from bayes_mdp.utils.typing import AnyArray, InitialLike
+from bayes_mdp.utils.validation import check_key
 
 
 class ReturnSplit(eqx.Module):

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.mdp import MDP, Log, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.log_split import episode_numbers
-from bayes_mdp.mdp.typing import InitialLike
-from bayes_mdp.mdp.validation import check_initial
+from bayes_mdp.mdp.data.log_split import episode_numbers
+from bayes_mdp.utils.typing import InitialLike
+from bayes_mdp.utils.validation import check_initial
 
 NAMED = 3  # states at most that are named
 

@@ -23,10 +23,10 @@ from bayes_mdp.mdp import (
     PriorWeight,
     SparseMDP,
 )
-from bayes_mdp.mdp.amounts import amount
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, occupancy
+from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.typing import AnyArray
 
 PRIOR_SHARE = 0.1
 """Above this prior share a comparison calls itself undecided."""

@@ -9,10 +9,10 @@ from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.strategies.strategy_draws import shares_of_best
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
 from bayes_mdp.inference.untried_rewards import REMEDY
-from bayes_mdp.mdp.amounts import amount
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import RealLike
-from bayes_mdp.mdp.validation import described
+from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.typing import RealLike
+from bayes_mdp.utils.validation import described
 
 _ROUNDING = 1e-9
 LEAST_UNTRIED = 0.01

@@ -29,10 +29,10 @@ from bayes_mdp.inference import infer, save
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
-from bayes_mdp.mdp.files import new_folder, write_beside
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning import evaluate
+from bayes_mdp.utils.files import new_folder, write_beside
 
 ENV = "FrozenLake-v1"
 SIDE, NUM_ACTIONS = 4, 4
@@ -211,7 +211,7 @@ def _mean(x: np.ndarray) -> str:
 
 
 def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Dataset], path: Path) -> None:
-    from bayes_mdp.mdp.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.notebook_figure import NotebookFigure
 
     figure = NotebookFigure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)

@@ -14,8 +14,8 @@ from jaxtyping import PRNGKeyArray, PyTree
 import bayes_mdp
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
-from bayes_mdp.mdp.identity import UnidentifiedError, added_defaults, identity, package_name
-from bayes_mdp.mdp.typing import Json
+from bayes_mdp.utils.identity import UnidentifiedError, added_defaults, identity, package_name
+from bayes_mdp.utils.typing import Json
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
 UNIDENTIFIED = "unidentified"

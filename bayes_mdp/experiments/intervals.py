@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 NORMAL_QUANTILE = {0.9: 1.6448536, 0.95: 1.959964, 0.99: 2.5758293}
 

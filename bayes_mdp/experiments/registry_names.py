@@ -17,8 +17,8 @@ from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
 from bayes_mdp.envs.papers.tracks import TRACKS
 from bayes_mdp.mdp import Agent, Environment, SimulatedEnvironment
-from bayes_mdp.mdp.validation import check_name
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.validation import check_name
 
 _COUNTS = ("size", "n_states", "width", "depth", "seed")
 

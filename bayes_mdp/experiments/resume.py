@@ -28,12 +28,12 @@ from jaxtyping import Array, Int, PyTree
 
 from bayes_mdp.experiments.describe import Json, first_difference, unidentified
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
-from bayes_mdp.mdp.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from bayes_mdp.parallel.tasks import Task, run_tasks
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Values = dict[str, np.ndarray]
 Tree = TypeVar("Tree")

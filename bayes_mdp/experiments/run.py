@@ -13,9 +13,9 @@ from bayes_mdp.experiments.rollout.execute import cumulative_regret, execute, pr
 from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent, check_case
 from bayes_mdp.experiments.sweep_run import run_episodes
 from bayes_mdp.mdp import Agent, Environment, Objective, SimulatedEnvironment
-from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.files import check_file
+from bayes_mdp.utils.progress import Progress
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -30,8 +30,9 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import (
     check_bool,
     check_count,
     check_key,
@@ -40,7 +41,6 @@ from bayes_mdp.mdp.validation import (
     check_type,
     described,
 )
-from bayes_mdp.models.mdp_spec import Prior
 
 if TYPE_CHECKING:
     import gymnasium

@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
-from bayes_mdp.mdp.memory import memory_limit, too_much
-from bayes_mdp.mdp.validation import check_count, described
+from bayes_mdp.utils.memory import memory_limit, too_much
+from bayes_mdp.utils.validation import check_count, described
 
 Devices: TypeAlias = int | Sequence[jax.Device] | None  # pyright: ignore[reportInvalidTypeForm]
 """How many of the devices of JAX's default kind, or which; None: one, JAX's default."""

@@ -34,8 +34,8 @@ from bayes_mdp.experiments.rollout.sweep_loop import (
 from bayes_mdp.experiments.run_config import RunConfig, check_request, check_sizes
 from bayes_mdp.mdp import Environment, FirstExit, Problem, SimulatedEnvironment, StateActionSpace
 from bayes_mdp.planning.solve import refuse_improper
-from bayes_mdp.progress import Progress
 from bayes_mdp.random import fused_key
+from bayes_mdp.utils.progress import Progress
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -28,7 +28,7 @@ from bayes_mdp.inference.detection.probe import NotConjugate, Probe, in_the_way
 from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import Counts, Transitions
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 MAX_VALUES = 64
 """Joint values of the discrete sites that are enumerated."""

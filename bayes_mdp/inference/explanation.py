@@ -17,13 +17,13 @@ from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.compact import compact
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import tracing
+from bayes_mdp.numerics.compact import compact
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.pages import see
 
 ROLES = {
     "exact": "every site in closed form",

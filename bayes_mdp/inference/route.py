@@ -37,12 +37,12 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.models.tracing import tracing
-from bayes_mdp.progress import stage
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.progress import stage
+from bayes_mdp.utils.validation import check_key, check_labels, check_name, first_index
 
 KNOWN_TOLERANCE = 1e-5
 """Relative difference of a known reward and one in a log that is rounding (of float32, of a CSV file)."""

@@ -55,11 +55,11 @@ from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.inference.stored_values import check_stored
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
-from bayes_mdp.mdp.files import read_bytes, write_beside
-from bayes_mdp.mdp.typing import Json
-from bayes_mdp.mdp.validation import described
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
+from bayes_mdp.utils.files import read_bytes, write_beside
+from bayes_mdp.utils.typing import Json
+from bayes_mdp.utils.validation import described
 
 FORMAT_VERSION = 3
 _MAGIC = b"BAYESMDP"

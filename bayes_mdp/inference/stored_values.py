@@ -29,8 +29,9 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
     check_count,
     check_finite,
@@ -41,7 +42,6 @@ from bayes_mdp.mdp.validation import (
     check_shape,
     require,
 )
-from bayes_mdp.models.mdp_spec import RewardTable
 
 
 def check_stored(posterior: object) -> None:

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.typing import AnyArray
 
 ROUNDING = 1e-9
 ERRORS = 4.0

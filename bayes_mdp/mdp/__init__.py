@@ -1,4 +1,4 @@
-"""Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between the rooms. No algorithms."""
+"""Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between packages. No algorithms."""
 
 from bayes_mdp.mdp.agent import (
     Agent,
@@ -11,9 +11,9 @@ from bayes_mdp.mdp.agent import (
     ReplanLike,
     ReplanRule,
 )
-from bayes_mdp.mdp.data import Counts, Log, Transitions, check_transitions
+from bayes_mdp.mdp.data.folded_log import FoldedLog, Source
+from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions, check_transitions
 from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
-from bayes_mdp.mdp.folded_log import FoldedLog, Source
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep

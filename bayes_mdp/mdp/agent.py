@@ -7,12 +7,12 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.mdp.data import Transitions
+from bayes_mdp.mdp.data.transitions import Transitions
 from bayes_mdp.mdp.objectives import Objective, check_objective, require_undiscounted
 from bayes_mdp.mdp.protocols import Policy
 from bayes_mdp.mdp.space import StateActionSpace, check_space
-from bayes_mdp.mdp.typing import AnyArray, BoolScalar, Scalar
-from bayes_mdp.mdp.validation import check_initial
+from bayes_mdp.utils.typing import AnyArray, BoolScalar, Scalar
+from bayes_mdp.utils.validation import check_initial
 
 
 class Problem(eqx.Module):

@@ -6,8 +6,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.mdp.typing import ArrayLike, Names, PolicyLabels, PolicyNames
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.utils.typing import ArrayLike, Names, PolicyLabels, PolicyNames
+from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
     as_array,
     check_index,

@@ -16,8 +16,8 @@ from bayes_mdp.mdp.reward_distribution import (
     check_distribution,
     is_distribution,
 )
-from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealLike
-from bayes_mdp.mdp.validation import check_bool, check_finite, check_not_negative, check_type, described, is_concrete
+from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealLike
+from bayes_mdp.utils.validation import check_bool, check_finite, check_not_negative, check_type, described, is_concrete
 
 
 @runtime_checkable

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.numerics.products import einsum
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.validation import (
     as_floats,
     as_indices,
     as_mask,
@@ -26,7 +27,6 @@ from bayes_mdp.mdp.validation import (
     is_concrete,
     require,
 )
-from bayes_mdp.products import einsum
 
 
 def _floats_or_none(name: str, values: object) -> Array | None:

@@ -7,9 +7,9 @@ import equinox as eqx
 import numpy as np
 from jax import Array
 
-from bayes_mdp.mdp.identity import UNDESCRIBED_DEFAULT
-from bayes_mdp.mdp.typing import RealLike
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
+from bayes_mdp.utils.typing import RealLike
+from bayes_mdp.utils.validation import (
     as_int,
     as_real,
     check_count,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bayes_mdp.mdp.validation import as_real, check_finite, check_type
+from bayes_mdp.utils.validation import as_real, check_finite, check_type
 
 
 @dataclass(frozen=True)

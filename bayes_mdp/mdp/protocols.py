@@ -4,12 +4,12 @@ from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.mdp.data import Transitions
+from bayes_mdp.mdp.data.transitions import Transitions
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.prior_weight import PriorWeight
 from bayes_mdp.mdp.space import StateActionSpace
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar, PolicyLabels, RealScalar
+from bayes_mdp.utils.typing import ArrayLike, IntScalar, PolicyLabels, RealScalar
 
 
 @runtime_checkable

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
-from bayes_mdp.mdp.typing import ArrayLike, Index, IntScalar
-from bayes_mdp.mdp.validation import first_index, is_concrete
+from bayes_mdp.utils.typing import ArrayLike, Index, IntScalar
+from bayes_mdp.utils.validation import first_index, is_concrete
 
 MEAN_TOLERANCE = 1e-5
 """Relative difference of two mean rewards that is rounding, of sums in float32 too."""

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.picture import Picture
-from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.utils.typing import IntScalar
 
 
 @runtime_checkable

@@ -11,17 +11,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.by_label import initial_array, initial_labels, policy_array, policy_labels
-from bayes_mdp.mdp.data import Log
-from bayes_mdp.mdp.folded_log import FoldedLog
+from bayes_mdp.mdp.data.folded_log import FoldedLog
+from bayes_mdp.mdp.data.log_split import first_states
+from bayes_mdp.mdp.data.observed_successors import observed_successors
+from bayes_mdp.mdp.data.transitions import Log
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
-from bayes_mdp.mdp.log_split import first_states
-from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import Episodic, Objective
-from bayes_mdp.mdp.observed_successors import observed_successors
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.plates import Plate, open_plates
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.plates import Plate, open_plates
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
+from bayes_mdp.utils.validation import (
     as_indices,
     as_int,
     as_mask,

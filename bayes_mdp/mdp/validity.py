@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 import equinox as eqx
 
-from bayes_mdp.mdp.validation import check_name, check_type
+from bayes_mdp.utils.validation import check_name, check_type
 
 Kind = Literal["exact", "upper bound", "heuristic"]
 

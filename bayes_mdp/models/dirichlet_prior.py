@@ -7,12 +7,12 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.space import check_dense_rows, check_space
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import check_concentration, check_not_negative, check_type, is_concrete
 from bayes_mdp.models.mdp_spec import broadcast_to_cells
 from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet
+from bayes_mdp.numerics.compact import compact
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import check_concentration, check_not_negative, check_type, is_concrete
 
 ROW_BYTES = 64  # for each probability of a dense row: concentrations, counts, a posterior and its mean; measured
 OUTCOME_DIM = "next_state"

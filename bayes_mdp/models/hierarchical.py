@@ -17,12 +17,12 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import as_real, check_count, check_finite, check_positive, described
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
 from bayes_mdp.models.priors import RewardsOn, dirichlet_normal, dirichlet_normal_gamma
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import as_real, check_count, check_finite, check_positive, described
 
 WIDE, WEIGHT, POSITIVE = dist.Normal(0.0, 5.0), dist.LogNormal(0.0, 1.0), dist.HalfNormal(5.0)
 """Default hyperpriors of a reward, of a concentration, and of a scale."""

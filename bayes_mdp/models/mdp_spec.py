@@ -14,8 +14,10 @@ from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import MDP, RewardLaw, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
+from bayes_mdp.random import plain_key
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
+from bayes_mdp.utils.validation import (
     as_real,
     check_finite,
     check_probability_rows,
@@ -23,8 +25,6 @@ from bayes_mdp.mdp.validation import (
     first_index,
     is_concrete,
 )
-from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
-from bayes_mdp.random import plain_key
 
 
 def _array(name: str, x: object) -> Any:

@@ -11,8 +11,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 from numpyro.distributions.util import promote_shapes, validate_sample
 
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, BoolScalar, RealLike
-from bayes_mdp.mdp.validation import as_real, check_finite, check_positive, is_concrete
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, BoolScalar, RealLike
+from bayes_mdp.utils.validation import as_real, check_finite, check_positive, is_concrete
 
 
 class _MeanPrecision(constraints.ParameterFreeConstraint):

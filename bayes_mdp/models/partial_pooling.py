@@ -15,10 +15,10 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import as_real, at, check_positive, check_shape, check_type, described, is_concrete
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.priors import dirichlet_normal_gamma
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import as_real, at, check_positive, check_shape, check_type, described, is_concrete
 
 RewardFactory: TypeAlias = Callable[..., Prior]
 """A factory of priors that takes `concentration`, that of the rows."""

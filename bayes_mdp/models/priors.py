@@ -12,11 +12,11 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike as SiteValue
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
 from bayes_mdp.models.dirichlet_prior import OUTCOME_DIM, supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
 
 RewardsOn = Literal["state_action", "outcome"]
 

@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
-from bayes_mdp.mdp.typing import AnyArray, Index
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import AnyArray, Index
 
 
 def unwrap(law: dist.Distribution) -> dist.Distribution:

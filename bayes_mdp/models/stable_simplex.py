@@ -16,7 +16,7 @@ from numpyro.distributions import constraints, transforms
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import Message, Messenger
 
-from bayes_mdp.mdp.typing import AnyArray, BoolScalar
+from bayes_mdp.utils.typing import AnyArray, BoolScalar
 
 
 class StableSimplex(constraints.Constraint):

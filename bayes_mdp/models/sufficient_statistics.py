@@ -16,9 +16,9 @@ from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
-from bayes_mdp.mdp.moments import pool_moments
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
-from bayes_mdp.mdp.validation import check_probabilities, check_shape, is_concrete, require
+from bayes_mdp.numerics.moments import pool_moments
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealLike
+from bayes_mdp.utils.validation import check_probabilities, check_shape, is_concrete, require
 
 ROUNDING = 1e-5
 """By how much a mean of ones that was summed in float32 may exceed one."""

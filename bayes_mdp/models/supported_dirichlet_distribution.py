@@ -13,8 +13,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
 from numpyro.distributions.util import validate_sample
 
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, BoolScalar
-from bayes_mdp.mdp.validation import as_mask, as_real, check_positive, check_shape, is_concrete, require
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, BoolScalar
+from bayes_mdp.utils.validation import as_mask, as_real, check_positive, check_shape, is_concrete, require
 
 SPARSE = 0.25  # share of the outcomes that are possible: below, they are read one by one
 SUM_TOLERANCE = 1e-6

@@ -9,10 +9,10 @@ from numpyro import handlers
 
 from bayes_mdp.mdp import Environment, StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_key, described
 from bayes_mdp.models.mdp_spec import MDPSpec, check_spec, reward_law, reward_table, to_mdp
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_key, described
 
 
 def environment(

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from bayes_mdp.mdp.cores import usable_cores
-from bayes_mdp.mdp.extras import install
-from bayes_mdp.mdp.validation import check_name, described
 from bayes_mdp.parallel.worker_processes import ProcessExecutor
+from bayes_mdp.utils.cores import usable_cores
+from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.validation import check_name, described
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster  # pyright: ignore[reportMissingImports] - of the extra `cluster`

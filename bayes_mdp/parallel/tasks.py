@@ -20,8 +20,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import cloudpickle
 import jax
 
-from bayes_mdp.mdp.validation import check_count, described
 from bayes_mdp.parallel.executors import ExecutorLike, OpenExecutor, open_executor
+from bayes_mdp.utils.validation import check_count, described
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO, TypeVar
 
 import cloudpickle
 
-from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.parallel.worker import READY, receive, send
+from bayes_mdp.utils.validation import check_count
 
 T = TypeVar("T")
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from bayes_mdp.parallel.worker import main; main()"

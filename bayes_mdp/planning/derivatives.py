@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.linear.differentiable import solve_with_derivatives
 from bayes_mdp.planning.max_operator import Max
 from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.utils.typing import RealScalar
 
 Values = tuple[Float[Array, "S A"], Float[Array, " S"]]
 """q and v."""

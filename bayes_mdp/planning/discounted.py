@@ -7,16 +7,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.planning.gauss_seidel import OrderedSweeps
+from bayes_mdp.numerics.on_demand import on_demand
 from bayes_mdp.planning.linear.systems import RESTARTS, solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
-from bayes_mdp.planning.on_demand import on_demand
 from bayes_mdp.planning.policy_chain import at_policy, follow, unrolled_action_values
-from bayes_mdp.planning.policy_sweeps import PolicySweeps
 from bayes_mdp.planning.rounding import Rounding, total_probability
 from bayes_mdp.planning.small_policy_iteration import TINY, tiny_policy_iteration
 from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.planning.sweeping.gauss_seidel import OrderedSweeps
+from bayes_mdp.planning.sweeping.policy_sweeps import PolicySweeps
+from bayes_mdp.utils.typing import RealScalar
 
 Iterate = tuple[
     Float[Array, " S"], Float[Array, "S A"], Int[Array, " S"], Float[Array, ""], Int[Array, ""], Int[Array, ""]

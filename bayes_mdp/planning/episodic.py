@@ -9,8 +9,11 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.planning.max_operator import HardMax, Max
+from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
     as_mask,
     check_count,
@@ -18,9 +21,6 @@ from bayes_mdp.mdp.validation import (
     described,
     is_concrete,
 )
-from bayes_mdp.planning.max_operator import HardMax, Max
-from bayes_mdp.planning.policy_chain import action_values
-from bayes_mdp.planning.rounding import Rounding
 
 Backup = Callable[[Float[Array, " S"], IntScalar], Float[Array, "S A"]]
 

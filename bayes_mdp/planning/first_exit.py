@@ -6,11 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.policy_chain import action_values, at_policy, follow
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
-from bayes_mdp.products import matmul
 
 Carry = tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""], Bool[Array, ""]]
 """Values, policy, iterations, whether nothing improves, whether the policy is proper."""

@@ -8,11 +8,11 @@ from jaxtyping import Array, Float
 from bayes_mdp.mdp import MDP, AverageReward, Episodic, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import check_objective, step_discount
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
-from bayes_mdp.mdp.validation import check_initial, check_probability_rows, is_concrete
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.policy_chain import mix
+from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.validation import check_initial, check_probability_rows, is_concrete
 
 
 def occupancy(

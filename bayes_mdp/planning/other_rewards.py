@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, Episodic, Objective, PolicyLike, SparseMDP
-from bayes_mdp.mdp.validation import check_shape
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation
 from bayes_mdp.planning.solve import evaluate
+from bayes_mdp.utils.validation import check_shape
 
 
 def evaluate_reward(

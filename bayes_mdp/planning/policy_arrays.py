@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int
 from bayes_mdp.mdp import MDP, Policy, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.labelled_arguments import policy_of
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import (
     as_array,
     at,
     check_count,

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
-from bayes_mdp.products import einsum
+from bayes_mdp.numerics.products import einsum
+from bayes_mdp.utils.typing import AnyArray, RealScalar
 
 _FEW = 8  # up to so many actions a selection by comparisons beats a gather
 UNROLLED = 32  # listed successors; more are summed over the last axis

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
+from bayes_mdp.utils.typing import AnyArray, RealScalar
 
 Answer = tuple[Float[Array, "S *B"], Int[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]]
 """Values, policy, iterations, whether the policy stopped changing; the batch is the last axis."""

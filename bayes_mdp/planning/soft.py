@@ -11,8 +11,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.mdp.validation import check_number, is_concrete
 from bayes_mdp.planning.average import best_gain
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import bounded, evaluate_chain
@@ -24,6 +22,8 @@ from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import SoftSolution, Solution
 from bayes_mdp.planning.solve import check_problem, check_start, in_one_dtype, require_exit
+from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.validation import check_number, is_concrete
 
 _CAP = 1000
 

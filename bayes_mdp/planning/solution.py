@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 
 class Solution(eqx.Module):

@@ -11,10 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
-from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective, step_discount
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.mdp.validation import check_not_negative, check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import bounded, solve_discounted, sweep_chain
@@ -26,6 +23,9 @@ from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.policy_chain import action_values, follow, mix
 from bayes_mdp.planning.rounding import Mixed, Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.validation import check_not_negative, check_type, first_index, is_concrete, require
 
 
 def solve(

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import AverageReward, Episodic, Objective
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
-from bayes_mdp.products import matmul
+from bayes_mdp.utils.typing import AnyArray
 
 
 def value_at_start(

@@ -16,17 +16,17 @@ from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.decisions.verdict import Range, check_value_range
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import CanSample, Log, Objective, PolicyLike, PolicyOrLabels, StateActionSpace
-from bayes_mdp.mdp.episode_returns import returns_of
+from bayes_mdp.mdp.data.episode_returns import returns_of
+from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labelled_arguments import policy_of
-from bayes_mdp.mdp.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
-from bayes_mdp.mdp.validation import check_bool, check_key, check_labels, check_number, check_type
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.progress import stage
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision
 from bayes_mdp.recommend.differences import differences, variance_shares
+from bayes_mdp.utils.progress import stage
+from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
+from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type
 
 
 def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised

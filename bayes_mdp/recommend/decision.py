@@ -14,11 +14,11 @@ from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
-from bayes_mdp.mdp.amounts import amount, amounts
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.recommend.units import value_in_words
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,14 +10,14 @@ import numpy as np
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.decisions.verdict import Verdict
-from bayes_mdp.mdp.amounts import amount, amounts
-from bayes_mdp.mdp.files import write_beside
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.validation import check_type
 from bayes_mdp.recommend.decision import ANCHORED, BASELINE, CHOSEN, WORTH, Decision, short
 from bayes_mdp.recommend.policy_table import policy_table
 from bayes_mdp.recommend.report_figures import gain_figure, values_figure
 from bayes_mdp.recommend.units import reward_in_words
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.files import write_beside
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
     import pandas as pd

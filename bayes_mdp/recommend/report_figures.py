@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
-from bayes_mdp.mdp.number_axis import number_x
+from bayes_mdp.utils.number_axis import number_x
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import bayes_mdp
-from bayes_mdp.mdp.files import read_bytes, write_beside
+from bayes_mdp.utils.files import read_bytes, write_beside
 from benchmarks.record.turns import LEAST_SECONDS, REPEATS, SIZES, Measured, Size, Skipped
 
 FORMAT = "bayes_mdp benchmarks, 1"

@@ -18,7 +18,7 @@ from bayes_mdp.agents.value_uncertainty import exact, moment_matching, ube
 from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.mdp import Discounted, Episodic, Objective
 from bayes_mdp.planning import solve
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
 from benchmarks.validation.random_beliefs import CLASSES, REWARDS, random_problem
 from benchmarks.validation.scorecard_methods import least_q_max
 from benchmarks.validation.stored_tables import records_csv, stored_records

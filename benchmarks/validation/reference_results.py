@@ -13,7 +13,7 @@ from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment
-from bayes_mdp.mdp.validation import check_count, check_seed
+from bayes_mdp.utils.validation import check_count, check_seed
 
 DISCOUNT = 0.95
 

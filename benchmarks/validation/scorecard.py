@@ -15,8 +15,8 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.experiments.describe import describe_key, versions
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.results import SCORECARD_FORMAT
-from bayes_mdp.mdp.validation import check_count, check_key, check_type
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.validation import check_count, check_key, check_type
 from benchmarks.validation import proper_scores as scores
 from benchmarks.validation.scorecard_methods import METHODS, StatedValues, greedy_policy, stated_values, values
 from benchmarks.validation.scorecard_problems import CLASSES, ScoredClass, observe, scored_class

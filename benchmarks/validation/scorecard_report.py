@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayes_mdp.mdp.validation import check_dataset, check_type
+from bayes_mdp.utils.validation import check_dataset, check_type
 from benchmarks.validation.scorecard import LEVELS
 from benchmarks.validation.scorecard_methods import SIMPLER_METHODS
 from benchmarks.validation.stored_tables import records_csv, stored_records

@@ -29,9 +29,9 @@ from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Agent, Discounted, Environment, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from bayes_mdp.models import known_rewards
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.reproduction import Reproduction, Row, mean_row
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.utils.validation import check_count, check_key
 from reproductions.reproduction import Reproduction, Row
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from bayes_mdp.envs.papers.prior_mdp import prior_mdp
 from bayes_mdp.envs.papers.wide_narrow import wide_narrow
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.validation import check_count
 from reproductions.bmrl import published_regret as published
 from reproductions.bmrl.summary_runs import METHODS, QUICK, Task, summary
 from reproductions.bmrl.summary_tables import Table, draw_summary, summary_rows

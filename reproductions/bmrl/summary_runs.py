@@ -24,7 +24,7 @@ from bayes_mdp.experiments.rollout.execute import Oracle, Prepared, prepare
 from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_case
 from bayes_mdp.mdp import Discounted, Environment, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.bmrl.batch_error import with_batch_error
 from reproductions.bmrl.q_evolution import NUM_TIMES, laws_of_q, played
 

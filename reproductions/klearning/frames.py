@@ -14,7 +14,7 @@ from bayes_mdp.experiments.rollout.execute import play_chunk, prepare, start_all
 from bayes_mdp.experiments.rollout.time_loop import Carry, RunContext, streams
 from bayes_mdp.experiments.run_config import RunConfig, check_case
 from bayes_mdp.mdp import Episodic
-from bayes_mdp.mdp.validation import require
+from bayes_mdp.utils.validation import require
 
 
 class Frames(NamedTuple):

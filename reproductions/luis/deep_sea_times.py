@@ -19,7 +19,7 @@ from bayes_mdp.experiments.rollout.time_to_solve import time_to_solve
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Environment, Episodic, NormalReward, SparseMDP
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.luis.discounted_episodes import METHODS, PUBLISHED, discounted_episodes
 from reproductions.reproduction import Reproduction, Row, mean_row
 

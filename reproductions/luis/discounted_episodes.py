@@ -17,8 +17,8 @@ from bayes_mdp.agents.value_uncertainty.variance_optimism import VarianceOptimis
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import Agent, CanUpdate, Discounted, Environment, Policy, Problem, StateActionSpace, Transitions
-from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.models import dirichlet_normal
+from bayes_mdp.utils.typing import Scalar
 
 DISCOUNT, NUM_DRAWS, NOISE = 0.99, 5, 1e-3
 State: TypeAlias = tuple[CanUpdate, Any]

@@ -16,7 +16,7 @@ from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Episodic
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.luis.discounted_episodes import METHODS, PUBLISHED, discounted_episodes
 from reproductions.reproduction import Reproduction, Row, mean_row
 

@@ -25,7 +25,7 @@ from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.oim.phase_methods import DISCOUNT, GRIDS, METHODS, TUNING_KEY, Scales, build
 from reproductions.reproduction import Reproduction, Row
 

@@ -32,7 +32,7 @@ from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.oim.phase_methods import DISCOUNT, TUNING_KEY, Constants, grid
 from reproductions.oim.random_ties import RandomTies
 from reproductions.reproduction import Reproduction, Row, mean_row

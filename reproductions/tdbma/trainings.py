@@ -22,7 +22,7 @@ from bayes_mdp.experiments.resume import Cells, ComputeCell
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, FirstExit, Objective
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.reproduction import Row, mean_row
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from bayes_mdp.agents.neural import DQN, BonusDQN, Epsilon, NeuralUBE, QLearning, UncertaintyHead
 from bayes_mdp.agents.neural.contract import NeuralAgent
 from bayes_mdp.agents.neural.convolutions import NatureConv
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.utils.validation import check_name
 
 REPLAY_SIZE = 1_000_000
 """Transitions that Mnih et al. (2015) remember."""

@@ -20,8 +20,8 @@ from bayes_mdp.envs import two_action_chain
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Discounted, Environment, StateActionSpace, Transitions
-from bayes_mdp.mdp.validation import check_count, check_key, require
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.validation import check_count, check_key, require
 from reproductions.reproduction import Reproduction, Row
 
 if TYPE_CHECKING:

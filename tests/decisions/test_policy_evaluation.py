@@ -19,8 +19,8 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     StateActionSpace,
-    memory,
 )
+from bayes_mdp.utils import memory
 from tests.inference.policy_problems import (
     ACTIONS,
     ISLANDS,

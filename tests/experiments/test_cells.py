@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.experiments.resume import Cells
-from bayes_mdp.mdp.files import write_sealed
+from bayes_mdp.utils.files import write_sealed
 from tests.flips import NUMBER, refused_flips
 
 

@@ -25,9 +25,9 @@ from bayes_mdp.mdp import (
     NormalReward,
     StateActionSpace,
 )
-from bayes_mdp.mdp.files import write_sealed
 from bayes_mdp.models import dirichlet_normal_gamma
 from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.utils.files import write_sealed
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 from tests.flips import NUMBER, refused_flips
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Environment, NormalReward, Transitions
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.utils.typing import ArrayLike
 
 
 class ToyBelief(eqx.Module):

@@ -36,8 +36,8 @@ from bayes_mdp.mdp import (
     StateActionSpace,
     Transitions,
 )
-from bayes_mdp.mdp.typing import IntScalar, Scalar
 from bayes_mdp.models import dirichlet_normal
+from bayes_mdp.utils.typing import IntScalar, Scalar
 
 STEPS, EPISODES = 2, 12
 SPACE = StateActionSpace(3, 2)

@@ -10,7 +10,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
-from bayes_mdp.mdp.log_split import first_states, split_log
+from bayes_mdp.mdp.data.log_split import first_states, split_log
 from tests.recommend.shops import ACTIONS, BAD, REWARD, STATES, easy_log, right_prior
 
 KEY = jax.random.key(0)

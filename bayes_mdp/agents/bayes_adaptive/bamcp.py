@@ -13,11 +13,11 @@ from bayes_mdp.agents.common.table_policies import OneAction
 from bayes_mdp.mdp import CanSampleLazily, DecisionPoint, Episodic, Policy, Problem, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.mdp.typing import RealLike, Scalar
-from bayes_mdp.mdp.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
 from bayes_mdp.planning.tree_search.kept_tree import INDEX, KeptTree, empty_tree
 from bayes_mdp.planning.tree_search.limits import check_tree, require_lazy, require_numba, require_searchable
 from bayes_mdp.planning.tree_search.search_call import SearchOptions, search
+from bayes_mdp.utils.typing import RealLike, Scalar
+from bayes_mdp.utils.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
 
 KEPT = 4  # nodes for each simulation, where trees are kept
 

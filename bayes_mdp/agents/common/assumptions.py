@@ -8,12 +8,12 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, CanMean, HasVariances, NamesSharedParameters, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.mdp.validity import Kind
-from bayes_mdp.planning.structure import find_cycle
-from bayes_mdp.products import tensordot
+from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.planning.linear.structure import find_cycle
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import is_concrete
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transiti
 from bayes_mdp.mdp import KeepsAccount as KeepsAccount  # noqa: PLC0414 - public as bayes_mdp.agents.KeepsAccount
 from bayes_mdp.mdp import Learner as Learner  # noqa: PLC0414 - likewise
 from bayes_mdp.mdp import PlansFromState as PlansFromState  # noqa: PLC0414 - likewise
-from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike
+from bayes_mdp.utils.typing import BoolScalar, Index, RealLike
 
 
 @runtime_checkable

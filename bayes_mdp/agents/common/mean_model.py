@@ -10,9 +10,9 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp import MDP, CanExpectNext, CanMean, Episodic, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.objectives import require_undiscounted
-from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.typing import IntScalar
 
 Layer = Callable[[IntScalar, Float[Array, " S"]], Float[Array, "S A"]]
 """One backup: (step, values [S] of the next states) -> q [S A] of the step."""

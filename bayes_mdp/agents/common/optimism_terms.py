@@ -14,10 +14,10 @@ from bayes_mdp.agents.common.variance_equation import over_components
 from bayes_mdp.mdp import CanCount, CanMean, Discounted, Episodic, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.objectives import require_undiscounted
-from bayes_mdp.mdp.typing import AnyArray, RealLike, RealScalar
-from bayes_mdp.mdp.validation import check_finite, check_positive, check_that, is_concrete
+from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.products import tensordot
+from bayes_mdp.utils.typing import AnyArray, RealLike, RealScalar
+from bayes_mdp.utils.validation import check_finite, check_positive, check_that, is_concrete
 
 Pairs = Float[Array, "*H S A"]
 Moments = tuple[Pairs, Pairs, Bool[AnyArray, "S A"] | None]

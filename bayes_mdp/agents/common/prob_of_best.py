@@ -7,8 +7,8 @@ from jax.scipy.special import ndtr, ndtri
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import IntScalar
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _KINKS = np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])

@@ -15,8 +15,10 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.agents.common.prob_of_best import prob_best_factored, prob_best_joint
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.solution import best_action
+from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import (
     as_indices,
     as_mask,
     as_real,
@@ -29,8 +31,6 @@ from bayes_mdp.mdp.validation import (
     is_concrete,
     require,
 )
-from bayes_mdp.planning.solution import best_action
-from bayes_mdp.products import matmul
 
 
 def masked(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"]:

@@ -32,13 +32,13 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.mdp.validation import first_index, is_concrete
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.planning.variance_backup import propagate
+from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.validation import first_index, is_concrete
 
 Pairs = Float[Array, "*H S A"]
 Local = Callable[[RowPosterior, PolicyEvaluation | Solution], Pairs]

@@ -14,8 +14,8 @@ from bayes_mdp.agents.common.mean_model import MeanModel
 from bayes_mdp.agents.k_learning.k_model import KModel, soften
 from bayes_mdp.agents.k_learning.temperature import minimise, require_choice
 from bayes_mdp.mdp import MDP
-from bayes_mdp.mdp.typing import ArrayLike, RealScalar
-from bayes_mdp.mdp.validation import check_finite, check_not_negative, check_positive, check_shape, require
+from bayes_mdp.utils.typing import ArrayLike, RealScalar
+from bayes_mdp.utils.validation import check_finite, check_not_negative, check_positive, check_shape, require
 
 
 def bayes_regret_bound(

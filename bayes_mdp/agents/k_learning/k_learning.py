@@ -19,8 +19,8 @@ from bayes_mdp.agents.k_learning.k_mixture import KOperator, k_operator, require
 from bayes_mdp.agents.k_learning.k_model import check_options, least_temperature, soften
 from bayes_mdp.agents.k_learning.temperature import minimise, require_choice, schedule
 from bayes_mdp.mdp import CanMean, Episodic, Problem
-from bayes_mdp.mdp.typing import ArrayLike, RealLike, RealScalar
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.typing import ArrayLike, RealLike, RealScalar
+from bayes_mdp.utils.validation import check_count
 
 TEMPERATURES = ("optimal", "schedule")
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from bayes_mdp.agents.k_learning.k_model import KModel, k_model, soften
 from bayes_mdp.mdp import CanCount, CanMean, HasVariances
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.typing import RealLike, RealScalar
+from bayes_mdp.utils.typing import RealLike, RealScalar
 
 LEAST_LOG_WEIGHT = -1e20
 """In place of the logarithm of 0: finite, so that no difference is nan."""

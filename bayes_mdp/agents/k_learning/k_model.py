@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import IntScalar, RealLike, RealScalar
-from bayes_mdp.mdp.validation import check_name, check_not_negative
+from bayes_mdp.utils.typing import IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.validation import check_name, check_not_negative
 
 BONUSES = ("paper", "posterior")
 

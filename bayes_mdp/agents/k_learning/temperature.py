@@ -15,9 +15,9 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.agents.k_learning.k_mixture import KMixture, KOperator, k_operator
 from bayes_mdp.agents.k_learning.k_model import KModel, check_options, least_temperature, soften
 from bayes_mdp.mdp import CanMean
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike, RealScalar
-from bayes_mdp.mdp.validation import check_positive, check_probability_rows, check_shape, is_concrete, require
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.validation import check_positive, check_probability_rows, check_shape, is_concrete, require
 
 MAX_ITERATIONS = 60
 LARGEST_STEP = 3.0  # in log tau

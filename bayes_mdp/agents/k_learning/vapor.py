@@ -23,9 +23,9 @@ from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.agents.k_learning.k_model import check_options, k_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import ArrayLike, RealLike, RealScalar
-from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.planning.programs.vapor_occupancy import ExpectedNext, VaporPlan, VaporProblem, solve_vapor
+from bayes_mdp.utils.typing import ArrayLike, RealLike, RealScalar
+from bayes_mdp.utils.validation import check_count
 
 
 def vapor_problem(

@@ -18,10 +18,10 @@ from bayes_mdp.agents.model_based.empirical import Local, Stats, Tally, next_sta
 from bayes_mdp.agents.model_based.empirical_optimism import check_num_visits
 from bayes_mdp.agents.model_based.planners import ExactPlanner, ExactState, Split, check_objective
 from bayes_mdp.mdp import Episodic, Problem, Transitions
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
-from bayes_mdp.mdp.validation import check_fraction, check_that
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import best_action
-from bayes_mdp.products import matmul
+from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
+from bayes_mdp.utils.validation import check_fraction, check_that
 
 
 class E3State(eqx.Module):

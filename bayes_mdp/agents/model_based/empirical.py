@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Problem, SparseMDP, StateActionSpace, Transitions
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
 
 COPIES = 6  # of the counts: two models made from them, and the buffers of a step
 REMEDY = (

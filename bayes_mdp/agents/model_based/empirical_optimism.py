@@ -18,9 +18,9 @@ from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TableP
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping, Split, check_planner
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.typing import Scalar
-from bayes_mdp.mdp.validation import check_bool, check_fraction, check_that
 from bayes_mdp.planning import solve
+from bayes_mdp.utils.typing import Scalar
+from bayes_mdp.utils.validation import check_bool, check_fraction, check_that
 
 
 class ModelBased(eqx.Module):

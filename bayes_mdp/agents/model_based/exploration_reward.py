@@ -17,9 +17,9 @@ from bayes_mdp.agents.common.table_policies import Greedy, TablePolicy, lookup
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
 from bayes_mdp.mdp import Problem
-from bayes_mdp.mdp.typing import IntScalar, Scalar
-from bayes_mdp.mdp.validation import check_fraction, check_not_negative, check_that
 from bayes_mdp.planning.solution import best_action
+from bayes_mdp.utils.typing import IntScalar, Scalar
+from bayes_mdp.utils.validation import check_fraction, check_not_negative, check_that
 
 
 class Alternates(TablePolicy):

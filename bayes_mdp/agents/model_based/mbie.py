@@ -15,9 +15,9 @@ from bayes_mdp.agents.common.optimism_terms import check_inside
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
 from bayes_mdp.agents.model_based.planners import ExactPlanner
-from bayes_mdp.mdp.typing import Scalar
-from bayes_mdp.mdp.validation import check_count, check_not_negative, is_concrete
-from bayes_mdp.planning.transition_sets import L1Ball
+from bayes_mdp.planning.optimistic.transition_sets import L1Ball
+from bayes_mdp.utils.typing import Scalar
+from bayes_mdp.utils.validation import check_count, check_not_negative, is_concrete
 
 
 def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "*pairs"]:

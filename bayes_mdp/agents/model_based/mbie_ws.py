@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
-from bayes_mdp.mdp.typing import Numbers, Scalar
-from bayes_mdp.mdp.validation import check_not_negative
+from bayes_mdp.utils.typing import Numbers, Scalar
+from bayes_mdp.utils.validation import check_not_negative
 
 
 def wilson_upper(share: Numbers, n: Numbers, z: Scalar) -> Float[Array, "..."]:

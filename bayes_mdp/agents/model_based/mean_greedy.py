@@ -8,8 +8,8 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
 from bayes_mdp.mdp import CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_fraction
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.validation import check_fraction
 
 
 class EpsilonGreedyMean(eqx.Module):

@@ -24,13 +24,13 @@ from bayes_mdp.agents.model_based.empirical import (
     values_of_rows,
 )
 from bayes_mdp.mdp import Discounted, Episodic, Objective, Problem, StateActionSpace, Transitions
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar, Scalar
-from bayes_mdp.mdp.validation import check_count, check_that, check_type
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate, solve
-from bayes_mdp.planning.predecessors import ObservedPredecessors, Predecessors, predecessors_of
-from bayes_mdp.planning.prioritized_sweeping import Backup, BackupOf, Sweeps, backed_up, pass_on
 from bayes_mdp.planning.solution import Solution, best_action
-from bayes_mdp.products import matmul
+from bayes_mdp.planning.sweeping.predecessors import ObservedPredecessors, Predecessors, predecessors_of
+from bayes_mdp.planning.sweeping.prioritized_sweeping import Backup, BackupOf, Sweeps, backed_up, pass_on
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
+from bayes_mdp.utils.validation import check_count, check_that, check_type
 
 _ROUNDS = 64
 _LISTED_BELOW = 32  # states: up to here lists of all states are short enough

@@ -11,9 +11,9 @@ from bayes_mdp.agents.common.table_policies import TablePolicy
 from bayes_mdp.agents.model_free.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
 from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.typing import RealLike, Scalar
-from bayes_mdp.mdp.validation import check_finite, check_name, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import best_action
+from bayes_mdp.utils.typing import RealLike, Scalar
+from bayes_mdp.utils.validation import check_finite, check_name, check_positive, check_that, is_concrete
 
 _UPDATES = {"mixture": mixture_update, "moment": moment_update}
 _CHOICES = ("thompson", "per_plan", "vpi", "greedy")

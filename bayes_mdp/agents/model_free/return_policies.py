@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.table_policies import TablePolicy, lookup
 from bayes_mdp.inference.value import ReturnBelief, StudentT, value_of_perfect_information
 from bayes_mdp.inference.value.student_t import standard_cdf, standard_draws, standard_pdf
-from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.planning.solution import best_action
+from bayes_mdp.utils.typing import IntScalar
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _KINKS = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 64.0, 4096.0])

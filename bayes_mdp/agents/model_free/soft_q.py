@@ -17,10 +17,10 @@ from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.model_free.tabular_q import TabularQ
 from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import RealScalar, Scalar
-from bayes_mdp.mdp.validation import check_fraction
 from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation
+from bayes_mdp.utils.typing import RealScalar, Scalar
+from bayes_mdp.utils.validation import check_fraction
 
 _MOST_SWEEPS, _ROUNDINGS = 100_000, 8
 Carry = tuple[Float[Array, "S A"], Float[Array, ""], Int[Array, ""]]

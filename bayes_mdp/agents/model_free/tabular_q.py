@@ -31,8 +31,8 @@ from bayes_mdp.agents.common.optimism_terms import (
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy
 from bayes_mdp.mdp import Objective, Problem, Transitions
-from bayes_mdp.mdp.typing import BoolScalar, Index, Numbers, RealScalar, Scalar
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.utils.typing import BoolScalar, Index, Numbers, RealScalar, Scalar
+from bayes_mdp.utils.validation import (
     check_fraction,
     check_not_negative,
     check_that,

@@ -19,8 +19,8 @@ from bayes_mdp.agents.common.optimism_terms import check_value
 from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
 from bayes_mdp.mdp import Episodic, Problem, Transitions
-from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, Scalar
-from bayes_mdp.mdp.validation import check_bool, check_count, check_fraction
+from bayes_mdp.utils.typing import BoolScalar, Index, RealLike, Scalar
+from bayes_mdp.utils.validation import check_bool, check_count, check_fraction
 
 
 class Tables(eqx.Module):

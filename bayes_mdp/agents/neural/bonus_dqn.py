@@ -13,7 +13,7 @@ from bayes_mdp.agents.neural.networks import MLP, Trunk, dense
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
 from bayes_mdp.inference.value.linear_gaussian import LinearGaussianPrior
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
+from bayes_mdp.utils.typing import AnyArray, RealScalar
 
 
 class BonusLearner(NamedTuple):

@@ -12,8 +12,8 @@ from bayes_mdp.agents.neural.dqn import Epsilon, epsilon_greedy, q_network, q_va
 from bayes_mdp.agents.neural.networks import MLP, Trunk
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.typing import AnyArray, RealScalar
+from bayes_mdp.utils.validation import check_count
 
 
 class Ensemble(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.replay import Replay
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 Learner = TypeVar("Learner")
 

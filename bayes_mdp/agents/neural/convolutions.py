@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from bayes_mdp.agents.neural.networks import Conv, Dense, dense, dense_init
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 
 class Filters(NamedTuple):

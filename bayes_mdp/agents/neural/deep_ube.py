@@ -14,8 +14,8 @@ from bayes_mdp.agents.neural.last_layer import LastLayer, LastLayerPrior, belief
 from bayes_mdp.agents.neural.networks import MLP, Dense, Features, Trunk
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.utils.typing import AnyArray, RealScalar
+from bayes_mdp.utils.validation import check_name
 
 NOISE = ("none", "episode", "action")
 

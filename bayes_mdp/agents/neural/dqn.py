@@ -9,7 +9,7 @@ from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values, Watched
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 
 class Epsilon(eqx.Module):

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.neural.networks import flat
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
-from bayes_mdp.mdp.validation import check_count, check_finite, check_positive, check_shape, require
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import AnyArray, RealScalar
+from bayes_mdp.utils.validation import check_count, check_finite, check_positive, check_shape, require
 
 
 class RandomFeatures(eqx.Module):

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.networks import flat
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
-from bayes_mdp.mdp.validation import check_count, check_name
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import AnyArray, RealScalar
+from bayes_mdp.utils.validation import check_count, check_name
 
 MOST_BITS = 24
 COMBINE = ("max", "mean")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from bayes_mdp.agents.neural.contract import Spec
 from bayes_mdp.agents.neural.networks import Features, Trunk
-from bayes_mdp.mdp.validation import described
+from bayes_mdp.utils.validation import described
 
 
 @runtime_checkable

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import AnyArray
 
 Features: TypeAlias = Float[Array, "B D"] | Int[Array, "B k"]
 """Features of B observations: D numbers each, or in sparse form the indices of the k active ones (`HashedFeatures`)."""

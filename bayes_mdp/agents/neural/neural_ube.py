@@ -14,9 +14,9 @@ from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained, descend, scale
 from bayes_mdp.inference.value.linear_gaussian import LinearGaussian, LinearGaussianPrior
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
-from bayes_mdp.mdp.validation import check_count
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import AnyArray, RealScalar
+from bayes_mdp.utils.validation import check_count
 
 
 class UncertaintyHead(eqx.Module):

@@ -10,8 +10,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import Watched
 from bayes_mdp.agents.neural.replay import Batch, Replay, sample
-from bayes_mdp.mdp.extras import install
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar
 
 if TYPE_CHECKING:
     import optax
@@ -62,7 +62,7 @@ class QLearning(eqx.Module):
     double: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self) -> None:
-        from bayes_mdp.mdp.validation import check_count, check_name
+        from bayes_mdp.utils.validation import check_count, check_name
 
         check_name("optimizer", self.optimizer, _SCALES)
         for name in ("batch_size", "learning_starts", "train_every", "gradient_steps", "target_every"):

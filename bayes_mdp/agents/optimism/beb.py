@@ -18,9 +18,9 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import Problem
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
-from bayes_mdp.mdp.validation import check_not_negative
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.typing import AnyArray, RealScalar
+from bayes_mdp.utils.validation import check_not_negative
 
 Pairs = Float[AnyArray, "*H S A"]
 

@@ -20,10 +20,10 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import discount_of
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, SparseMDP
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import check_finite, check_not_negative, is_concrete
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
+from bayes_mdp.utils.validation import check_finite, check_not_negative, is_concrete
 
 Pairs = Float[Array, "*H S A"]
 Successors = Int[Array, "S A"]

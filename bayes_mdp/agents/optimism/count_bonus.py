@@ -15,10 +15,10 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, PolicyLike, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import AnyArray, RealLike, Scalar
-from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.utils.typing import AnyArray, RealLike, Scalar
+from bayes_mdp.utils.validation import check_name, check_not_negative
 
 SCHEDULES = ("constant", "log")
 

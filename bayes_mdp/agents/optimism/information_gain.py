@@ -21,8 +21,8 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import CanInform, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_bool, check_not_negative
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.validation import check_bool, check_not_negative
 
 
 @runtime_checkable

@@ -23,8 +23,8 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanMean, CanSampleNext, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import IntScalar, Scalar
-from bayes_mdp.mdp.validation import check_count, check_not_negative
+from bayes_mdp.utils.typing import IntScalar, Scalar
+from bayes_mdp.utils.validation import check_count, check_not_negative
 
 
 @runtime_checkable

@@ -11,8 +11,8 @@ from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_insid
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.typing import Numbers, Scalar
-from bayes_mdp.mdp.validation import check_count, check_not_negative
+from bayes_mdp.utils.typing import Numbers, Scalar
+from bayes_mdp.utils.validation import check_count, check_not_negative
 
 
 class OptimisticTable(eqx.Module):

@@ -27,8 +27,8 @@ from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import IntScalar, RealScalar, Scalar
-from bayes_mdp.mdp.validation import check_name, check_not_negative, check_that, is_concrete, require
+from bayes_mdp.utils.typing import IntScalar, RealScalar, Scalar
+from bayes_mdp.utils.validation import check_name, check_not_negative, check_that, is_concrete, require
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 

@@ -21,10 +21,10 @@ from bayes_mdp.agents.optimism.ucrl2 import (
 )
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import Scalar
-from bayes_mdp.mdp.validation import check_not_negative, check_that
-from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
-from bayes_mdp.planning.transition_sets import Box, outcome_probs
+from bayes_mdp.planning.optimistic.extended import ExtendedMDP, solve_extended
+from bayes_mdp.planning.optimistic.transition_sets import Box, outcome_probs
+from bayes_mdp.utils.typing import Scalar
+from bayes_mdp.utils.validation import check_not_negative, check_that
 
 Pairs = Float[Array, "*H S A"]
 Rows = Float[Array, "*H S A O"]

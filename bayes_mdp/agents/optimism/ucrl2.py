@@ -15,11 +15,11 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import AnyArray, Scalar
-from bayes_mdp.mdp.validation import check_name, check_not_negative
-from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
+from bayes_mdp.planning.optimistic.extended import ExtendedMDP, solve_extended
+from bayes_mdp.planning.optimistic.transition_sets import L1Ball, outcome_probs
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs
+from bayes_mdp.utils.typing import AnyArray, Scalar
+from bayes_mdp.utils.validation import check_name, check_not_negative
 
 CONSTANTS = ("paper", "tabularl")
 

@@ -17,8 +17,8 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanMean, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import check_not_negative
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import check_not_negative
 
 Pairs = Float[Array, "*H S A"]
 

@@ -19,9 +19,9 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.posterior_sampling.rlsvi import RegressionData
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar, Scalar
-from bayes_mdp.mdp.validation import as_floats, check_count, check_finite, check_shape, is_concrete
-from bayes_mdp.products import einsum, matmul
+from bayes_mdp.numerics.products import einsum, matmul
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
+from bayes_mdp.utils.validation import as_floats, check_count, check_finite, check_shape, is_concrete
 
 
 class LangevinState(eqx.Module):

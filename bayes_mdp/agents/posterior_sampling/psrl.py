@@ -12,8 +12,8 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.numerics.computed_once import computed_once
 from bayes_mdp.planning import backward_induction, solve
-from bayes_mdp.planning.computed_once import computed_once
 from bayes_mdp.planning.solution import Solution
 
 # Number of probabilities of a draw; below it, sampling all layers at once is faster (DeepSea: L = 10 is, 20 is not).

@@ -14,8 +14,8 @@ from bayes_mdp.agents.common.learner import episode_length, place_of
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.typing import IntScalar, Scalar
-from bayes_mdp.mdp.validation import check_bool, check_count, check_positive, is_concrete
+from bayes_mdp.utils.typing import IntScalar, Scalar
+from bayes_mdp.utils.validation import check_bool, check_count, check_positive, is_concrete
 
 
 def learning_rates(

@@ -10,9 +10,9 @@ from bayes_mdp.agents.common.optimism_terms import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import backward_induction
-from bayes_mdp.products import matmul
+from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
 
 
 class RegressionData(eqx.Module):

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
-from bayes_mdp.products import einsum, matmul, tensordot
+from bayes_mdp.numerics.products import einsum, matmul, tensordot
+from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 _CAP = 100_000
 _DOUBLINGS = 64

@@ -55,13 +55,13 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_bool
+from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.condensation import condensation
+from bayes_mdp.planning.linear.condensation import condensation
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
-from bayes_mdp.products import einsum, tensordot
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_bool
 
 if TYPE_CHECKING:
     import xarray as xr

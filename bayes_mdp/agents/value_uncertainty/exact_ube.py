@@ -43,12 +43,12 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import check_bool, check_count
+from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.planning.solve import check_problem
-from bayes_mdp.products import einsum, tensordot
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import check_bool, check_count
 
 _WHO = "exact.exact_ube"
 

@@ -18,10 +18,10 @@ from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import check_name, check_not_negative
 
 NOISES = ("per_plan", "per_step")
 

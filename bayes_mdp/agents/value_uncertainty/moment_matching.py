@@ -34,9 +34,9 @@ from bayes_mdp.agents.value_uncertainty.gaussian_thompson import NOISES, UsesRow
 from bayes_mdp.mdp import MDP, CanMean, Episodic, Objective, PolicyLike, PolicyOrLabels, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.objectives import discounted_steps
-from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.utils.typing import RealScalar
 
 SINGLE = "single"
 _SWEEPS = 500  # of a draw with one random number; information travels one step in each

@@ -23,14 +23,14 @@ from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, chec
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import check_bool, check_count, check_key, is_concrete
+from bayes_mdp.numerics.computed_once import computed_once
+from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs
-from bayes_mdp.planning.computed_once import computed_once
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.products import einsum, tensordot
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import check_bool, check_count, check_key, is_concrete
 
 MOST_AT_ONCE = 1000  # draws in a chunk
 NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk

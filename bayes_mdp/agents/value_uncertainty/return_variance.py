@@ -39,10 +39,10 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.validation import check_shape, is_concrete
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.utils.validation import check_shape, is_concrete
 
 if TYPE_CHECKING:
     import xarray as xr

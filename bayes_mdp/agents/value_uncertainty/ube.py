@@ -43,9 +43,9 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.objectives import discounted_steps
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.mdp.validation import check_name, check_not_negative, is_concrete
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.validation import check_name, check_not_negative, is_concrete
 
 FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 

@@ -13,7 +13,7 @@ import bayes_mdp
 from bayes_mdp.behaviour import BehaviourPosterior, predict_choices, subject_log_likelihood
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
 from bayes_mdp.calibration.arviz.generation import untied
-from bayes_mdp.mdp.validation import check_count, check_name
+from bayes_mdp.utils.validation import check_count, check_name
 
 UNITS = ("choice", "subject", "none")
 GROUPS = ("posterior", "posterior_predictive", "log_likelihood", "prior", "observed_data", "sample_stats")

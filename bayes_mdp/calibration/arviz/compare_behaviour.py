@@ -10,7 +10,7 @@ import numpy as np
 from bayes_mdp.behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
 from bayes_mdp.calibration.arviz.generation import arviz, as_tree
-from bayes_mdp.mdp.validation import check_name, check_type
+from bayes_mdp.utils.validation import check_name, check_type
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,9 +19,9 @@ from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Ch
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp.files import read_sealed, write_sealed
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.pages import see
+from bayes_mdp.utils.files import read_sealed, write_sealed
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.pages import see
 
 LARGE_PARETO_K = 0.7
 MOST_ASKED = 200  # elements of a table that are given to ArviZ, which takes time for each

@@ -13,7 +13,7 @@ from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.arviz.group_builder import GroupBuilder
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.utils.validation import check_name
 
 OPTIONAL = ("prior_predictive", "posterior_predictive", "log_likelihood", "prior", "log_prior")
 """Groups that are left out, in this order, where all together would not fit in memory."""

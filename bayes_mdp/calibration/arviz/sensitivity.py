@@ -30,11 +30,11 @@ from bayes_mdp.calibration.belief.posterior_views import (
 from bayes_mdp.calibration.belief.prior_density import log_prior_of
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.validation import check_functions
 from bayes_mdp.planning import solve
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.validation import check_functions
 
 ALPHAS = (0.99, 1.01)
 THRESHOLD = 0.05

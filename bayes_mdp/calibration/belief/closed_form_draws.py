@@ -24,8 +24,8 @@ from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 BLOCK = 50
 NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once

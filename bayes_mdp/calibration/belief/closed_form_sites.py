@@ -11,7 +11,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, refere
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 Parameters = tuple[Float[AnyArray, "B ..."], ...]
 

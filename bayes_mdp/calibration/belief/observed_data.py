@@ -16,8 +16,8 @@ from bayes_mdp.inference.sampled.conditioned_program import outcome_counts
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.mdp.validation import first_index
 from bayes_mdp.models.sufficient_statistics import Statistics, fit_counts
+from bayes_mdp.utils.validation import first_index
 
 Data = Transitions | Log | Counts | None
 UNLIKE = 1e-4  # tolerance, of rewards in float32

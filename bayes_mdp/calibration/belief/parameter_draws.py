@@ -24,8 +24,8 @@ from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPoster
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import AnyArray
 
 SCRATCH = 12  # float32 numbers beside each probability while it is drawn (a gamma number by rejection: measured)
 Weighted = Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior

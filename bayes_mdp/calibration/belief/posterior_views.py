@@ -17,9 +17,9 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_count, check_key, described
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_key, described
 
 FittedPosterior = ConjugatePosterior | Mixture | CollapsedPosterior | PooledPosterior | SampledPosterior
 Reference = ConjugatePosterior | SampledPosterior  # what holds the data statistics

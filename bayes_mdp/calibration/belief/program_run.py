@@ -17,10 +17,10 @@ from numpyro.ops.provenance import eval_provenance
 
 from bayes_mdp.inference.detection.trace import improper_value
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import AnyArray
 
 BLOCK = 50
 TINY = float(np.finfo(np.float32).tiny)

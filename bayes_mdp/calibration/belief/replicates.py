@@ -12,7 +12,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_
 from bayes_mdp.calibration.belief.prior_draws import draw_prior
 from bayes_mdp.calibration.belief.reward_density import Moments
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.utils.validation import check_name
 
 NUMBERS_AT_ONCE = 2**22
 

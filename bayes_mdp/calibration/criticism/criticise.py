@@ -19,16 +19,16 @@ from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
-from bayes_mdp.mdp.amounts import amount
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.log_split import episode_numbers, split_log
+from bayes_mdp.mdp.data.log_split import episode_numbers, split_log
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import InitialLike, IntScalar, RealLike
-from bayes_mdp.mdp.validation import check_count, check_key, check_labels, check_number, check_type, described
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning.outline import outline
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.progress import bar_of
+from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
+from bayes_mdp.utils.validation import check_count, check_key, check_labels, check_number, check_type, described
 
 CHECKS = (NEW, WHERE, CHOSEN, RETURNS)
 LEAST_REPLICATES = 159  # a rank p-value of 2 / (R + 1) is at most .05 / 4

@@ -29,9 +29,9 @@ from bayes_mdp.mdp import (
     Transitions,
 )
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.utils.typing import AnyArray
 
 
 class Replicated(NamedTuple):

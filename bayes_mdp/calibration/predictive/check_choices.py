@@ -25,8 +25,8 @@ from bayes_mdp.calibration.predictive.comparisons import (
     surprises,
 )
 from bayes_mdp.mdp import Environment
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_type
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_type
 
 
 class ChoiceCheck(NamedTuple):

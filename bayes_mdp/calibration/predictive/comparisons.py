@@ -16,8 +16,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.typing import ArrayLike
 
 Axes = tuple[tuple[str, ...], Mapping[str, Sequence[Hashable] | np.ndarray]]
 """Names of the axes of a statistic, and their coordinates."""

@@ -20,8 +20,8 @@ from bayes_mdp.calibration.belief.observed_data import Data, Rows
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.simulation_based import ecdf
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.pages import see
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.pages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ class LooPit(NamedTuple):
 
     def plot(self) -> "Figure":
         """ECDF minus the diagonal, with the 99 % simultaneous band of uniform numbers."""
-        from bayes_mdp.mdp.notebook_figure import NotebookFigure
+        from bayes_mdp.utils.notebook_figure import NotebookFigure
 
         figure = NotebookFigure(figsize=(4 * len(self.variables), 3), layout="constrained")
         axes = figure.subplots(1, len(self.variables), squeeze=False)

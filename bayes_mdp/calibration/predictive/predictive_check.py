@@ -33,9 +33,9 @@ from bayes_mdp.calibration.predictive.comparisons import (
     surprises,
 )
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labels import pair_axes
-from bayes_mdp.mdp.validation import check_functions
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.validation import check_functions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,7 @@ class PredictiveCheck(NamedTuple):
 
     def plot(self) -> "Figure":
         """A histogram of the replicates of every statistic (of its worst pair), and the data as a line."""
-        from bayes_mdp.mdp.notebook_figure import NotebookFigure
+        from bayes_mdp.utils.notebook_figure import NotebookFigure
 
         figure = NotebookFigure(figsize=(3 * len(self.comparisons), 2.6), layout="constrained")
         axes = figure.subplots(1, len(self.comparisons), squeeze=False)

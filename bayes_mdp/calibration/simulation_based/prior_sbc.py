@@ -22,13 +22,13 @@ from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import NUTS, Method
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
-from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.validation import check_count, check_functions, check_key
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
-from bayes_mdp.progress import DELAY
+from bayes_mdp.utils.files import check_file
+from bayes_mdp.utils.progress import DELAY
+from bayes_mdp.utils.validation import check_count, check_functions, check_key
 
 
 def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at

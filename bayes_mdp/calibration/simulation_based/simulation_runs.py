@@ -14,12 +14,12 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.simulation_based.ranks import Rank
-from bayes_mdp.mdp.identity import UnidentifiedError, identity
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.parallel.executors import ExecutorLike
 from bayes_mdp.parallel.tasks import Task, run_tasks
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.identity import UnidentifiedError, identity
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.netcdf import read_netcdf, write_netcdf
+from bayes_mdp.utils.progress import bar_of
 
 Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]]
 """key -> ranks of one simulation; traceable."""

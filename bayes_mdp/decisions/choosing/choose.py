@@ -37,14 +37,14 @@ from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.amounts import amount, amounts
-from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import InitialLike
-from bayes_mdp.mdp.validation import check_key, check_number, check_type
 from bayes_mdp.planning.outline import draw_shapes, outline
-from bayes_mdp.progress import stage
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.progress import stage
+from bayes_mdp.utils.typing import InitialLike
+from bayes_mdp.utils.validation import check_key, check_number, check_type
 
 TAIL_DRAWS = 20  # fewest draws that a criterion of the tail may rest on
 THRESHOLDS = (5, 10, 20, 50, 100)  # counts below which candidates keep to the baseline

@@ -28,15 +28,15 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Episodic, Objective, SparseMDP
 from bayes_mdp.mdp.labelled_arguments import labels_of
-from bayes_mdp.mdp.memory import free_bytes
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.mdp.typing import AnyArray, InitialLike
+from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import evaluate, occupancy, solve
 from bayes_mdp.planning.occupancy import chain_occupancy
 from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.start_value import value_at_start
-from bayes_mdp.products import tensordot
+from bayes_mdp.utils.memory import free_bytes
+from bayes_mdp.utils.typing import AnyArray, InitialLike
 
 BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.utils.memory import check_memory
 
 _WIDER = 1 + 1e-9  # for rounding: a draw on the edge lies inside
 _KNOWN = 1e-9  # distance that is rounding; of rewards as a share of the largest

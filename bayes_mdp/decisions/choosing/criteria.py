@@ -11,7 +11,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from bayes_mdp.mdp.validation import check_name, check_number, described, require
+from bayes_mdp.utils.validation import check_name, check_number, described, require
 
 Values = Float[np.ndarray, " W"]
 

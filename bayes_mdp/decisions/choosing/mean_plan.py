@@ -8,8 +8,8 @@ from jaxtyping import Array, Float, Int
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.utils.typing import AnyArray
 
 _MOST = 200
 _BETTER = 1e-11  # share of the largest value

@@ -6,8 +6,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
-from bayes_mdp.mdp.validation import as_mask, check_bool, check_count, check_number, check_shape, require
+from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_number, check_shape, require
 
 
 class PolicyLimits(eqx.Module):

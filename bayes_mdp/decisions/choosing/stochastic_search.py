@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from bayes_mdp.decisions.choosing.criteria import Percentile, TailMean
 from bayes_mdp.decisions.choosing.deterministic_search import Found, Problem
-from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.utils.memory import check_memory
 
 MOST_STEPS = 80
 LARGE_STEPS = 12  # in a large problem, where a step takes a pass over all draws

@@ -26,9 +26,9 @@ from bayes_mdp.decisions.information.information_value import InformationValue, 
 from bayes_mdp.decisions.information.learning_problem import Gain, Learned, LearningProblem
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import net_benefit_weights
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count
 
 PLAIN_POINTS, SLOPE_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 14, 1 << 12, 64
 """Outer points without inner ones, where slopes are averaged, and with inner points for each; and these."""

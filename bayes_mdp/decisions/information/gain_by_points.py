@@ -13,8 +13,8 @@ from scipy import stats
 from bayes_mdp.decisions.information.closed_form_gain import best_at_means, expected_maximum_of_lines
 from bayes_mdp.decisions.information.learning_problem import Gain, LearningProblem
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.progress import bar_of
 
 if TYPE_CHECKING:
     from tqdm import tqdm

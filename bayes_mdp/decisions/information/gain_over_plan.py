@@ -13,11 +13,11 @@ from bayes_mdp.decisions.information.updatable import Updatable
 from bayes_mdp.decisions.perfect_information import why_not_mean_mdp
 from bayes_mdp.decisions.policy_evaluation import COPIES, MOST_AT_ONCE, NUMBERS_AT_ONCE, describe_objective
 from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP, StateActionSpace, Validity
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import Solution, evaluate, solve
 from bayes_mdp.planning.start_value import value_at_start
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.progress import bar_of
+from bayes_mdp.utils.typing import AnyArray
 
 
 def validity_after_data(posterior: Updatable) -> Validity:

@@ -27,13 +27,13 @@ from bayes_mdp.decisions.information.updatable import Updatable, require_exact, 
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, to_float64
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
-from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import ArrayLike, InitialLike
-from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_positive, check_shape
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.typing import ArrayLike, InitialLike
+from bayes_mdp.utils.validation import as_real, check_count, check_key, check_positive, check_shape
 
 if TYPE_CHECKING:
     import xarray as xr

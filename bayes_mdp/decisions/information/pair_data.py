@@ -20,10 +20,10 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import MDP, Objective, SparseMDP, Transitions
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import Solution
 from bayes_mdp.random import dirichlet
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import AnyArray
 
 KNOWN, ENDLESS = -1, -2  # in place of the largest reward
 BYTES_OF_ENTRY = 64  # of one observation of one data set, while the data sets are put together

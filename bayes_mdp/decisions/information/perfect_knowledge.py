@@ -21,8 +21,8 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_unit
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, only_value
-from bayes_mdp.mdp.validation import as_names, check_key, check_name, check_names, check_type, did_you_mean
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.validation import as_names, check_key, check_name, check_names, check_type, did_you_mean
 
 Method = Literal["auto", "regression"]
 REGRESSION_DRAWS = 1 << 14

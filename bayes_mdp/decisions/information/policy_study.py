@@ -16,9 +16,9 @@ from bayes_mdp.decisions.policy_evaluation import describe_objective, read_actio
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import MDP, Episodic, Objective, Policy, PolicyOrLabels, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.by_label import is_by_label
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import as_array, check_count, described
 from bayes_mdp.planning import Solution
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import as_array, check_count, described
 
 MOST_TRANSITIONS = 10**9  # of one study: more would take days
 

@@ -19,8 +19,8 @@ from bayes_mdp.decisions.information.information_value import InformationValue
 from bayes_mdp.decisions.information.learning_problem import Learned
 from bayes_mdp.decisions.information.study import Study
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
-from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_number, check_type, described, require
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.progress import bar_of
+from bayes_mdp.utils.validation import as_real, check_count, check_key, check_number, check_type, described, require
 
 
 def evsi(

@@ -7,8 +7,8 @@ import numpy as np
 
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.site_law import CONJUGATE_DATA, StudiedSite
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_finite, check_number, described, require
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_finite, check_number, described, require
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,8 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.mdp import CanSampleLazily, Objective, StateActionSpace
-from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
-from bayes_mdp.mdp.validation import check_count, check_key, check_not_negative, check_positive
 from bayes_mdp.planning.tree_search.limits import (
     check_lazy,
     check_tree,
@@ -23,7 +21,9 @@ from bayes_mdp.planning.tree_search.limits import (
     require_numba,
     require_searchable,
 )
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.progress import bar_of
+from bayes_mdp.utils.validation import check_count, check_key, check_not_negative, check_positive
 
 if TYPE_CHECKING:
     import xarray as xr

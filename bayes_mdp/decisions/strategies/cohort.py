@@ -15,9 +15,9 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import check_count, check_name, check_names, check_number, check_shape, is_concrete
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import check_count, check_name, check_names, check_number, check_shape, is_concrete
 
 Counting = Literal["start", "end", "half-cycle", "simpson"]
 

@@ -12,8 +12,8 @@ import xarray as xr
 from jaxtyping import Float
 
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import as_real, check_finite, check_type, require
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import as_real, check_finite, check_type, require
 
 FRONTIER, DOMINATED, EXTENDED = "frontier", "dominated", "extendedly dominated"
 

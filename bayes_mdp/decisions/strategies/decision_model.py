@@ -24,9 +24,12 @@ from bayes_mdp.decisions.strategies.model_trace import ModelTrace, Program, clos
 from bayes_mdp.decisions.strategies.outcome_flow import HIGHER, output_flows, site_flow
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.models.isolate import Isolated, isolated
+from bayes_mdp.models.tracing import tracing
+from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import (
     check_count,
     check_finite,
     check_key,
@@ -35,9 +38,6 @@ from bayes_mdp.mdp.validation import (
     described,
     did_you_mean,
 )
-from bayes_mdp.models.isolate import Isolated, isolated
-from bayes_mdp.models.tracing import tracing
-from bayes_mdp.random.host_generator import host_generator
 
 CHUNK = 1024
 """Draws that are evaluated at once: larger chunks leave the cache (measured, 4 times slower at 16,384)."""

@@ -20,11 +20,11 @@ from numpyro import handlers
 
 from bayes_mdp.decisions.strategies.outcome_flow import Flow, output_flows, site_flow
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import described
 from bayes_mdp.models.isolate import Isolated
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import described
 
 Program: TypeAlias = Callable[[], Mapping[str, Any]]
 """A NumPyro program without arguments: strategy -> outcomes. An outcome is a scalar; `Any`: it may be traced."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special, stats
 
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.utils.typing import ArrayLike
 
 Parameters = Mapping[str, np.ndarray]
 

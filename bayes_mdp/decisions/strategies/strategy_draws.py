@@ -8,7 +8,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from bayes_mdp.decisions.strategies.model_trace import VALUE
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.utils.validation import (
     as_real,
     check_finite,
     check_name,

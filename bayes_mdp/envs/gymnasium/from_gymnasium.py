@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.envs.gymnasium.registered import check_id
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
-from bayes_mdp.mdp.typing import ArrayLike, Index, IntScalar
-from bayes_mdp.mdp.validation import as_mask, check_initial, check_number, described
+from bayes_mdp.utils.typing import ArrayLike, Index, IntScalar
+from bayes_mdp.utils.validation import as_mask, check_initial, check_number, described
 
 if TYPE_CHECKING:
     import gymnasium

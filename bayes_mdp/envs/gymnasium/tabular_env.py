@@ -11,7 +11,7 @@ from gymnasium.utils import seeding
 from jaxtyping import Array, Float, UInt32
 
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
-from bayes_mdp.mdp.typing import Index, IntScalar
+from bayes_mdp.utils.typing import Index, IntScalar
 
 _BATCH = 256
 

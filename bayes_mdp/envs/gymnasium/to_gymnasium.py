@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from bayes_mdp.mdp import Environment
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.validation import check_count
 
 if TYPE_CHECKING:
     from bayes_mdp.envs.gymnasium.tabular_env import TabularEnv

@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.envs.health.icu_sepsis_files import N_LAST, SepsisFiles, find_assets, read_files
 from bayes_mdp.envs.health.table_episodes import simulate_episodes
 from bayes_mdp.mdp import MDP, Environment, Log, NormalReward, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import (
     as_real,
     check_bool,
     check_count,
@@ -22,7 +23,6 @@ from bayes_mdp.mdp.validation import (
     check_shape,
     require,
 )
-from bayes_mdp.random.host_generator import host_generator
 
 DEATH, SURVIVAL = "death", "survival"
 N_OUTCOMES = 2

@@ -8,8 +8,8 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.mdp.extras import install
-from bayes_mdp.mdp.validation import check_initial, check_probability_rows, check_shape, require
+from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.validation import check_initial, check_probability_rows, check_shape, require
 
 PACKAGE = "icu_sepsis"
 ASSETS = Path("envs", "assets")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_mdp.envs.logs.tables import Table, is_missing, plain
-from bayes_mdp.mdp.natural_order import natural_order
-from bayes_mdp.mdp.similar_labels import warn_of_similar
-from bayes_mdp.mdp.typing import Names
-from bayes_mdp.mdp.validation import as_names, check_names, first_index
+from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.utils.natural_order import natural_order
+from bayes_mdp.utils.typing import Names
+from bayes_mdp.utils.validation import as_names, check_names, first_index
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,10 +10,10 @@ from bayes_mdp.envs.logs.label_book import LabelBook
 from bayes_mdp.envs.logs.tables import check_roles
 from bayes_mdp.envs.logs.transition_chunks import Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
-from bayes_mdp.mdp.cell_table import CellTable, Where, joined, table_of_rows
-from bayes_mdp.mdp.folded_log import check_new_sources
+from bayes_mdp.mdp.data.cell_table import CellTable, Where, joined, table_of_rows
+from bayes_mdp.mdp.data.folded_log import check_new_sources
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
+from bayes_mdp.utils.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
 
 if TYPE_CHECKING:
     import os

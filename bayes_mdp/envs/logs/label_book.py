@@ -8,10 +8,10 @@ from jaxtyping import Bool, Int
 
 from bayes_mdp.envs.logs.columns import as_numbers, expected_label, factorised, number_of, require_cells, shown_labels
 from bayes_mdp.envs.logs.tables import Table, plain
-from bayes_mdp.mdp.natural_order import natural_order
-from bayes_mdp.mdp.similar_labels import warn_of_similar
-from bayes_mdp.mdp.typing import Names
-from bayes_mdp.mdp.validation import as_names, check_names
+from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.utils.natural_order import natural_order
+from bayes_mdp.utils.typing import Names
+from bayes_mdp.utils.validation import as_names, check_names
 
 if TYPE_CHECKING:
     import pandas as pd

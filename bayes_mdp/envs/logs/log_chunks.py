@@ -9,7 +9,7 @@ from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, open_log
 from bayes_mdp.envs.logs.label_book import LabelBook
 from bayes_mdp.envs.logs.transition_chunks import Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.validation import check_count
 
 
 def log_chunks(

@@ -20,9 +20,9 @@ from bayes_mdp.envs.logs.source_digest import file_digest
 from bayes_mdp.envs.logs.step_gaps import first_gap
 from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.user_warning import warn_user
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.user_warning import warn_user
+from bayes_mdp.utils.validation import check_name
 
 if TYPE_CHECKING:
     import os

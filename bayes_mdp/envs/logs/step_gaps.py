@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from bayes_mdp.envs.logs.tables import Table
-from bayes_mdp.mdp.pages import see
+from bayes_mdp.utils.pages import see
 
 
 class StepGap(NamedTuple):

@@ -13,8 +13,8 @@ from zlib import error as zlib_error
 
 import numpy as np
 
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.validation import described
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.validation import described
 
 if TYPE_CHECKING:
     import pandas as pd

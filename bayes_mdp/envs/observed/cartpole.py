@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import TimeStep
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import check_count
 
 GRAVITY, MASS_CART, MASS_POLE, HALF_LENGTH, FORCE, SECONDS = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 X_LIMIT, ANGLE_LIMIT = 2.4, 12 * np.pi / 180

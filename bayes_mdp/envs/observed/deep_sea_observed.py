@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
 
 from bayes_mdp.envs.observed.bsuite_deep_sea import COST, action_right
 from bayes_mdp.mdp import TimeStep
-from bayes_mdp.mdp.validation import check_bool, check_count
+from bayes_mdp.utils.validation import check_bool, check_count
 
 
 class DeepSeaState(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp import TimeStep
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.utils.validation import check_name
 
 _MINATAR = "-MinAtar"
 

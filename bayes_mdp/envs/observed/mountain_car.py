@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import TimeStep
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import check_count
 
 LEFT, RIGHT, GOAL, MAX_SPEED, FORCE, GRAVITY = -1.2, 0.6, 0.5, 0.07, 0.001, 0.0025
 

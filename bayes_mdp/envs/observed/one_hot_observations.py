@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from bayes_mdp.mdp import Environment, TimeStep
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.validation import check_count
 
 
 class OneHotState(NamedTuple):

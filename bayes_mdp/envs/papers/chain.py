@@ -5,7 +5,7 @@ import numpy as np
 
 from bayes_mdp.envs.papers.pictures import in_a_line
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.validation import check_number
+from bayes_mdp.utils.validation import check_number
 
 N_STATES = 5
 FORWARD, RESET = 0, 1

@@ -7,8 +7,8 @@ import numpy as np
 
 from bayes_mdp.envs.papers.pictures import in_a_line
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count, check_name
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count, check_name
 
 LEFT, RIGHT = 0, 1
 LARGEST_CHECKED = 40

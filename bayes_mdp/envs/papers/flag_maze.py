@@ -10,7 +10,7 @@ from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.envs.papers.grids import moves
 from bayes_mdp.envs.papers.maps import FREE, START, WALL, cells_with, check_map, read_map
 from bayes_mdp.mdp import Environment, Picture, SparseMDP
-from bayes_mdp.mdp.validation import check_number
+from bayes_mdp.utils.validation import check_number
 
 GOAL, FLAG = "Gf"
 DEARDEN = """

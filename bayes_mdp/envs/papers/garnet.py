@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Environment, NormalReward, SparseMDP
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count, check_number, require
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count, check_number, require
 
 COPIES = 8  # of the lists, at the peak
 MOST_ORDERED = 2**29  # numbers: beyond, next states are not drawn by orders of all states

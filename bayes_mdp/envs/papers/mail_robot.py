@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from bayes_mdp.envs.papers.maps import FREE, GRAY, START, WALL, cells_with, check_map, read_map
 from bayes_mdp.envs.papers.racetrack import ACCELERATIONS, trace_moves
 from bayes_mdp.mdp import Picture
-from bayes_mdp.mdp.validation import check_count, check_number
+from bayes_mdp.utils.validation import check_count, check_number
 
 PICKUP, DESTINATION = "PD"
 CELLS = WALL + GRAY + FREE + PICKUP + DESTINATION + START

@@ -8,8 +8,8 @@ from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.envs.papers.grids import moves
 from bayes_mdp.envs.papers.maps import FREE, GRAY, START, WALL
 from bayes_mdp.mdp import Environment, Picture, SparseMDP
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count, check_number
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count, check_number
 
 GOAL, SUBGOAL = "Gg"
 PAID = {GOAL: 1000.0, SUBGOAL: 500.0, GRAY: -10.0, FREE: -1.0, START: -1.0}

@@ -5,8 +5,8 @@ import numpy as np
 
 from bayes_mdp.envs.papers.pictures import in_a_line
 from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_bool, check_count
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_bool, check_count
 
 LEFT, RIGHT = 0, 1
 

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count, check_name, check_number
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count, check_name, check_number
 
 SHAPE = RATE = 4.0
 _MOST_SWEEPS = 1000

@@ -11,7 +11,7 @@ from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.envs.papers.maps import FREE, GRAY, WALL
 from bayes_mdp.envs.papers.tracks import FINISH, Track, read_track
 from bayes_mdp.mdp import Environment, NormalReward, Picture, RewardLaw, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_name, check_number
+from bayes_mdp.utils.validation import check_count, check_name, check_number
 
 ACCELERATIONS = tuple(product((-1, 0, 1), repeat=2))
 """(down, right) of every action."""

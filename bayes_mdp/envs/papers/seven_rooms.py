@@ -9,8 +9,8 @@ from jaxtyping import Bool
 from bayes_mdp.envs.papers.grids import moves
 from bayes_mdp.envs.papers.maps import FREE, START, WALL
 from bayes_mdp.mdp import Environment, NormalReward, Picture, SparseMDP
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count, check_number
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count, check_number
 
 GOAL, SMALL = "Gg"
 PAID = {GOAL: 1.0, SMALL: 0.1, START: 0.01}

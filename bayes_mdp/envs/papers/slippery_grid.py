@@ -6,8 +6,8 @@ import numpy as np
 from bayes_mdp.envs.papers.grids import moves
 from bayes_mdp.envs.papers.maps import FREE, START
 from bayes_mdp.mdp import Environment, NormalReward, Picture, SparseMDP
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count, check_number
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count, check_number
 
 GOAL = "G"
 PAPER_SLIP = 0.2

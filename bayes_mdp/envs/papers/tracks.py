@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from bayes_mdp.envs.papers.maps import FREE, GRAY, START, WALL, cells_with, check_map, read_map
-from bayes_mdp.mdp.validation import check_type
+from bayes_mdp.utils.validation import check_type
 
 FINISH = "F"
 TRACK_CELLS = WALL + GRAY + FREE + START + FINISH

@@ -5,8 +5,8 @@ import numpy as np
 
 from bayes_mdp.envs.papers.pictures import in_rows
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.validation import check_count, check_number
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.validation import check_count, check_number
 
 STOP, CHAIN = 0, 1
 

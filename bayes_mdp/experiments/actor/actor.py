@@ -29,9 +29,9 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_horizon, check_space
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import check_initial, check_key, check_shape
 from bayes_mdp.random import plain_key
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import check_initial, check_key, check_shape
 
 _UNKNOWN_PERIOD = 32
 

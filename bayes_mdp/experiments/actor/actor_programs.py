@@ -25,8 +25,8 @@ from bayes_mdp.experiments.rollout.time_loop import RngKeys, account_block, obse
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Agent, CanUpdate, DecisionPoint, Episodic, KeepsAccount, Policy, Problem, Transitions
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.random import fused_key
+from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 MOST_BUFFERED = 256
 MOST_ACTIONS = 65_536  # of a table

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, Geometric, ReplanRule
 from bayes_mdp.mdp import ReplanContext
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
+from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 
 class ReplanStats:

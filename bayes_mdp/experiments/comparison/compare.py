@@ -35,12 +35,12 @@ from bayes_mdp.mdp import (
     SparseMDP,
     restart_at_ends,
 )
-from bayes_mdp.mdp.files import check_file, check_folder
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, described
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
+from bayes_mdp.utils.files import check_file, check_folder
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type, described
 
 if TYPE_CHECKING:
     import xarray as xr

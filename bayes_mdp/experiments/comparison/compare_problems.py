@@ -16,7 +16,7 @@ from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_epis
 from bayes_mdp.experiments.run_config import PriorLike
 from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, SparseMDP
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.validation import check_count
 
 NOISE = 0.1
 N_STATES, HORIZON, NUM_EPISODES = 8, 10, 500

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.mdp.validation import as_real, check_count, check_dataset, check_key, check_number, require
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.validation import as_real, check_count, check_dataset, check_key, check_number, require
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -32,8 +32,8 @@ from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
 from bayes_mdp.mdp import AverageReward, CanThin, Environment, NormalReward, StateActionSpace
-from bayes_mdp.progress import Progress
 from bayes_mdp.random import plain_key
+from bayes_mdp.utils.progress import Progress
 
 if TYPE_CHECKING:
     import xarray as xr

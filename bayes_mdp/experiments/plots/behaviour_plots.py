@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.behaviour import BehaviourPosterior, predict_choices
 from bayes_mdp.experiments.plots.result_plots import place
-from bayes_mdp.mdp.validation import check_count, check_name, check_type
+from bayes_mdp.utils.validation import check_count, check_name, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,10 @@ from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.experiments.plots.axis_labels import shorten
 from bayes_mdp.experiments.plots.result_plots import place
 from bayes_mdp.mdp import AverageReward
-from bayes_mdp.mdp.notebook_figure import whole_figure
-from bayes_mdp.mdp.number_axis import number_x
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.mdp.validation import check_dataset, check_finite, check_name, check_number, check_type
+from bayes_mdp.utils.notebook_figure import whole_figure
+from bayes_mdp.utils.number_axis import number_x
+from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.validation import check_dataset, check_finite, check_name, check_number, check_type
 
 if TYPE_CHECKING:
     import xarray as xr

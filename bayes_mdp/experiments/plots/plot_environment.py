@@ -18,8 +18,8 @@ from bayes_mdp.experiments.plots.environment_graph import (
     size_of,
 )
 from bayes_mdp.mdp import MDP, Environment, Picture, SimulatedEnvironment, SparseMDP
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_count, check_finite, check_index, check_number, check_type
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_count, check_finite, check_index, check_number, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -281,7 +281,7 @@ def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | Non
 
 def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in; a figure of its own has this size in inches."""
-    from bayes_mdp.mdp.notebook_figure import place
+    from bayes_mdp.utils.notebook_figure import place
 
     return place(axes, size)
 

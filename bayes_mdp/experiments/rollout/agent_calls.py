@@ -9,8 +9,8 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.mdp import Agent, DecisionPoint, PlansFromState, Policy, Problem
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.mdp.validation import described
+from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.validation import described
 
 
 def planned(

@@ -43,10 +43,10 @@ from bayes_mdp.experiments.seed_devices import (
 from bayes_mdp.mdp import CanThin, Environment, PlansFromState, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.mdp.protocols import CanRefit
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.models.tracing import traced_alone
-from bayes_mdp.progress import Progress
 from bayes_mdp.random import fused_key, plain_key
+from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 
 
 class Prepared(NamedTuple):

@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from bayes_mdp.experiments.rollout.sweep_loop import EnvState
 from bayes_mdp.mdp import SimulatedEnvironment
-from bayes_mdp.mdp.typing import BoolScalar, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.typing import BoolScalar, IntScalar, RealScalar
+from bayes_mdp.utils.validation import check_count
 
 BUCKET = 16  # codes of four bytes: a cache line
 EMPTY = -1

@@ -19,9 +19,9 @@ from bayes_mdp.mdp import (
     restart_at_ends,
 )
 from bayes_mdp.mdp.by_numpy.place import place_as
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import Solution, evaluate, solve
-from bayes_mdp.products import matmul
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 
 def needs_values(regret: str, objective: Objective) -> bool:

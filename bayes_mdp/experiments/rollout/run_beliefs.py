@@ -25,8 +25,8 @@ from bayes_mdp.mdp import Agent, CanThin, CanUpdate, StateActionSpace, Transitio
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.by_numpy.place import place_as
 from bayes_mdp.mdp.protocols import CanRefit
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.random import plain_key
+from bayes_mdp.utils.typing import AnyArray
 
 _STREAM = len(RngKeys._fields) + 1  # the one before it starts the belief of an `Actor`
 COSTS = ("seconds", "calls", "compilations")

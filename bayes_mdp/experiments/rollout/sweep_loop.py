@@ -21,7 +21,7 @@ from bayes_mdp.agents.common.table_policies import epsilon_greedy_action
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes, Step, Tables
 from bayes_mdp.experiments.rollout.simulator import Simulator
 from bayes_mdp.mdp import Discounted, Problem
-from bayes_mdp.mdp.typing import BoolScalar, IntScalar, RealScalar
+from bayes_mdp.utils.typing import BoolScalar, IntScalar, RealScalar
 
 FORWARD, BACKWARD, FINISHED = 0, 1, 2
 CHUNK = 128  # iterations whose random words are drawn at once

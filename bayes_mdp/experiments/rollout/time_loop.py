@@ -37,7 +37,7 @@ from bayes_mdp.mdp import (
     ReplanRule,
     Transitions,
 )
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 
 SEEDS = "seeds"
 """The name of the axis of seeds under `vmap`."""

@@ -18,9 +18,9 @@ from bayes_mdp.experiments.rollout.execute import execute, prepare
 from bayes_mdp.experiments.rollout.time_loop import Row
 from bayes_mdp.experiments.run_config import RunConfig, check_case
 from bayes_mdp.mdp import Episodic
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_count
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_count
 
 SHARE = 0.1
 SUSTAINED_FROM = 100

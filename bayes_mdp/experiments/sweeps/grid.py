@@ -23,9 +23,9 @@ from bayes_mdp.experiments.describe import Json, describe
 from bayes_mdp.experiments.registry_names import find_environment, find_prior
 from bayes_mdp.experiments.run_config import check_agent
 from bayes_mdp.mdp import Agent, CanUpdate, Environment, SimulatedEnvironment
-from bayes_mdp.mdp.validation import check_name, described
 from bayes_mdp.models import PRIORS
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.validation import check_name, described
 
 Argument: TypeAlias = "bool | int | float | str | list[Argument]"
 """An argument of a factory, as TOML has them."""

@@ -9,8 +9,8 @@ import jax
 
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Objective
-from bayes_mdp.mdp.files import read_bytes
-from bayes_mdp.mdp.validation import check_name, check_seed, check_type, described
+from bayes_mdp.utils.files import read_bytes
+from bayes_mdp.utils.validation import check_name, check_seed, check_type, described
 
 _OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "horizon": Episodic,

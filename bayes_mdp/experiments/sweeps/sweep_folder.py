@@ -23,7 +23,7 @@ import numpy as np
 
 from bayes_mdp.experiments.describe import Json
 from bayes_mdp.experiments.resume import Values, read_arrays, refuse_another, write_arrays
-from bayes_mdp.mdp.files import check_folder, check_sealed, read_json, write_json
+from bayes_mdp.utils.files import check_folder, check_sealed, read_json, write_json
 
 try:
     import fcntl

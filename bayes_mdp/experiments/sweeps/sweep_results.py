@@ -11,7 +11,7 @@ from bayes_mdp.experiments.describe import Json
 from bayes_mdp.experiments.results import SWEEP_FORMAT
 from bayes_mdp.experiments.resume import Values
 from bayes_mdp.experiments.sweeps.sweep_folder import SweepFolder
-from bayes_mdp.mdp.validation import check_type
+from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
     import os

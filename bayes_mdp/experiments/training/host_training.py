@@ -20,8 +20,8 @@ from bayes_mdp.experiments.resume import fill, named_arrays
 from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions, check_bytes_fit
 from bayes_mdp.experiments.training.training_loop import Episode, StepReport, TrainState, choose, keys_of
 from bayes_mdp.experiments.training.vector_env import HostEnv
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.validation import check_count
 
 _ON_HOST = ("env_state", "observation", "started", "episode")  # fields of `TrainState` that are numpy arrays
 

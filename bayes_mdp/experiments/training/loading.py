@@ -19,7 +19,7 @@ from bayes_mdp.experiments.training.train_options import Evaluation
 from bayes_mdp.experiments.training.training_loop import play_seeds, spec_of
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
-from bayes_mdp.mdp.validation import check_key, check_type
+from bayes_mdp.utils.validation import check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr

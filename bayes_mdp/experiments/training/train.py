@@ -25,10 +25,10 @@ from bayes_mdp.experiments.training.training_log import Log
 from bayes_mdp.experiments.training.training_loop import CompiledEngine, Engine
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
-from bayes_mdp.mdp.files import check_folder
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.validation import check_count, check_key, check_type
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.files import check_folder
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from bayes_mdp.agents.neural.replay import Row, replay_bytes
-from bayes_mdp.mdp.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
+from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
 
 if TYPE_CHECKING:
     from jaxlib._jax import Device  # `jax.Device`, which static checkers take for a variable

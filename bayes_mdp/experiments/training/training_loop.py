@@ -18,7 +18,7 @@ from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay
 from bayes_mdp.experiments.resume import fill, named_arrays
 from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions, check_replay_fits
 from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
+from bayes_mdp.utils.typing import AnyArray, RealScalar
 
 
 class Episode(NamedTuple):

@@ -9,8 +9,8 @@ from bayes_mdp.agents.neural.contract import Spec
 from bayes_mdp.agents.neural.replay import Stack
 from bayes_mdp.envs.gymnasium.registered import check_id
 from bayes_mdp.experiments.gymnasium.gymnasium_envs import autoreset_mode, describe_source
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_count, first_index
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_count, first_index
 
 if TYPE_CHECKING:
     import gymnasium

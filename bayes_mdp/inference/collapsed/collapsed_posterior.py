@@ -30,11 +30,11 @@ from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
-from bayes_mdp.mdp.data import check_weighted
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
-from bayes_mdp.mdp.validation import check_count, is_concrete
+from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.random.resampling import systematic
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.utils.validation import check_count, is_concrete
 
 DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
 SHARE = 0.5

@@ -22,7 +22,7 @@ from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, Values, with_para
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 SMALL = 4096
 """Arrays of up to so many entries are kept as they are: every entry its own class, every count by itself."""

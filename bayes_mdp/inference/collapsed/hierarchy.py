@@ -24,8 +24,8 @@ from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
 from bayes_mdp.inference.detection.site_checks import check_sites
 from bayes_mdp.inference.detection.trace import Program, compiled
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import AnyArray
 
 NUM_VALUES = 3
 Values: TypeAlias = Mapping[str, AnyArray | np.generic]

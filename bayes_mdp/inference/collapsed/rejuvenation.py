@@ -20,8 +20,8 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import AnyArray
 
 JITTER = 1e-4
 JUMP_SHARE = 0.1  # of the proposals take the whole difference: from mode to mode

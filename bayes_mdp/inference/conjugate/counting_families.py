@@ -14,9 +14,9 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import check_not_negative, check_positive, require
 from bayes_mdp.random import dirichlet, gamma
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import check_not_negative, check_positive, require
 
 
 class GammaExponentialBelief(RewardBelief):

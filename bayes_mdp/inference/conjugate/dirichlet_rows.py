@@ -17,10 +17,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from bayes_mdp.inference.conjugate.index_tables import Sites, first_shared, is_injective, site_index, unless_identity
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
-from bayes_mdp.mdp.validation import at, check_concentration, check_shape, first_index
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.validation import at, check_concentration, check_shape, first_index
 
 Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""

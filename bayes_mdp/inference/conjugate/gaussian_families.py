@@ -14,8 +14,8 @@ from jaxtyping import Float, PRNGKeyArray
 from bayes_mdp.inference.conjugate.families import NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split, statistics
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.random import gamma
+from bayes_mdp.utils.typing import AnyArray
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 

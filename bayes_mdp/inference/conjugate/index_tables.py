@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index
 
 Sites = tuple[tuple[str, tuple[int, ...]], ...]
 

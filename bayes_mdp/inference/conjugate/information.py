@@ -15,7 +15,7 @@ from jax.scipy.special import digamma
 from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 _SERIES_FROM = 20.0  # from here on five terms of the series are exact to 1e-13
 

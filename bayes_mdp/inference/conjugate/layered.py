@@ -10,8 +10,8 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, IntScalar
-from bayes_mdp.mdp.validation import check_shape
+from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.validation import check_shape
 
 
 class LayeredPosterior(ConjugatePosterior):

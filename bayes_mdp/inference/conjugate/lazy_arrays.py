@@ -15,7 +15,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.lazy_belief import LazyRewards, LazyRows
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 
 def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:

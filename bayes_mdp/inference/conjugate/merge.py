@@ -14,8 +14,8 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.provenance import merged_sources
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import RealLike
-from bayes_mdp.mdp.validation import check_bool, described
+from bayes_mdp.utils.typing import RealLike
+from bayes_mdp.utils.validation import check_bool, described
 
 
 def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = False) -> ConjugatePosterior:

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.mdp import Transitions, check_transitions
-from bayes_mdp.mdp.typing import ArrayLike, Index
-from bayes_mdp.mdp.validation import check_type, is_concrete
+from bayes_mdp.utils.typing import ArrayLike, Index
+from bayes_mdp.utils.validation import check_type, is_concrete
 
 
 def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import UInt8
 
-from bayes_mdp.mdp.folded_log import Source
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.mdp.data.folded_log import Source
+from bayes_mdp.utils.typing import AnyArray
 
 Digests = UInt8[AnyArray, "... 32"]
 

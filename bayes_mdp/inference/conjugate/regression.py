@@ -22,11 +22,11 @@ from bayes_mdp.inference.conjugate.index_tables import Sites
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import check_reward_values
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import gamma
+from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 LOST_NATS = 1e-6

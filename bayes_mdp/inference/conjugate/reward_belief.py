@@ -18,10 +18,10 @@ import numpyro.distributions as dist
 from jaxtyping import Float, Int, PRNGKeyArray, Real
 
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, merge_statistics, statistics
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import check_finite, check_positive
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import check_reward_values, log_base_measure
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import check_finite, check_positive
 
 Cells = Real[AnyArray, "..."] | np.floating
 """Numbers of cells that broadcast; whole ones where `inference.detection` numbers the parameters."""

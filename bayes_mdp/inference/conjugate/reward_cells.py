@@ -23,10 +23,10 @@ from bayes_mdp.inference.conjugate.rewards import (
     weighted_density,
 )
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
-from bayes_mdp.mdp.validation import check_shape
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.validation import check_shape
 
 
 class RewardCells(Rewards):

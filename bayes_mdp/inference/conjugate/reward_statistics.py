@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
-from bayes_mdp.mdp.moments import merge_moments, pool_moments
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
+from bayes_mdp.numerics.moments import merge_moments, pool_moments
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 
 Statistics = Float[AnyArray, "*cells 3"]
 

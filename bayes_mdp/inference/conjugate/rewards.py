@@ -10,11 +10,11 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
 
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import check_finite, require
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance
 from bayes_mdp.models.sufficient_statistics import check_reward_values
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
+from bayes_mdp.utils.validation import check_finite, require
 
 Cells = Float[AnyArray, "*cells"]
 Outcome = IntScalar | Int[AnyArray, "..."]

@@ -14,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.random import loggamma
+from bayes_mdp.utils.typing import AnyArray
 
 NEARLY_FULL = 0.5  # share of the outcomes of the needed rows that are possible
 

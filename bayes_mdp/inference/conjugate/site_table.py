@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.typing import AnyArray
 
 
 @dataclass(frozen=True, eq=False)

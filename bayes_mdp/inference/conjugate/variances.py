@@ -20,8 +20,8 @@ from jaxtyping import Array, Float, Real
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.rewards import Rewards
-from bayes_mdp.mdp.typing import AnyArray, RealLike
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.utils.typing import AnyArray, RealLike
+from bayes_mdp.utils.validation import check_name
 
 FACTOR_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 

@@ -29,7 +29,7 @@ from bayes_mdp.inference.detection.entries import (
 )
 from bayes_mdp.inference.detection.equations import array_of
 from bayes_mdp.inference.detection.symbols import Symbols
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.utils.typing import ArrayLike
 
 _ENTRYWISE = """
 max min rem exp2 expm1 tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh cbrt abs sign floor ceil round

@@ -16,7 +16,7 @@ from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, 
 from bayes_mdp.inference.conjugate.families import NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.detection.trace import Site
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 Parameters: TypeAlias = Mapping[str, Mapping[str, AnyArray]]
 """{site: {parameter: array}}."""

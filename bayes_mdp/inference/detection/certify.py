@@ -42,13 +42,13 @@ from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes
 from bayes_mdp.mdp import Transitions
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.lifted_jit import lifted_jit
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.sufficient_statistics import Statistics, has_statistics
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Numbers: TypeAlias = Float[AnyArray, "..."] | np.floating
 Parts: TypeAlias = tuple[ArrayLike, ...]

@@ -19,7 +19,7 @@ from bayes_mdp.inference.detection.equations import Atom, array_of, body_of, nee
 from bayes_mdp.inference.detection.known_numbers import computed, known
 from bayes_mdp.inference.detection.movement_rules import MOVEMENT_RULES
 from bayes_mdp.inference.detection.sum_rules import SUM_RULES
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.utils.typing import ArrayLike
 
 MAX_TURNS = 256
 """Turns of a loop that are read one by one."""

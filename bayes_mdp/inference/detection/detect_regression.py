@@ -15,7 +15,7 @@ from bayes_mdp.inference.detection.detect_rewards import Elements
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
 from bayes_mdp.inference.detection.site_checks import reward_sites
 from bayes_mdp.inference.detection.trace import Site
-from bayes_mdp.mdp.validation import check_positive, first_index
+from bayes_mdp.utils.validation import check_positive, first_index
 
 MOST_NUMBERS = 2**24
 """Features of all cells together, and entries of the precision of the weights."""

@@ -31,9 +31,9 @@ from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
 from bayes_mdp.inference.detection.site_checks import reward_sites
 from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Site
-from bayes_mdp.mdp.validation import first_index
 from bayes_mdp.models.mdp_spec import RewardTable, check_mean
 from bayes_mdp.models.reward_laws import law_mean
+from bayes_mdp.utils.validation import first_index
 
 SINGLE: dict[str, tuple[str, dict[str, type[RewardBelief]]]] = {
     "Normal": ("loc", {"Normal": NormalBelief}),

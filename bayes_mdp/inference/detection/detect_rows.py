@@ -11,7 +11,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.detection.assemble import Assembly
 from bayes_mdp.inference.detection.probe import Probe
 from bayes_mdp.inference.detection.trace import Site
-from bayes_mdp.mdp.validation import check_probability_rows, first_index
+from bayes_mdp.utils.validation import check_probability_rows, first_index
 
 
 def detect_rows(

@@ -18,8 +18,8 @@ from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.inference.detection.known_numbers import is_key
 from bayes_mdp.inference.detection.symbols import Ids, Symbols
-from bayes_mdp.mdp.compact import compact
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.numerics.compact import compact
+from bayes_mdp.utils.typing import AnyArray
 
 NONE, OPAQUE = -1, -2
 """In place of the number of an element: free of conjugate sites; not of the form above."""

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.utils.typing import ArrayLike
 
 Given = TypeVar("Given")
 Atom: TypeAlias = Var | Literal

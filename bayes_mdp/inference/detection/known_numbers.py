@@ -12,8 +12,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from bayes_mdp.inference.detection.equations import array_of
-from bayes_mdp.mdp.compact import compact
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.numerics.compact import compact
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 
 def known(value: ArrayLike) -> AnyArray:

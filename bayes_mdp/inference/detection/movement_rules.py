@@ -27,7 +27,7 @@ from bayes_mdp.inference.detection.entries import (
     sites_of,
 )
 from bayes_mdp.inference.detection.known_numbers import MOVES, NUMPY, chosen
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 
 def _move(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:

@@ -18,9 +18,9 @@ from bayes_mdp.inference.detection.dataflow import Reader
 from bayes_mdp.inference.detection.entries import NONE, OPAQUE, Domain, Entries, Value, elements_of, symbols_of
 from bayes_mdp.inference.detection.symbols import Symbols
 from bayes_mdp.inference.detection.trace import KEY, KNOWN, Laws, Outputs, Program, Site
-from bayes_mdp.mdp.compact import compact
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
+from bayes_mdp.numerics.compact import compact
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_finite, check_positive, first_index
 
 POSITIVE: dict[str, bool | tuple[bool, bool]] = {
     "Dirichlet": True,

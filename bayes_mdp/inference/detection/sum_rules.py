@@ -26,7 +26,7 @@ from bayes_mdp.inference.detection.entries import (
     symbolic,
 )
 from bayes_mdp.inference.detection.movement_rules import by_labels
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 
 def _reduce_sum(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Hashable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.mdp.compact import compact
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.numerics.compact import compact
+from bayes_mdp.utils.typing import ArrayLike
 
 MANY = 2**16
 """Different values of one array beyond which each entry becomes a symbol of its own."""

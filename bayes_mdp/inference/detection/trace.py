@@ -26,7 +26,6 @@ from numpyro import handlers
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models.isolate import Isolated, isolated
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
@@ -34,6 +33,7 @@ from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
 from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet, SupportedSimplex
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Arrays: TypeAlias = dict[str, Float[Array, "..."]]
 """Parameters by their names."""

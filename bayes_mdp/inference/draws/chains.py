@@ -19,10 +19,10 @@ from bayes_mdp.inference.detection.trace import unique_names
 from bayes_mdp.inference.draws import methods
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.summary import LatentSites
-from bayes_mdp.mdp.pages import see
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_bool
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_bool
 
 MAX_R_HAT = 1.01
 """Vehtari et al. 2021, *Rank-normalization, folding, and localization: an improved R-hat*."""

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import first_index
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import first_index
 
 NUMBERS_AT_ONCE = 2**22
 CONSTANT = 1e-5  # relative range below which an element is a constant but for rounding

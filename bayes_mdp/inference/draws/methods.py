@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from bayes_mdp.mdp.validation import check_callable, check_count, check_number, check_type
+from bayes_mdp.utils.validation import check_callable, check_count, check_number, check_type
 
 if TYPE_CHECKING:
     from numpyro.infer.mcmc import MCMCKernel

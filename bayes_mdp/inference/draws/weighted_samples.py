@@ -10,9 +10,9 @@ from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, lazy_draws
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.hypothesis import at_successors, check_mdp
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
-from bayes_mdp.mdp.validation import check_not_negative, check_shape, is_concrete
-from bayes_mdp.products import tensordot
+from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealScalar
+from bayes_mdp.utils.validation import check_not_negative, check_shape, is_concrete
 
 Pairs = Float[Array, "*H S A"]
 

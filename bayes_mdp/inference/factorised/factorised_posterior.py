@@ -18,10 +18,10 @@ from bayes_mdp.inference.sampled.conditioned_program import Rows, with_capacity
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
-from bayes_mdp.mdp.data import unmasked
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
-from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
+from bayes_mdp.mdp.data.transitions import unmasked
 from bayes_mdp.random.resampling import systematic
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealScalar
+from bayes_mdp.utils.validation import check_count, first_index, is_concrete
 
 SHARE = 0.5
 

@@ -16,12 +16,12 @@ from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn as SamplerOutput
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.moments import merge_moments
-from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, Statistics, check_reward_values
-from bayes_mdp.products import tensordot
+from bayes_mdp.numerics.moments import merge_moments
+from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
 
 
 class SampledRewards(Rewards):

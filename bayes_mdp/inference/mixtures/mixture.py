@@ -16,11 +16,11 @@ from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import PriorWeight, StateActionSpace, Transitions
-from bayes_mdp.mdp.data import check_weighted
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
-from bayes_mdp.mdp.validation import as_real, check_shape, check_type, is_concrete, require
+from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
 
 
 class Mixture(MixturePosterior):

@@ -26,9 +26,9 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import is_concrete
-from bayes_mdp.products import tensordot
+from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import is_concrete
 
 Pairs = Float[Array, "*H S A"]
 Tree = TypeVar("Tree")

@@ -20,8 +20,8 @@ from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.validation import check_key, check_type, described, first_index
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.validation import check_key, check_type, described, first_index
 
 SAME = 1e-6
 """Relative difference of two counts that is rounding (of float32)."""

@@ -31,11 +31,11 @@ from scipy.optimize import brentq
 
 from bayes_mdp.inference.draws.chains import Model, effective_size, traced_latents
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_key
 
 DRAWS_PER_DIMENSION = 10
 """Draws of a half for each unconstrained number: fewer give no covariance matrix to build a proposal on."""

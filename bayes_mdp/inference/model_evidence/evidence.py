@@ -28,8 +28,8 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows, conditioned
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_key, check_type
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_key, check_type
 
 InferredPosterior: TypeAlias = (
     ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.inference.pooled.table_numbers import log_counts_density, slice_step, table_numbers
 from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes
-from bayes_mdp.progress import bar_of
+from bayes_mdp.utils.progress import bar_of
 
 _TINY = 1e-300
 

@@ -17,13 +17,13 @@ from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
-from bayes_mdp.mdp.data import check_weighted
-from bayes_mdp.mdp.html_text import shown_as_html
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
-from bayes_mdp.products import einsum
+from bayes_mdp.numerics.products import einsum
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.utils.validation import is_concrete
 
 Pairs = Float[Array, "*H S A"]
 

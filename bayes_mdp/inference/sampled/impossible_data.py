@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.pages import see
 from bayes_mdp.mdp.space import END
-from bayes_mdp.mdp.validation import first_index
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.validation import first_index
 
 BATCHES = 16
 """Batches of draws at most; one is enough where every observed transition is possible in one of its draws."""

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.sampled.recipe import Recipe
-from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, first_index
+from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE, first_index
 
 FEW = 4
 """Draws of the prior whose rows are looked at."""

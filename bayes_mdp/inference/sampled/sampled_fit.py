@@ -15,10 +15,10 @@ from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior, rows_of_
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
+from bayes_mdp.utils.typing import AnyArray
 
 
 def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[SampledPosterior]:

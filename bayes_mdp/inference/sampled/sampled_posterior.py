@@ -27,16 +27,16 @@ from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.data import check_weighted, unmasked
-from bayes_mdp.mdp.html_text import shown_as_html
+from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import check_rewards
-from bayes_mdp.products import tensordot
+from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.random.resampling import systematic
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import check_count, first_index, is_concrete
 
 SHARE = 0.5
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from bayes_mdp.inference.draws.chains import NO_TABLES, Chains
 from bayes_mdp.inference.draws.derived_tables import Scalars
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 WINDOW = 0.25
 """Share of the steps of an optimiser that is compared with the share before it."""

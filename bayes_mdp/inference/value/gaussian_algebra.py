@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bayes_mdp.products import einsum, matmul
+from bayes_mdp.numerics.products import einsum, matmul
 
 One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
 Block = Callable[[Array, Array, Array], tuple[Array, Array]]

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.value.feature_rows import check_positive, check_row_values, check_rows, check_sizes
 from bayes_mdp.inference.value.gaussian_algebra import coloured, posterior_root, shrink_root_one
 from bayes_mdp.inference.value.likelihoods import Bernoulli, Likelihood
-from bayes_mdp.products import einsum, matmul
+from bayes_mdp.numerics.products import einsum, matmul
 
 _HALVINGS, _BISECTIONS = 20, 60
 Row = tuple[Float[Array, " D"], Int[Array, ""], Float[Array, ""] | None, Float[Array, ""]]

@@ -26,7 +26,7 @@ from bayes_mdp.inference.value.gaussian_algebra import (
     shrink_root_one,
     some_root,
 )
-from bayes_mdp.products import einsum, matmul
+from bayes_mdp.numerics.products import einsum, matmul
 
 
 class LastLayerGaussian(eqx.Module):

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from bayes_mdp.mdp.by_numpy import threefry_words as threefry
 from bayes_mdp.mdp.by_numpy.evaluation import as_numpy
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.utils.validation import is_concrete
 
 Keys = TypeVar("Keys")
 

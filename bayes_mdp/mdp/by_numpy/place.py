@@ -5,7 +5,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Shaped
 
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray
 
 
 def place_as(array: Shaped[AnyArray, "*shape"], dtype: DTypeLike | None = None) -> Shaped[Array, "*shape"]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from bayes_mdp.mdp.by_numpy.evaluation import TooLongError, as_numpy, evaluate, seconds, supported
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.utils.validation import is_concrete
 
 MOST_SECONDS = 0.03
 """Programs that NumPy takes longer for, roughly, are compiled: that takes ten times as long or more, but only once."""

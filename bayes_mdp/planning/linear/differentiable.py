@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.linear.elimination import eliminate
 from bayes_mdp.planning.linear.systems import DIRECT, LISTED_DIRECT, solve_chain
-from bayes_mdp.products import matmul
+from bayes_mdp.utils.typing import RealScalar
 
 _SWEEPS = 200_000  # of a large sparse chain on which Krylov iterations fail: enough for a discount of .9999
 _NEAR = 64  # units of rounding in a residual that counts as solved

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import IntScalar
 
 _ROW_BY_ROW = 48  # unknowns; beyond, columns are eliminated 16 at a time
 _BLOCK = 16

@@ -12,8 +12,8 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.products import matmul
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import RealScalar
 
 Vector = Float[Array, " S"]
 Operator = Callable[[Vector], Vector]

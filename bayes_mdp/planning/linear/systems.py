@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.numerics.on_demand import on_demand
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.linear.elimination import eliminate
 from bayes_mdp.planning.linear.neighbours import neighbour_solver
-from bayes_mdp.planning.on_demand import on_demand
-from bayes_mdp.products import matmul
+from bayes_mdp.utils.typing import RealScalar
 
 DIRECT = 512  # up to so many states elimination beats Krylov iterations on a dense chain
 _SMALL = 128  # ... on a sparse one, made dense

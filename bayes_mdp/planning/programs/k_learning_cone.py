@@ -18,8 +18,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_finite, check_probabilities, check_probability_rows, check_shape, require
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_finite, check_probabilities, check_probability_rows, check_shape, require
 
 if TYPE_CHECKING:
     import cvxpy as cp

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_probabilities, check_shape, require
 from bayes_mdp.planning.programs.vapor_occupancy import VaporProblem
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_probabilities, check_shape, require
 
 if TYPE_CHECKING:
     import cvxpy as cp

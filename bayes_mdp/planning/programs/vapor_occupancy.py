@@ -28,8 +28,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import (
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import (
     check_finite,
     check_positive,
     check_probability_rows,
@@ -37,7 +38,6 @@ from bayes_mdp.mdp.validation import (
     is_concrete,
     require,
 )
-from bayes_mdp.products import matmul
 
 ExpectedNext = Callable[[Float[Array, " S"], IntScalar], Float[Array, "S A"]]
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 INDEX = np.int32
 

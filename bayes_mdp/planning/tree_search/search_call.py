@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.mdp.agent import DecisionPoint, Problem
-from bayes_mdp.mdp.cores import usable_cores
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import Episodic, step_discount
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.planning.tree_search.kept_tree import INDEX, KeptTree
 from bayes_mdp.planning.tree_search.limits import check_lazy, require_numba
+from bayes_mdp.utils.cores import usable_cores
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 
 class SearchOptions(NamedTuple):

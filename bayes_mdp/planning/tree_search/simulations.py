@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayes_mdp.mdp.numba_function import code_of, compiled, kept
+from bayes_mdp.numerics.numba_function import code_of, compiled, kept
 
 NONE = -1  # no node, no step
 LARGEST = 1.0 - 2.0**-52
@@ -318,7 +318,7 @@ def carry_over(tree: Tree, child: int, new: Tree, most: int) -> None:
         number[node] = at
 
 
-CODE = code_of(__file__, Path(__file__).parents[2] / "mdp/numba_function.py")
+CODE = code_of(__file__, Path(__file__).parents[2] / "numerics/numba_function.py")
 
 
 def _kept(code: int):

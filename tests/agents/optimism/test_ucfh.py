@@ -12,7 +12,7 @@ from bayes_mdp.agents.optimism.ucfh import component_delta, component_interval, 
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.agents.believed import Case
 from tests.agents.optimism.test_ucrl2 import A, H, S, late_reward, problem, tabularl, world
-from tests.planning.test_extended import poured, sweep
+from tests.planning.optimistic.test_extended import poured, sweep
 
 interval: Any = jax.jit(component_interval)
 confidence: Any = jax.jit(confidence_set)

@@ -9,7 +9,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, WHERE, Criticism, Finding, criticise
 from bayes_mdp.mdp import Discounted, Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.log_split import split_log
+from bayes_mdp.mdp.data.log_split import split_log
 from tests.calibration.criticism.worlds import REWARD, RIGHT, SPACE, A, S, log_of_world, world
 
 KEY = jax.random.key(11)

@@ -20,7 +20,7 @@ from bayes_mdp.calibration.criticism.held_out_checks import (
     unseen_outcomes,
 )
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace, Transitions
-from bayes_mdp.mdp.log_split import split_log
+from bayes_mdp.mdp.data.log_split import split_log
 from tests.calibration.criticism.worlds import RIGHT, SPACE, A, S, belief, learn, log_of_world, world
 
 KEY = jax.random.key(5)

@@ -19,8 +19,9 @@ from bayes_mdp.calibration.simulation_based.simulation_runs import dataset_of
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import fit_for
-from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace, memory
+from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable
+from bayes_mdp.utils import memory
 from tests.calibration import twins
 
 NUM, DRAWS, STEPS = 2048, 60, 12

@@ -14,7 +14,7 @@ from bayes_mdp.envs.health.icu_sepsis import DOSES
 from bayes_mdp.envs.health.table_episodes import Inversion
 from bayes_mdp.experiments import plot_env
 from bayes_mdp.mdp import SparseMDP
-from bayes_mdp.mdp.extras import install
+from bayes_mdp.utils.extras import install
 
 KEY = jax.random.key(0)
 INSTALLED = find_spec("icu_sepsis") is not None

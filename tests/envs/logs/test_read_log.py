@@ -9,7 +9,7 @@ import pytest
 
 from bayes_mdp.envs import read_log
 from bayes_mdp.mdp import StateActionSpace, check_transitions
-from bayes_mdp.mdp.log_split import episode_numbers, first_states
+from bayes_mdp.mdp.data.log_split import episode_numbers, first_states
 
 COLUMNS: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}
 

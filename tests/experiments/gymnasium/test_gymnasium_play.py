@@ -16,7 +16,7 @@ from bayes_mdp.experiments.gymnasium.gymnasium_envs import ParallelEnvs, open_en
 from bayes_mdp.experiments.rollout.time_loop import Layout
 from bayes_mdp.experiments.training.vector_env import host_env
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
 from tests.experiments.gymnasium.test_gymnasium_run import ENDING, KEY, _run
 from tests.experiments.toy import walk_that_ends
 from tests.planted import ID, NAME, Planted

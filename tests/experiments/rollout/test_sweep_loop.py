@@ -18,7 +18,7 @@ from bayes_mdp.experiments.rollout.sweep_loop import CHUNK, begin_all, play
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
 from tests.agents.trial_reference import Learner
 from tests.experiments.generator import DEFAULT_GENERATOR
 

@@ -21,7 +21,7 @@ from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.experiments.sweeps import cell_runs, grid, sweep_folder, sweep_results
 from bayes_mdp.experiments.sweeps import sweep as home
 from bayes_mdp.mdp import Episodic
-from bayes_mdp.mdp.files import read_json
+from bayes_mdp.utils.files import read_json
 
 AGENTS = {"epsilon_greedy_q": {"epsilon": [0.1, 0.2]}, "psrl": {}}
 ENVS = {"deep_sea": {"size": [3, 4]}}

@@ -24,7 +24,7 @@ from bayes_mdp.experiments.training import train_options as memory
 from bayes_mdp.experiments.training.train import CURVES, _Plan
 from bayes_mdp.experiments.training.training_log import Log
 from bayes_mdp.experiments.training.training_loop import StepReport
-from bayes_mdp.mdp.files import read_json, write_json, write_sealed
+from bayes_mdp.utils.files import read_json, write_json, write_sealed
 from tests.flips import refused_flips
 
 AGENT = DQN(

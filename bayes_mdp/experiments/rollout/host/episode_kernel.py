@@ -14,7 +14,7 @@ from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironm
 from bayes_mdp.experiments.rollout.host.loops_code import CODE
 from bayes_mdp.experiments.rollout.host.searches import drawn_reward, first_of_largest, search, search_first
 from bayes_mdp.experiments.rollout.sweep_loop import BACKWARD, CHUNK, FINISHED, FORWARD
-from bayes_mdp.mdp.numba_function import compiled, kept
+from bayes_mdp.numerics.numba_function import compiled, kept
 
 
 class Sizes(NamedTuple):

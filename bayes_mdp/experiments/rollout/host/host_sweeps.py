@@ -32,7 +32,7 @@ from bayes_mdp.experiments.rollout.host.sweeping_kernel import (
 )
 from bayes_mdp.experiments.rollout.time_loop import Carry, Layout, RunContext
 from bayes_mdp.mdp import Discounted
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.utils.typing import RealScalar
 
 STEPS_OF_A_CALL = 400_000
 """Of all seeds, at least: about half a second, so that the tables of a seed stay near the processor for a while."""

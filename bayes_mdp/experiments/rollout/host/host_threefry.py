@@ -6,7 +6,7 @@ of an array has the counter (0, n).
 
 import numpy as np
 
-from bayes_mdp.mdp.numba_function import compiled
+from bayes_mdp.numerics.numba_function import compiled
 
 _PARITY = np.uint32(0x1BD11BDA)
 _UNIT32 = np.float32(2.0**-23)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from bayes_mdp.mdp.numba_function import code_of
+from bayes_mdp.numerics.numba_function import code_of
 
 _PACKAGE = Path(__file__).parents[3]
 CODE = code_of(
     Path(__file__).parent,
-    _PACKAGE / "mdp/numba_function.py",
+    _PACKAGE / "numerics/numba_function.py",
     _PACKAGE / "experiments/rollout/sweep_loop.py",
-    _PACKAGE / "planning/prioritized_sweeping.py",
+    _PACKAGE / "planning/sweeping/prioritized_sweeping.py",
 )

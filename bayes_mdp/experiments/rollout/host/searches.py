@@ -6,8 +6,8 @@ They take whole arrays and indices, not slices: a slice would be counted as a re
 import numpy as np
 
 from bayes_mdp.experiments.rollout.host.host_threefry import Words, uniform
-from bayes_mdp.mdp.numba_function import compiled
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.numerics.numba_function import compiled
+from bayes_mdp.utils.typing import RealScalar
 
 
 @compiled

@@ -14,8 +14,8 @@ from bayes_mdp.experiments.rollout.host.host_threefry import Words, as_uniform, 
 from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment
 from bayes_mdp.experiments.rollout.host.loops_code import CODE
 from bayes_mdp.experiments.rollout.host.searches import drawn_reward, search, search_first
-from bayes_mdp.mdp.numba_function import compiled, kept
-from bayes_mdp.planning.prioritized_sweeping import TOGETHER
+from bayes_mdp.numerics.numba_function import compiled, kept
+from bayes_mdp.planning.sweeping.prioritized_sweeping import TOGETHER
 
 OPTIMISTIC_START, KNOWN_AFTER, INTERVAL, FREQUENCY, RECENCY = range(5)
 """Models of a pair: `OIM`; `RMax`; `MBIEEB` and `MBIE`; `FrequencyBonus`; `RecencyBonus`."""

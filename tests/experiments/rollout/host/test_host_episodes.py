@@ -16,7 +16,7 @@ from bayes_mdp.experiments.rollout.sweep_loop import FINISHED, SeedState, begin_
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
-from bayes_mdp.progress import Progress
+from bayes_mdp.utils.progress import Progress
 from tests.experiments.rollout.host.random_runs import QUIET, random_trials
 
 pytestmark = pytest.mark.numerics

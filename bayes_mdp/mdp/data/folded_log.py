@@ -1,0 +1,283 @@
+"""`FoldedLog`: what a log of any length says of a tabular MDP, in memory that does not grow with its rows."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bayes_mdp.mdp.data.cell_table import CellTable, group_rows, joined
+from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.mdp.data.transitions import Counts
+from bayes_mdp.utils.natural_order import natural_order
+from bayes_mdp.utils.typing import Names
+from bayes_mdp.utils.validation import check_bool, check_labels, check_type
+
+if TYPE_CHECKING:
+    from bayes_mdp.mdp.space import StateActionSpace
+
+Cells = Float[np.ndarray, "..."]
+_BLOCK = 2**20
+
+
+@dataclass(frozen=True)
+class Source:
+    """One log that was read.
+
+    Args:
+        name: of the file, or what else it was.
+        digest: SHA-256 of its content, as hexadecimal digits.
+        rows: how many it has.
+        cost: the column of costs that the rewards are minus; None: rewards are as logged.
+    """
+
+    name: str
+    digest: str
+    rows: int
+    cost: Hashable | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedLog:
+    """The sufficient statistics of logs, as `fold_log` returns them.
+
+    Rewards are summed without rounding: logs folded apart and merged give bit for bit what one pass over all of them
+    gives, whatever the order of the rows and the size of the chunks.
+
+    Args:
+        states, actions: the labels behind the indices.
+        cells: each observed (step, state, action, outcome) once, in that order.
+        sources: the logs.
+        by_step: whether the steps of episodes were kept, as spaces with a horizon need; else all are 0.
+        has_rewards: whether the logs have rewards.
+        given_labels: whether the states, and whether the actions, were given rather than found in the logs.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
+        >>> log = bm.fold_log(table, state="s", action="a", reward="r", next_state="t")
+        >>> print(log.counts(bm.StateActionSpace.from_log(log)).reward_mean)
+        [[0.]
+         [1.]]
+    """
+
+    states: Names
+    actions: Names
+    cells: CellTable
+    sources: tuple[Source, ...]
+    by_step: bool
+    has_rewards: bool
+    given_labels: tuple[bool, bool] = (False, False)
+
+    def __str__(self) -> str:
+        sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
+        names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
+        return f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}"
+
+    def _said_of_costs(self) -> str:
+        """That rewards are minus costs, and of how many logs where not of all."""
+        costs = [source.cost for source in self.sources if source.cost is not None]
+        if not costs:
+            return ""
+        some = f" in {len(costs)} of {len(self.sources)} logs" if len(costs) < len(self.sources) else ""
+        return f"; rewards are minus column {', '.join(map(repr, dict.fromkeys(costs)))}{some}"
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that were read (the last row of an episode is no transition where it has no next state)."""
+        return sum(source.rows for source in self.sources)
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of transitions."""
+        return int(self.cells.count.sum())
+
+    @property
+    def ends(self) -> bool:
+        """Whether a transition terminated."""
+        return bool((self.cells.where.outcome == 0).any())
+
+    @property
+    def n_steps(self) -> int:
+        """One more than the latest step; 1 where steps were not kept."""
+        return int(self.cells.where.step.max()) + 1
+
+    def counts(self, space: "StateActionSpace", *, by_outcome: bool = False) -> Counts:
+        """The statistics in the arrays of `space`, [*H S A O] (places of the list where it lists successors).
+
+        Counts are exact up to 2^53, means and squared deviations correctly rounded (float64).
+
+        Args:
+            space: with the labels of the log.
+            by_outcome: whether statistics of rewards are kept for every outcome.
+
+        Raises:
+            ValueError: a cell that the space has not (an illegal action, an impossible outcome, a step beyond the
+                horizon, an end where none is), with its labels and the file and row where it was first seen; labels
+                that are not those of the space; a horizon where steps were not kept.
+            TypeError: `by_outcome` is no bool.
+        """
+        check_bool("by_outcome", by_outcome)
+        index = self._index(space)
+        n = np.zeros((*space.shape, space.n_outcomes))
+        np.add.at(n, index, self.cells.count)  # cells that differ in their steps alone fall together
+        return Counts(n, *(self._rewards(index, n.shape) if by_outcome else self._rewards(index[:-1], n.shape[:-1])))
+
+    def check(self, space: "StateActionSpace") -> None:
+        """Refuse a space that cannot hold the log; errors as of `counts`, which makes the arrays.
+
+        Args:
+            space: as of `counts`.
+        """
+        self._index(space)
+
+    def _check_labels(self, space: "StateActionSpace") -> None:
+        if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
+            raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
+        check_labels("folded.states", self.states, space.logged_states)
+        check_labels("folded.actions", self.actions, space.action_names)
+        if space.horizon is not None and not self.by_step:
+            raise ValueError("folded has no steps, expected a log folded with by_step=True (the space has a horizon)")
+
+    def _rewards(self, index: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Iterator[Cells]:
+        """Number, mean and squared deviations of the rewards, in arrays of this shape; `index`: of each cell there."""
+        flat = np.ravel_multi_index(index, shape)
+        group, size = group_rows((flat,))
+        pooled = self.cells.grouped(group, size)
+        place = np.empty(size, np.intp)
+        place[group] = flat
+        for values in (pooled.reward_count, *pooled.reward_moments()):
+            full = np.zeros(shape)
+            full.reshape(-1)[place] = values
+            yield full
+
+    def _index(self, space: "StateActionSpace") -> tuple[np.ndarray, ...]:
+        """Index of every cell in an array [*H S A O] of the space; errors as of `counts`."""
+        self._check_labels(space)
+        where = self.cells.where
+        reached = np.where(where.outcome == 0, space.n_states, where.outcome - 1)
+        pair = (where.state, where.action)
+        cell = pair if space.horizon is None else (where.step, *pair)
+        if space.horizon is not None:
+            self._refuse(where.step >= space.horizon, f"a step below the horizon {space.horizon}")
+        if not space.ends:
+            self._refuse(where.outcome == 0, "a space with ends=True")
+        if space.legal is not None:
+            self._refuse(~space.legal[pair], "a legal action of the state")
+        if space.successors is not None:
+            blocks = range(0, len(reached), _BLOCK)  # K places are compared for every cell
+            parts = [
+                np.asarray(space.place(tuple(x[i : i + _BLOCK] for x in cell), reached[i : i + _BLOCK])) for i in blocks
+            ]
+            reached = np.concatenate(parts)
+            self._refuse(reached == space.n_outcomes, "a listed successor")
+        elif space.support is not None:
+            at = cell if space.support.ndim == 4 else pair
+            self._refuse(~space.support[(*at, reached)], "an outcome in the known support")
+        return (*cell, reached)
+
+    def _refuse(self, bad: np.ndarray, expected: str) -> None:
+        """Refuse the bad cell that was seen first, if there is one."""
+        if not bad.any():
+            return
+        place = int(np.flatnonzero(bad)[np.argmin(self.cells.seen[bad])])
+        step, state, action, outcome = (int(x[place]) for x in self.cells.where)
+        number, row = self.cells.source_and_row(place)
+        source = self.sources[number]
+        target = "the end of the episode" if outcome == 0 else f"next state {self.states[outcome - 1]!r}"
+        at = f", at step {step}" if self.by_step else ""
+        raise ValueError(
+            f"{source.name}, row {row + 1}: action {self.actions[action]!r} in state {self.states[state]!r}{at} leads "
+            f"to {target}, expected {expected}"
+        )
+
+    def merge(self, other: "FoldedLog", *, allow_duplicates: bool = False) -> "FoldedLog":
+        """Both logs together; exactly what one fold of the sources of both gives.
+
+        Labels that were found are put in natural order again, with a warning of those that may be two spellings of one;
+        labels that were given must be the same.
+
+        Args:
+            other: folded by the same columns.
+            allow_duplicates: whether a source may be in both.
+
+        Raises:
+            TypeError: `other` is no folded log.
+            ValueError: a source that is in both, other labels, steps or rewards that only one of them has.
+        """
+        check_type("other", other, FoldedLog, "a FoldedLog")
+        if not allow_duplicates:
+            check_new_sources(self.sources, other.sources)
+        for what, one, two in (
+            ("steps", self.by_step, other.by_step),
+            ("rewards", self.has_rewards, other.has_rewards),
+        ):
+            if one != two:
+                has, lacks = (self, other) if one else (other, self)
+                raise ValueError(
+                    f"{lacks.sources[0].name} was folded without {what} and {has.sources[0].name} with, expected both "
+                    "alike"
+                )
+        states = _common("states", self, other, 0)
+        actions = _common("actions", self, other, 1)
+        parts = [
+            log.cells.renumbered(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (self, other)
+        ]
+        cells = joined([parts[0], parts[1].of_source(len(self.sources))])
+        merged = replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
+        merged._warn_of_similar((states != self.states, actions != self.actions))
+        return merged
+
+    def _warn_of_similar(self, found: tuple[bool, bool]) -> None:
+        """A warning of labels that may be two spellings of one; `found`: whether there are new states, new actions."""
+        where, count = self.cells.where, self.cells.count
+        what = f"{len(self.sources)} logs, {self.sources[0].name} first"
+        if found[0]:
+            went_on = where.outcome > 0
+            reached = np.bincount(where.outcome[went_on] - 1, count[went_on], len(self.states))
+            left = np.bincount(where.state, count, len(self.states))
+            warn_of_similar(f"{what}: state", "state", self.states, [left, reached])
+        if found[1]:
+            warn_of_similar(
+                f"{what}: action", "action", self.actions, [np.bincount(where.action, count, len(self.actions))]
+            )
+
+
+def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> None:
+    """Refuse a new source whose content is that of a known one.
+
+    Raises:
+        ValueError: names both.
+    """
+    names = {source.digest: source.name for source in known}
+    for source in new:
+        if source.digest in names:
+            raise ValueError(
+                f"{source.name} has the content of {names[source.digest]}, which is in already, expected every log "
+                "once (allow_duplicates=True counts it again; in the shell --allow-duplicates)"
+            )
+
+
+def _common(what: str, one: FoldedLog, two: FoldedLog, which: int) -> Names:
+    """The labels of both, as one fold would number them."""
+    mine, theirs = (getattr(log, what) for log in (one, two))
+    given = [log.given_labels[which] for log in (one, two)]
+    if any(given):
+        check_labels(f"{what} of {two.sources[0].name}", theirs, mine)
+        return mine
+    # Text that writes numbers became numbers where all labels did: one fold of both might have kept it as text.
+    numbers = [all(isinstance(label, (int, float)) for label in labels) for labels in (mine, theirs)]
+    if numbers[0] != numbers[1]:
+        names = [one.sources[0].name, two.sources[0].name]
+        raise ValueError(
+            f"the {what} of {names[numbers.index(True)]} are numbers and those of {names[numbers.index(False)]} are "
+            f"not, expected one kind ({what}=[...] gives all labels)"
+        )
+    return mine if mine == theirs else natural_order({*mine, *theirs})
+
+
+def _numbers(labels: Names, among: Names) -> Int[np.ndarray, " L"]:
+    """The index of each label among others."""
+    number: dict[Hashable, int] = {label: i for i, label in enumerate(among)}
+    return np.array([number[label] for label in labels], np.int32)

@@ -1,0 +1,77 @@
+"""Episodes of a log, and a split of a log in two parts by whole episodes. Host-side."""
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.mdp.data.transitions import Log, Transitions
+from bayes_mdp.utils.typing import RealLike
+from bayes_mdp.utils.validation import check_key, check_number, check_type
+
+
+def episode_numbers(transitions: Transitions) -> Int[np.ndarray, " N"]:
+    """The episode of each transition, counted from zero: a new one begins after `terminated` or `truncated`.
+
+    Also where the state is not the one that the row before led to: the rows are in the order of time.
+    """
+    state, reached = (np.asarray(x) for x in (transitions.state, transitions.next_state))
+    after = np.zeros(len(state), bool)
+    for flag in (transitions.terminated, transitions.truncated):
+        if flag is not None:
+            after |= np.asarray(flag)
+    begins = np.zeros(len(state), bool)
+    begins[1:] = after[:-1] | (reached[:-1] != state[1:])
+    return np.cumsum(begins)
+
+
+def first_states(log: Log) -> Float[np.ndarray, " S"]:
+    """How often episodes of the log begin in each state, as probabilities; of a log without rows zeros."""
+    number = episode_numbers(log.transitions)
+    first = np.flatnonzero(np.diff(number, prepend=-1))
+    counts = np.bincount(np.asarray(log.transitions.state)[first], minlength=len(log.states))
+    return counts / max(counts.sum(), 1)
+
+
+def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, Log]:
+    """Two parts of a log, by episodes drawn at random; by single transitions where no episode ends.
+
+    Both are data of one MDP, given the pairs that were tried: what one part chose, the other can judge.
+
+    Args:
+        key: of the draw.
+        log: as a whole.
+        share: of the episodes in the first part, between 0 and 1; at least one episode is in each.
+
+    Raises:
+        ValueError: a log of one episode (that ends), or of one transition; a share outside (0, 1).
+        TypeError: no `Log`.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": "a", "a": "x", "r": [0.0, 1.0, 2.0, 3.0], "t": "a", "end": True})
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
+        >>> [len(part.transitions.state) for part in bm.split_log(jax.random.key(0), log)]
+        [2, 2]
+    """
+    check_key("key", key)
+    check_type("log", log, Log, "a Log (see read_log)")
+    check_number("share", share, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    transitions = log.transitions
+    number = episode_numbers(transitions)
+    episodes = int(number[-1]) + 1 if len(number) else 0
+    flags = [np.asarray(x).any() for x in (transitions.terminated, transitions.truncated) if x is not None]
+    if episodes < 2 and (any(flags) or len(number) < 2):
+        what = "episode" if any(flags) else "transition"
+        raise ValueError(f"log has {max(episodes, len(number) and 1)} {what}, expected at least 2 to split it")
+    if episodes < 2:
+        # One stretch without an end: transitions are exchangeable, given their pairs.
+        number, episodes = np.arange(len(number)), len(number)
+    draw = np.asarray(jax.random.permutation(key, episodes))
+    first = int(np.clip(round(float(share) * episodes), 1, episodes - 1))
+    chosen = np.isin(number, draw[:first])
+    return _part(log, chosen, "first part"), _part(log, ~chosen, "second part")
+
+
+def _part(log: Log, rows: Bool[np.ndarray, " N"], name: str) -> Log:
+    part = jax.tree.map(lambda x: np.asarray(x)[rows], log.transitions)
+    return Log(part, log.states, log.actions, f"{log.source}, {name}", columns=log.columns)

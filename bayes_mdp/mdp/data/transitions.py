@@ -1,0 +1,440 @@
+"""Data: `Transitions`, the `Log` they were read from, and their sufficient statistics `Counts`."""
+
+import math
+from collections.abc import Hashable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Real
+
+from bayes_mdp.numerics.moments import merge_moments, pool_moments
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import (
+    as_array,
+    as_indices,
+    as_mask,
+    as_names,
+    as_real,
+    check_finite,
+    check_index,
+    check_names,
+    check_not_negative,
+    check_shape,
+    check_type,
+    check_width,
+    described,
+    first_index,
+    is_concrete,
+    require,
+)
+
+if TYPE_CHECKING:
+    from bayes_mdp.mdp.space import StateActionSpace
+
+
+def _index(name: str, what: str, values: object) -> Any:
+    return None if values is None and name == "step" else as_indices(f"transitions.{name}", values, what)
+
+
+def _reward(values: object) -> Any:
+    """Real numbers; of what is traced the dtype alone is known."""
+    if values is None or not is_concrete(values):
+        return values
+    array = values if isinstance(values, jax.Array) else as_real("transitions.reward", values)
+    if array.dtype == bool or not jnp.issubdtype(array.dtype, jnp.number) or array.dtype.kind == "c":
+        array = as_real("transitions.reward", array)
+    check_width("transitions.reward", array)
+    return array
+
+
+def _check_squares(reward: np.ndarray, observed: Bool[AnyArray, "*N"] | None) -> None:
+    """The squares of finite rewards add to a number that JAX's default width holds: variances are made of them.
+
+    Here, since posteriors are inferred in float64 and used in that width.
+    """
+    reward = np.abs(reward.astype(np.float64))
+    limit = (float(np.finfo(jax.dtypes.canonicalize_dtype(float)).max) / max(reward.size, 1)) ** 0.5 / 4
+    large = np.isfinite(reward) & (reward > limit)
+    large = large if observed is None else large & np.asarray(observed)
+    require(large, "abs(transitions.reward)", reward, f"a number of at most {limit:.1g}: squares of rewards are added")
+
+
+def _flags(name: str, values: object) -> Any:
+    return None if values is None else as_mask(f"transitions.{name}", values)
+
+
+class Transitions(eqx.Module):
+    """Observed transitions, one (scalars) or a batch of N.
+
+    Args:
+        state, action, next_state: Int[N], indices. `next_state` is not looked at where `terminated`.
+        reward: Float[N], or None for data without rewards (they are then known to the user, or not needed).
+        terminated: Bool[N], the transition ended the episode: no value beyond. None: never.
+        truncated: Bool[N], the episode was cut here: bootstrap. None: never.
+        step: Int[N], step of the episode; needed where rows depend on it. None: all zero.
+        reward_observed: Bool[N], false where the reward of a transition is missing. None: all were observed.
+
+    Raises:
+        ValueError: columns of other lengths, an index too large for JAX's integers, a reward too large for its floats
+            or for the squares that their statistics need, a flag that is neither true nor false (or 1 or 0).
+        TypeError: indices that are no integers, rewards that are no real numbers.
+
+    Example:
+        >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1], terminated=[False, True])
+        >>> data.outcome(bm.StateActionSpace(2, 1, ends=True)).tolist()  # the end is outcome 2
+        [1, 2]
+    """
+
+    state: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "state", "state"))
+    action: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "action", "action"))
+    reward: Real[AnyArray, "*N"] | None = eqx.field(converter=_reward)
+    next_state: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "next_state", "state"))
+    terminated: Bool[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "terminated"))
+    truncated: Bool[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "truncated"))
+    step: Int[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_index, "step", "step"))
+    reward_observed: Bool[AnyArray, "*N"] | None = eqx.field(
+        default=None, kw_only=True, converter=partial(_flags, "reward_observed")
+    )
+
+    def __check_init__(self) -> None:
+        for name, column in vars(self).items():
+            if column is not None:
+                check_shape(f"transitions.{name}", column, jnp.shape(self.state), "as transitions.state")
+        if self.reward is not None and is_concrete(self.reward, self.reward_observed):
+            _check_squares(np.asarray(self.reward), self.reward_observed)
+
+    def outcome(self, space: "StateActionSpace | int") -> Int[AnyArray, "*N"]:
+        """Index of the outcome in a row of `space`: the next state, or the number of states ("end") where terminated.
+
+        In a space with `successors` the place in the list of the pair; K (there is no such place) where it is not
+        listed. For a belief that has no space, the number of states is enough.
+        """
+        reached = self.next_state
+        if self.terminated is not None:
+            end = space if isinstance(space, int) else space.n_states
+            # By numpy where everything is concrete: eager JAX would compile it.
+            xp = np if is_concrete(reached, self.terminated) else jnp
+            reached = xp.where(self.terminated, end, reached)
+        if isinstance(space, int) or space.successors is None:
+            return reached
+        return space.place(self.cell(space), reached)
+
+    @overload
+    def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]: ...
+
+    @overload
+    def observed_rewards(
+        self, weight: Float[AnyArray, "*N"]
+    ) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]: ...
+
+    def observed_rewards(self, weight: Float[AnyArray, "*N"]) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]:
+        """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed.
+
+        By numpy, and numpy arrays, where the weight is one.
+
+        Args:
+            weight: of each transition, a factor without unit.
+        """
+        xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
+        count = weight if self.reward_observed is None else xp.where(self.reward_observed, weight, 0.0)
+        return count, xp.where(count != 0, xp.asarray(self.reward, count.dtype), 0.0)
+
+    def cell(self, space: "StateActionSpace") -> tuple[Int[AnyArray, "*N"], ...]:
+        """Index of the (step,) state, action of each transition into an array of shape `space.shape`."""
+        if space.horizon is None:
+            return (self.state, self.action)
+        xp = np if is_concrete(self.state) else jnp
+        step = xp.zeros_like(self.state) if self.step is None else self.step
+        return (step, self.state, self.action)
+
+
+def _named(columns: object) -> Any:
+    """The pairs of a mapping from roles to columns that has a column."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return tuple((role, name) for role, name in columns.items() if name is not None)
+
+
+class Log(eqx.Module):
+    """A log as read: transitions, the labels behind the indices, and where it came from.
+
+    Args:
+        transitions: of the log.
+        states, actions: the labels of all states and actions.
+        source: name of the file, or what else it was.
+        digest: SHA-256 of the file, as hexadecimal digits; None: it was none, or a part of one.
+        columns: role ("state", "action", "reward", ...) -> name of its column, as pairs or a mapping; for what is
+            printed. Roles without a column are left out.
+
+    Raises:
+        TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
+            without label.
+    """
+
+    transitions: Transitions
+    states: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
+    actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
+    source: str = eqx.field(default="log", static=True)
+    digest: str | None = eqx.field(default=None, static=True)
+    columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
+
+    def column(self, role: str) -> Hashable:
+        """The name of the column of a role; the role itself where it is not known.
+
+        Args:
+            role: "state", "action", "reward", ...
+        """
+        return dict(self.columns).get(role, role)
+
+    @property
+    def cost(self) -> Hashable | None:
+        """The column of costs that the rewards are minus; None: rewards are as logged."""
+        return dict(self.columns).get("cost")
+
+    @property
+    def ends(self) -> bool:
+        """Whether a transition terminated."""
+        return bool(np.any(self.transitions.terminated))
+
+    def __str__(self) -> str:
+        """Its size, its labels, and that rewards are minus costs where they are."""
+        named = (("state", self.states), ("action", self.actions))
+        sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({_some(x)})" for what, x in named]
+        cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
+        return f"{np.size(self.transitions.state)} transitions of {self.source}: {', '.join(sizes)}{cost}"
+
+    def __check_init__(self) -> None:
+        check_type("transitions", self.transitions, Transitions, "Transitions")
+        check_names("states", self.states)
+        check_names("actions", self.actions)
+        check_type("source", self.source, str, "a string")
+        if is_concrete(self.transitions):
+            check_index("transitions.state", self.transitions.state, len(self.states), "state")
+            check_index("transitions.action", self.transitions.action, len(self.actions), "action")
+
+
+def _some(names: tuple[Hashable, ...], most: int = 8) -> str:
+    """The first of them."""
+    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
+
+
+def _statistic(name: str, values: object) -> Any:
+    if not is_concrete(values):
+        return values
+    array = as_real(f"counts.{name}", values)
+    check_width(f"counts.{name}", array)
+    return values if isinstance(values, jax.Array) else array
+
+
+class Counts(eqx.Module):
+    """Sufficient statistics of transitions; O outcomes are the next states and, where episodes can end, the end.
+
+    The squared deviations are kept, not the sum of squares, which cancels in float32.
+
+    Args:
+        transitions: Float[*H S A O], how often each outcome was observed.
+        reward_count, reward_mean, reward_ss: Float[*H S A], or Float[*H S A O] where rewards depend on the outcome:
+            number, mean and sum of squared deviations of the observed rewards.
+
+    Raises:
+        ValueError: shapes that disagree; a count, or a squared deviation of observed rewards, that is negative or not
+            finite in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
+
+    Example:
+        >>> data = bm.Transitions([0, 0, 1], [0, 0, 0], [1.0, 3.0, 5.0], [1, 0, 1])
+        >>> counts = bm.Counts.of(data, bm.StateActionSpace(2, 1))
+        >>> print(counts.transitions[0, 0], counts.reward_mean[:, 0])
+        [1. 1.] [2. 5.]
+    """
+
+    transitions: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_statistic, "transitions"))
+    reward_count: Float[AnyArray, "*cells"] = eqx.field(converter=partial(_statistic, "reward_count"))
+    reward_mean: Float[AnyArray, "*cells"] = eqx.field(converter=partial(_statistic, "reward_mean"))
+    reward_ss: Float[AnyArray, "*cells"] = eqx.field(converter=partial(_statistic, "reward_ss"))
+
+    def __check_init__(self) -> None:
+        full = jnp.shape(self.transitions)
+        if len(full) < 3:
+            raise ValueError(f"counts.transitions has shape {full}, expected (step,) state, action, outcome")
+        if jnp.shape(self.reward_count) not in (full, full[:-1]):
+            shapes = f"{full[:-1]} or {full} (as counts.transitions)"
+            raise ValueError(f"counts.reward_count has shape {jnp.shape(self.reward_count)}, expected {shapes}")
+        for name in ("reward_mean", "reward_ss"):
+            check_shape(f"counts.{name}", getattr(self, name), jnp.shape(self.reward_count), "as reward_count")
+
+    @classmethod
+    def of(
+        cls, transitions: Transitions, space: "StateActionSpace", *, by_outcome: bool = False, weight: ArrayLike = 1.0
+    ) -> "Counts":
+        """Count `transitions` in `space`. Traceable.
+
+        Args:
+            transitions: the data.
+            space: of the data.
+            by_outcome: whether reward statistics are kept for every outcome, [*H S A O].
+            weight: scalar or [N]; masks (where it is zero) or weighs.
+
+        Returns:
+            Their statistics, of the shapes of the class.
+
+        Raises:
+            ValueError, TypeError: as `check_transitions`.
+        """
+        check_transitions(transitions, space, weight)
+        if is_concrete(transitions, weight, space.successors):
+            # By numpy, in float64: eager JAX would compile every operation. Rows of weight zero are left out: what they
+            # hold is not looked at, not even as an index.
+            xp, table = np, _HostTable
+            weights = np.broadcast_to(np.asarray(weight, np.float64), np.shape(transitions.state))
+            transitions, weights = jax.tree.map(lambda x: np.asarray(x)[weights != 0], (transitions, weights))
+        else:
+            xp, table = jnp, _Table
+            weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
+        cell, outcome = transitions.cell(space), transitions.outcome(space)
+        outcomes = table((*space.shape, space.n_outcomes), (*cell, outcome))
+        cells = outcomes if by_outcome else table(space.shape, cell)
+        moments = 3 * (xp.zeros(cells.shape),)
+        if transitions.reward is not None:
+            samples = (*transitions.observed_rewards(weights), xp.zeros_like(weights))
+            moments = pool_moments(samples, cells.add, cells.expand)
+        return cls(*(jnp.asarray(part, dtype=float) for part in (outcomes.add(weights), *moments)))
+
+    def merge(self, other: "Counts") -> "Counts":
+        """The statistics of this data set and `other` together, of the same shapes."""
+        moments = merge_moments(self.reward_moments, other.reward_moments)
+        return Counts(self.transitions + other.transitions, *moments)
+
+    @property
+    def reward_moments(self) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """`reward_count`, `reward_mean`, `reward_ss`: each [*H S A], or [*H S A O]."""
+        return self.reward_count, self.reward_mean, self.reward_ss
+
+
+class _Table(NamedTuple):
+    """Samples in the cells of a table of this shape; `place` holds one index for each axis, [N] each."""
+
+    shape: tuple[int, ...]
+    place: tuple[AnyArray, ...]
+
+    def add(self, x: AnyArray) -> AnyArray:
+        """Sums of `x` over the samples of each cell; an index outside the table counts nowhere."""
+        return jnp.zeros(self.shape).at[self.place].add(x)
+
+    def expand(self, x: AnyArray) -> AnyArray:
+        """The entry of each sample's cell; any entry where its index is outside."""
+        return x[self.place]
+
+
+class _HostTable(_Table):
+    """The same by numpy; every index is inside."""
+
+    def add(self, x: AnyArray) -> AnyArray:
+        """Sums of `x` over the samples of each cell, in float64."""
+        total = np.bincount(np.ravel_multi_index(self.place, self.shape), x, math.prod(self.shape))
+        return total.reshape(self.shape).astype(np.float64, copy=False)  # without samples they are integers
+
+
+def check_transitions(transitions: Transitions, space: "StateActionSpace", weight: ArrayLike = 1.0) -> None:
+    """Refuse data that `space` cannot hold.
+
+    That is: columns of other lengths, indices out of range, illegal actions, unsupported outcomes, rewards that are not
+    finite. Inside a trace the lengths alone are looked at.
+
+    Args:
+        transitions: the data.
+        weight: scalar or [N], zero or greater; rows of weight zero are not looked at.
+
+    Raises:
+        ValueError, TypeError: one sentence: the argument, the first offending row, what was there and expected.
+    """
+    check_weighted(transitions, weight)
+    if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
+        raise TypeError(f"space is {described(space)}, expected a StateActionSpace")
+    kept = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
+    if kept is not None:
+        _check_values(kept, space)
+
+
+def check_weighted(data: object, weight: ArrayLike) -> None:
+    """Refuse what a posterior cannot learn from at all: no data, weights that are neither one number nor one for each
+    transition; those that are not traced are finite, zero or greater.
+
+    Args:
+        data: `Transitions` or `Counts`, which have one weight.
+
+    Raises:
+        ValueError, TypeError: one sentence.
+    """
+    check_type("transitions", data, (Transitions, Counts), "Transitions")
+    shape = jnp.shape(data.state) if isinstance(data, Transitions) else ()
+    if is_concrete(weight):
+        # A mask is a weight.
+        given = as_array("weight", weight, "numbers")
+        check_not_negative("weight", given if given.dtype == bool else weight)
+    if np.shape(weight) not in ((), shape):
+        expected = f"() or {shape}" if shape else "()"
+        raise ValueError(f"weight has shape {np.shape(weight)}, expected {expected}")
+
+
+def unmasked(transitions: Transitions, weight: ArrayLike) -> Transitions | None:
+    """`transitions`, each row of weight zero replaced by the first other row (so that every row keeps its number).
+
+    None: there is no other row. Host side.
+    """
+    keep = np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))
+    if keep.all():
+        return transitions
+    first = first_index(keep)
+    return None if first is None else jax.tree.map(lambda x: np.where(keep, x, np.asarray(x)[first]), transitions)
+
+
+def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
+    check_index("transitions.state", transitions.state, space.n_states, "state")
+    check_index("transitions.action", transitions.action, space.n_actions, "action")
+    reached = np.asarray(transitions.next_state)
+    ended = np.zeros(reached.shape, bool) if transitions.terminated is None else np.asarray(transitions.terminated)
+    check_index("transitions.next_state", np.where(ended, 0, reached), space.n_states, "state")
+    if not space.ends:
+        row = first_index(ended)
+        if row is not None:
+            raise ValueError(f"transitions.terminated{list(row)} is True, expected a space with ends=True")
+    if space.horizon is not None:
+        if transitions.step is None:
+            raise ValueError("transitions.step is None, expected the step of each transition (the space has a horizon)")
+        check_index("transitions.step", transitions.step, space.horizon, "step")
+    if transitions.reward is not None:
+        reward = np.asarray(transitions.reward, float)
+        observed = transitions.reward_observed
+        reward = reward if observed is None else np.where(np.asarray(observed), reward, 0.0)
+        check_finite("transitions.reward", reward)
+    _check_masks(transitions, space, np.where(ended, space.n_states, reached))
+
+
+def _check_masks(transitions: Transitions, space: "StateActionSpace", reached: np.ndarray) -> None:
+    cell = tuple(np.asarray(i) for i in transitions.cell(space))
+    if space.legal is not None:
+        row = first_index(~space.legal[cell[-2:]])
+        if row is not None:
+            s, a = (int(i[row]) for i in cell[-2:])
+            action, state = space.action_names[a], space.state_names[s]
+            raise ValueError(f"transitions.action{list(row)} is {action!r}, expected a legal action of state {state!r}")
+    if space.successors is not None:
+        with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
+            place = np.asarray(space.place(cell, reached))
+        row, among = first_index(place == space.n_outcomes), "a listed successor"
+    elif space.support is not None:
+        where = cell if space.support.ndim == 4 else cell[-2:]
+        row, among = first_index(~space.support[(*where, reached)]), "an outcome in the known support"
+    else:
+        return
+    if row is not None:
+        s, a = (int(i[row]) for i in cell[-2:])
+        state, action = space.state_names[s], space.action_names[a]
+        after = "the end" if reached[row] == space.n_states else repr(space.state_names[int(reached[row])])
+        raise ValueError(
+            f"transitions.next_state{list(row)} is {after}, expected {among} of state {state!r}, action {action!r}"
+        )
