@@ -15,7 +15,8 @@ from bayes_mdp.agents.value_uncertainty import covariance_recursion as covarianc
 from bayes_mdp.agents.value_uncertainty import exact
 from bayes_mdp.agents.value_uncertainty.exact import value_covariance
 from bayes_mdp.inference import mixture
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace, memory
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
+from bayes_mdp.utils import memory
 from tests.agents.believed import Z, layered, moments, not_levelled, with_known_cycles, worst
 
 NUMBER = 100_000

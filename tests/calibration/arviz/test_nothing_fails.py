@@ -19,8 +19,9 @@ from bayes_mdp.inference import SVI, infer
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import from_draws
-from bayes_mdp.mdp import StateActionSpace, Transitions, memory
+from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import MDPSpec
+from bayes_mdp.utils import memory
 from tests.calibration.arviz.routes import hierarchy, route
 from tests.calibration.beliefs import collapsed, sampled
 

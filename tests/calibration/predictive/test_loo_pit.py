@@ -22,7 +22,8 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import NormalBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
-from bayes_mdp.mdp import StateActionSpace, Transitions, memory
+from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.utils import memory
 from tests.calibration.beliefs import sampled, transitions
 
 SPACE = StateActionSpace(2, 1)
