@@ -1968,6 +1968,18 @@ COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
         },
     ),
     (
+        ["next-experiment", *_FIT[1:], "--discount", "0.9"],
+        {
+            "--prior": [*_BAD_PRIOR, "sticky"],
+            "--candidates": ["log.xyz", "strategies.py"],
+            "--observations": _BAD_COUNT,
+            "--data-sets": [*_BAD_COUNT, "1"],
+            "--initial": ["nosuch", "0=x", "0=0.5"],
+            "--seed": _BAD_SEED,
+            "--csv": [_NO_FOLDER, "log.csv"],
+        },
+    ),
+    (
         ["run", "psrl", "chain", "--steps", "3"],
         {
             **_BAD_OBJECTIVE,

@@ -114,7 +114,7 @@ def test_given_labels_are_those_of_python(capsys, log):
     assert found.states == (4, 3, 2, 1, 0) and found.actions == ("stay", "go", "jump")
     code, out, _ = run(capsys, *given, "--states", "0,1,2,3", "--actions", "go,stay", "--chunksize", 7)
     assert code == 0 and out
-    refused(capsys, "state 's' is '3', expected one of the 3 labels given (0, 1, 2)", *given, "--states", "0,1,2")
+    refused(capsys, "state 's' is '3', expected one of the labels given (0, 1, 2)", *given, "--states", "0,1,2")
     refused(capsys, "states[1] is 0 again", *given, "--states", "0,0")
     refused(capsys, "--actions is 'go,,stay', expected labels with commas", *given, "--actions", "go,,stay")
     refused(capsys, "--actions is '\"go', expected labels with commas between", *given, "--actions", '"go')

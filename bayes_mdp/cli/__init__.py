@@ -1,5 +1,5 @@
-"""The command `bayes-mdp`: demo, fit, decide, evaluate-decision, update, behaviour, explain, calibrate, run, compare,
-sweep, status, results, train, evaluate, list.
+"""The command `bayes-mdp`: demo, fit, decide, evaluate-decision, next-experiment, update, behaviour, explain,
+calibrate, run, compare, sweep, status, results, train, evaluate, list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
         explain,
         fit,
         listing,
+        next_experiment,
         run,
         sweep,
         train,
@@ -109,6 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
     fit.add_fit(commands)
     decide.add_decide(commands)
     evaluate_decision.add_evaluate_decision(commands)
+    next_experiment.add_next_experiment(commands)
     update.add_update(commands)
     behaviour.add_behaviour(commands)
     explain.add_explain(commands)

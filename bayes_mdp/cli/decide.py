@@ -13,10 +13,10 @@ from bayes_mdp.cli.options import (
     check_outputs,
     count,
     log_of,
-    objective_of,
+    required_objective,
     seed,
 )
-from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
+from bayes_mdp.cli.problem import add_choice, add_problem, initial_of, prior_of, space_of
 
 
 def add_decide(commands: Commands) -> None:
@@ -33,6 +33,7 @@ def add_decide(commands: Commands) -> None:
     parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
     add_objective(parser)
     add_problem(parser)
+    add_choice(parser)
     parser.add_argument(
         "--baseline",
         default=BEHAVIOUR,
@@ -63,9 +64,7 @@ def _decide(arguments: argparse.Namespace) -> None:
     from bayes_mdp.recommend import write_report
 
     check_outputs(arguments, "report", inputs=[arguments.log])
-    objective = objective_of(arguments)
-    if objective is None:
-        raise ValueError("no objective was given, expected --discount, --horizon or --first-exit")
+    objective = required_objective(arguments)
     log = log_of(arguments)
     space = space_of(arguments, log)
     decision = bm.decide(

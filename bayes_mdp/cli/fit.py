@@ -22,7 +22,7 @@ from bayes_mdp.cli.options import (
     say_costs,
     seed,
 )
-from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
+from bayes_mdp.cli.problem import add_choice, add_problem, initial_of, prior_of, space_of
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -53,6 +53,7 @@ def add_fit(commands: Commands) -> None:
     )
     add_objective(parser)
     add_problem(parser)
+    add_choice(parser)
     parser.add_argument("--seed", type=seed, default=0, help="seed of the draws")
     parser.add_argument("--draws", type=count, default=2000, help="number of posterior draws for the policies' values")
     parser.add_argument(

@@ -120,6 +120,18 @@ def objective_of(arguments: argparse.Namespace) -> "Objective | None":
     return None if discount is None else Discounted(discount)
 
 
+def required_objective(arguments: argparse.Namespace) -> "Objective":
+    """The objective that was asked for.
+
+    Raises:
+        ValueError: none was; two objectives; a discount outside its range.
+    """
+    objective = objective_of(arguments)
+    if objective is None:
+        raise ValueError("no objective was given, expected --discount, --horizon or --first-exit")
+    return objective
+
+
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
     """The columns of a log, and --missing-reward. `required`: those of state and action must be named."""
     for name in COLUMNS:

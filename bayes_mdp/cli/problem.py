@@ -20,7 +20,7 @@ LOGGED = "logged"
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
-    """--legal, --support, --known-reward, --initial, --value-range, --min-count."""
+    """--legal, --support, --known-reward, --initial."""
     parser.add_argument(
         "--legal", choices=[LOGGED], help="actions that a state's rows of the log do not have are illegal"
     )
@@ -42,6 +42,10 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         metavar="STATE",
         help="state in which episodes start, or STATE=PROBABILITY,...; 'logged': as often as those of the log",
     )
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """--value-range and --min-count, where a policy is chosen."""
     parser.add_argument(
         "--value-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="the values that a policy can have"
     )

@@ -12,7 +12,7 @@ from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
 from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.trace import FAMILIES_OF, Program, Site
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.route import Route, prove
+from bayes_mdp.inference.route import ROUTE_WORDS, Route, prove
 from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.summary import describe_observed
@@ -25,14 +25,6 @@ from bayes_mdp.numerics.compact import compact
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.pages import see
 
-ROLES = {
-    "exact": "every site in closed form",
-    "mixture": "one closed form for each value of the discrete sites",
-    "collapsed": "chains draw the hyperparameters, the rest is in closed form",
-    "factorised": "rows in closed form, chains draw what is behind the rewards",
-    "nuts": "chains draw every site",
-    "gibbs": "chains draw what rows share, rows and rewards in closed form",
-}
 CONJUGATE_LAWS = {
     "StudentT": "Normal, or a normal-gamma prior: its predictive density is a Student-t",
     "Cauchy": "Normal",
@@ -109,7 +101,7 @@ class Explanation:
     _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
-        lines = [f"route: {self.route} ({ROLES.get(self.route, self.route)})"]
+        lines = [f"route: {self.route} ({ROUTE_WORDS.get(self.route, self.route)})"]
         lines += [f"not {name}: {why.removeprefix('prior: ')}" for name, why in self.why_not.items()]
         lines += [f"rewards: {self.reward_law}"]
         head = ("site", "family", "shape", "varies over", "role", "inferred by")

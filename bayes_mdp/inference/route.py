@@ -47,7 +47,15 @@ from bayes_mdp.utils.validation import check_key, check_labels, check_name, firs
 KNOWN_TOLERANCE = 1e-5
 """Relative difference of a known reward and one in a log that is rounding (of float32, of a CSV file)."""
 METHODS = ("auto", "exact", "mixture", "collapsed", "factorised", "nuts", "svi", "laplace", "gibbs")
-
+ROUTE_WORDS = {
+    "exact": "every site in closed form",
+    "mixture": "one closed form for each value of the discrete sites",
+    "collapsed": "chains draw the hyperparameters, the rest is in closed form",
+    "factorised": "rows in closed form, chains draw what is behind the rewards",
+    "nuts": "chains draw every site",
+    "gibbs": "chains draw what rows share, rows and rewards in closed form",
+}
+"""A route -> what it does, in messages and in `explain`."""
 
 InferredPosterior: TypeAlias = (
     ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | SampledPosterior | PooledPosterior
@@ -363,12 +371,8 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
     site, in_the_way, _ = reason.partition(IN_THE_WAY)
     if in_the_way:
         reason = f"{site} has no closed form"
-    words = {
-        "collapsed": "collapsed (chains draw the hyperparameters, the rest is in closed form)",
-        "factorised": "factorised (chains draw what is behind the rewards, rows are in closed form)",
-        "nuts": "sampled (chains draw every site)",
-    }
-    return f"{words.get(method, method)}" + (f": {reason}" if reason else "")
+    words = f"{method} ({ROUTE_WORDS[method]})" if method in ROUTE_WORDS else method
+    return words + (f": {reason}" if reason else "")
 
 
 @program_cache

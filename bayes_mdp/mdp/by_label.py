@@ -6,6 +6,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import ArrayLike, Names, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -19,8 +20,6 @@ from bayes_mdp.utils.validation import (
     did_you_mean,
     first_index,
 )
-
-SHOWN = 5  # labels in a message
 
 
 def is_by_label(policy: object) -> TypeGuard[PolicyLabels | Sequence[PolicyLabels]]:
@@ -80,7 +79,7 @@ def _table(
             raise ValueError(f"{name} has {_unknown('state', state, states)}")
     missing = [state for state in states if state not in policy and state not in optional]
     if missing:
-        raise ValueError(f"{name} has no action for {_listed(missing)}, expected one for every state")
+        raise ValueError(f"{name} has no action for {label_list(missing)}, expected one for every state")
     probs = legal / legal.sum(-1, keepdims=True)
     for s, state in enumerate(states):
         if state not in policy:
@@ -96,7 +95,7 @@ def _table(
             raise TypeError(f"{where} is {described(given)}, expected an action or a mapping action -> probability")
         illegal = first_index((probs[s] > 0) & ~legal[s])
         if illegal is not None:
-            allowed = _listed([action for action, can in zip(actions, legal[s], strict=True) if can])
+            allowed = label_list([action for action, can in zip(actions, legal[s], strict=True) if can])
             taken = actions[illegal[0]]
             raise ValueError(f"{where} {verb} {taken!r}, expected an action that is legal in this state: {allowed}")
     return probs
@@ -211,12 +210,7 @@ def _unknown(kind: str, label: object, labels: Names, also: str = "") -> str:
     """What is there, what was expected (and `also` would do), and the nearest label."""
     shown = repr(label) if isinstance(label, (str, int, float, tuple)) else described(label)
     article = "an" if kind[0] in "aeiou" else "a"
-    return f"{shown}, expected {also}{article} {kind} of the space: {_listed(labels)}{did_you_mean(label, labels)}"
-
-
-def _listed(labels: Sequence[Hashable]) -> str:
-    shown = ", ".join(map(repr, labels[:SHOWN]))
-    return f"{shown}, ... ({len(labels)} of them)" if len(labels) > SHOWN else shown
+    return f"{shown}, expected {also}{article} {kind} of the space: {label_list(labels)}{did_you_mean(label, labels)}"
 
 
 def _hashable(value: object) -> TypeGuard[Hashable]:

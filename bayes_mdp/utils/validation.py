@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
+from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Names
 
 ROW_SUM_TOLERANCE = {"float32": 1e-5, "float64": 1e-6}
@@ -396,9 +397,4 @@ def as_names(names: object) -> Any:
 def check_labels(name: str, labels: Names, expected: Names) -> None:
     """The names are those of the space, in their order."""
     if labels != expected:
-        raise ValueError(f"{name} are {_listed(labels)}, expected those of the space: {_listed(expected)}")
-
-
-def _listed(labels: Names) -> str:
-    shown = ", ".join(map(repr, labels[:4]))
-    return f"{shown}, ... ({len(labels)})" if len(labels) > 4 else shown
+        raise ValueError(f"{name} are {label_list(labels)}, expected those of the space: {label_list(expected)}")

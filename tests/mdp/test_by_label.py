@@ -135,7 +135,9 @@ def test_states_without_an_action_are_named():
     with pytest.raises(ValueError, match=r"^policy has no action for 'worn', 'broken', expected one for every state$"):
         MACHINE.policy({"new": "run"})
     many = StateActionSpace(9, 2)
-    with pytest.raises(ValueError, match=r"has no action for 1, 2, 3, 4, 5, ... \(8 of them\), expected one for every"):
+    with pytest.raises(
+        ValueError, match=r"has no action for 1, 2, 3, 4, 5, 6, ... \(8 in all\), expected one for every"
+    ):
         many.policy({0: 1})
 
 

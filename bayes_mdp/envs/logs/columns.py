@@ -8,8 +8,8 @@ import numpy as np
 
 from bayes_mdp.envs.logs.tables import Table, is_missing, plain
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.natural_order import natural_order
-from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_names, first_index
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
-SHOWN_LABELS = 8
 LARGEST_STEP = 2**31 - 1
 EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; in the shell --missing-reward ignore)"
 
@@ -58,8 +57,8 @@ def read_labels(
     index[needed.ravel()] = np.array([number.get(label, -1) for label in found], np.int32)[codes]
     split = list(index.reshape(needed.shape))
     for part, role in zip(split, roles, strict=True):
-        shown = shown_labels(names)
-        require_cells(table, part < 0, role, f"one of the {len(names)} labels given ({shown})")
+        shown = label_list(names)
+        require_cells(table, part < 0, role, f"one of the labels given ({shown})")
     if given is None and roles[0] != "subject":
         rows = [np.bincount(part[mask], minlength=len(names)) for part, mask in zip(split, needed, strict=True)]
         warn_of_similar(what, roles[0], names, rows)
@@ -206,8 +205,3 @@ def _distinct(role: str, given: Sequence[Hashable]) -> tuple[Hashable, ...]:
 def expected_label(role: str) -> str:
     """What a cell of labels must hold, in words."""
     return f"the label of { {'action': 'an action', 'subject': 'a subject'}.get(role, 'a state') }"
-
-
-def shown_labels(names: Names) -> str:
-    """The first of them."""
-    return ", ".join(map(repr, names[:SHOWN_LABELS])) + (", ..." if len(names) > SHOWN_LABELS else "")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Int
 
-from bayes_mdp.envs.logs.columns import as_numbers, expected_label, factorised, number_of, require_cells, shown_labels
+from bayes_mdp.envs.logs.columns import as_numbers, expected_label, factorised, number_of, require_cells
 from bayes_mdp.envs.logs.tables import Table, plain
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.natural_order import natural_order
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_names
@@ -71,8 +72,8 @@ class LabelBook:
         number[:-1][used] = self._look_up(uniques, np.flatnonzero(used), table.text is not None)
         result = np.where(looked, number[codes], -1).astype(np.int32)
         if self.given is not None:
-            names = shown_labels(self.given)
-            require_cells(table, looked & (result < 0), role, f"one of the {len(self.given)} labels given ({names})")
+            names = label_list(self.given)
+            require_cells(table, looked & (result < 0), role, f"one of the labels given ({names})")
         else:
             self._rows[role] = self._counted(role) + np.bincount(result[looked], minlength=len(self.numbers))
         return result

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Real
 
 from bayes_mdp.numerics.moments import merge_moments, pool_moments
+from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_array,
@@ -203,7 +204,7 @@ class Log(eqx.Module):
     def __str__(self) -> str:
         """Its size, its labels, and that rewards are minus costs where they are."""
         named = (("state", self.states), ("action", self.actions))
-        sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({_some(x)})" for what, x in named]
+        sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({label_list(x)})" for what, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         return f"{np.size(self.transitions.state)} transitions of {self.source}: {', '.join(sizes)}{cost}"
 
@@ -215,11 +216,6 @@ class Log(eqx.Module):
         if is_concrete(self.transitions):
             check_index("transitions.state", self.transitions.state, len(self.states), "state")
             check_index("transitions.action", self.transitions.action, len(self.actions), "action")
-
-
-def _some(names: tuple[Hashable, ...], most: int = 8) -> str:
-    """The first of them."""
-    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def _statistic(name: str, values: object) -> Any:

@@ -1,0 +1,134 @@
+"""`bayes-mdp next-experiment`: after a log, which state and action are worth observing more."""
+
+import argparse
+from collections.abc import Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayes_mdp.cli.entered_labels import label
+from bayes_mdp.cli.option_tables import read_table
+from bayes_mdp.cli.options import (
+    Commands,
+    add_columns,
+    add_command,
+    add_labels,
+    add_objective,
+    check_outputs,
+    count,
+    log_of,
+    required_objective,
+    say_costs,
+    seed,
+)
+from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float
+
+    from bayes_mdp.mdp import StateActionSpace
+
+PRICE = "price"  # the column of what observing costs; 'cost' is what the log may call minus the reward
+
+
+def add_next_experiment(commands: Commands) -> None:
+    """The parser."""
+    parser = add_command(
+        commands,
+        "next-experiment",
+        _next_experiment,
+        "after a log, rank states and actions by what observing them more is expected to add to the best policy",
+    )
+    parser.add_argument("log", help="CSV or Parquet file, one transition per row, in the order of time")
+    add_columns(parser, required=True)
+    add_labels(parser)
+    parser.add_argument(
+        "--prior",
+        help="a name of `list`, or MODULE:FUNCTION, whose posterior has a closed form (default: "
+        "dirichlet_normal_gamma)",
+    )
+    add_objective(parser)
+    add_problem(parser)
+    parser.add_argument(
+        "--candidates",
+        metavar="FILE",
+        help="CSV file of the pairs to rank, in the log's columns of state and action; a column 'price' holds what "
+        "the observations of a pair cost, all of them together (default: all pairs, each at the same price)",
+    )
+    parser.add_argument("--observations", type=count, default=1, help="of the pair; they are valued together")
+    parser.add_argument(
+        "--data-sets", type=count, default=1000, help="that are simulated for each pair, if more are possible"
+    )
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the data sets")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table, of all pairs")
+
+
+def _next_experiment(arguments: argparse.Namespace) -> None:
+    import jax
+
+    import bayes_mdp as bm
+    from bayes_mdp.utils.files import write_beside
+    from bayes_mdp.utils.validation import check_count
+
+    check_count("--observations", arguments.observations)
+    check_count("--data-sets", arguments.data_sets, 2)
+    given = [path for path in (arguments.log, arguments.candidates) if path is not None]
+    check_outputs(arguments, "csv", inputs=given)
+    objective = required_objective(arguments)
+    log = log_of(arguments)
+    space = space_of(arguments, log)
+    pairs, prices = (None, 1.0) if arguments.candidates is None else _candidates(arguments, space)
+    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
+    route = bm.explain(prior, space=space).route
+    if route not in ("exact", "mixture"):
+        raise ValueError(
+            f"--prior is {arguments.prior!r}, whose posterior needs chains (route {route}), expected a prior in closed "
+            "form (`bayes-mdp explain` says what is in the way)"
+        )
+    infer_key, key = jax.random.split(jax.random.key(arguments.seed))
+    posterior = bm.infer(infer_key, prior, log, space=space)
+    found = bm.next_experiment(
+        key,
+        posterior,
+        objective,
+        pairs,
+        n=arguments.observations,
+        cost=prices,
+        initial=initial_of(arguments, space, log),
+        num_data_sets=arguments.data_sets,
+    )
+    say_costs(log)
+    print(found)
+    if arguments.csv is not None:
+        table = found.to_dataset().to_dataframe()
+        write_beside(arguments.csv, lambda beside: table.to_csv(beside, index=False))
+        print(f"table: {arguments.csv}")
+
+
+def _candidates(
+    arguments: argparse.Namespace, space: "StateActionSpace"
+) -> "tuple[list[tuple[Hashable, Hashable]], float | Float[np.ndarray, ' C']]":
+    """The pairs of --candidates by label, and what observing each costs.
+
+    Raises:
+        ValueError: no such file; a label that the log does not have; no pair; a price that is no positive number.
+    """
+    import numpy as np
+
+    from bayes_mdp.utils.validation import as_real, check_positive
+
+    option, columns = "--candidates", [arguments.state, arguments.action]
+    table = read_table(option, arguments.candidates, columns)
+    if not len(table):
+        raise ValueError(f"{option}: {arguments.candidates!r} has no rows, expected one pair each")
+    kinds = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
+    states, actions = (
+        [label(f"{option}: {column}[{row}]", str(x), names, what) for row, x in enumerate(table[column])]
+        for column, names, what in kinds
+    )
+    pairs = list(zip(states, actions, strict=True))
+    if PRICE not in table.columns:
+        return pairs, 1.0
+    prices = np.asarray(as_real(f"{option}: {PRICE}", table[PRICE].to_numpy(), "a number greater than 0"), np.float64)
+    check_positive(f"{option}: {PRICE}", prices)
+    return pairs, prices
