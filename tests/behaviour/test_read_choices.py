@@ -65,7 +65,7 @@ def test_wrong_columns_name_column_row_and_subject():
         read_choices(frame(), **COLUMNS | {"subject": "who"})
     with pytest.raises(TypeError, match="subject is None, expected the name of a column"):
         read_choices(frame(), **COLUMNS | {"subject": None})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"row 1: action 'move' is 'right', expected one of the 2 labels given"):
+    with pytest.raises(ValueError, match=r"row 1: action 'move' is 'right', expected one of the labels given"):
         read_choices(frame(), **COLUMNS, actions=["left", "up"])
     bad = frame()
     bad.loc[3, "paid"] = np.inf

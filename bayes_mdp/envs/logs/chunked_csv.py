@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayes_mdp.envs.logs.columns import WHOLE
 from bayes_mdp.envs.logs.tables import MISSING_NUMBER, header, parsing, require_columns, separator
 
 if TYPE_CHECKING:
@@ -43,13 +44,18 @@ def csv_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iterator[
         if _has_odd_numbers(path):
             kinds |= dict.fromkeys(labels, object)
         done = 0
+        doubtful: set[str] = set()  # numbers with holes, or with decimals: the text of the chunk says which
         # Read on until a column turns out to be of another kind; then once more, from the same chunk on.
         while True:
             changed = {}
             try:
                 for i, frame in enumerate(_parsed(path, columns, numbers, chunksize, kinds)):
-                    changed = {c: kind for c in labels if (kind := _kind(frame[c], kinds.get(c)))}
+                    if i >= done:
+                        changed = {c: "Int64" for c in doubtful if _all_whole(frame[c])}
+                        doubtful.clear()
+                    changed |= {c: object for c in labels if _needs_text(frame[c], kinds.get(c))}
                     if changed:
+                        doubtful |= {c for c in changed if frame[c].dtype.kind == "f"}
                         break
                     if i >= done:
                         done += 1
@@ -67,16 +73,19 @@ class _CannotConvert(Exception):
     """A cell is not of the kind of its column."""
 
 
-def _kind(column: Any, kind: object) -> Any:
-    """The kind by which a column of labels must be read in place of this one; None: it is fine."""
+def _needs_text(column: Any, kind: object) -> bool:
+    """Whether a column of labels must be read as text: of numbers with decimals and of booleans the text is lost."""
     import pandas as pd
 
     if kind is not None or column.dtype.kind not in "fbO":
-        return None
-    if column.dtype.kind == "O" and pd.api.types.infer_dtype(column, skipna=True) == "string":
-        return None
-    # Numbers with holes stay whole as nullable integers; of other numbers and of booleans the text is lost.
-    return "Int64" if column.dtype.kind == "f" else object
+        return False
+    return column.dtype.kind != "O" or pd.api.types.infer_dtype(column, skipna=True) != "string"
+
+
+def _all_whole(column: Any) -> bool:
+    """Whether there are cells, all whole numbers as Python writes them: they can be read as nullable integers."""
+    cells = column.dropna()
+    return len(cells) > 0 and all(map(WHOLE.fullmatch, cells))
 
 
 def _parsed(

@@ -1,5 +1,6 @@
 """Columns of a table, each cell checked: what `read_log` is made of. Every error names the row of the source."""
 
+import math
 import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0"
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
 LARGEST_STEP = 2**31 - 1
+LONGEST_NUMBER = 1000
+VAGUE = 2**53
+"""From here on floats are not all whole numbers."""
 EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; in the shell --missing-reward ignore)"
 
 
@@ -37,20 +41,24 @@ def read_labels(
     import pandas as pd
 
     given = None if given is None else _distinct(roles[0], given)
-    parts = [table.frame[table.columns[role]].to_numpy() for role in roles]
+    parts = [label_cells(table, role) for role in roles]
     needed = np.ones((len(parts), len(parts[0])), bool)
     if ignored is not None:
         needed[-1] = ~ignored
     for part, role, mask in zip(parts, roles, needed, strict=True):
         require_cells(table, mask & is_missing(part), role, expected_label(role))
+        if part.dtype.kind == "f":
+            refuse_vague(f"{table.name}: {role} {table.columns[role]!r}", part[mask & (np.abs(part) >= VAGUE)].tolist())
     try:
-        codes, uniques = pd.factorize(np.concatenate(parts)[needed.ravel()])
+        codes, uniques = pd.factorize(np.concatenate(_of_one_kind(parts))[needed.ravel()])
     except TypeError as error:
         raise TypeError(
             f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable"
         ) from error
     what = f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}"
-    found = as_numbers(what, list(map(plain, uniques)), given)
+    labels = list(map(plain, uniques))
+    refuse_vague(what, labels)
+    found = as_numbers(what, labels, given)
     names = natural_order(set(found)) if given is None else given
     number = {label: i for i, label in enumerate(names)}
     index = np.zeros(needed.size, np.int32)
@@ -63,6 +71,37 @@ def read_labels(
         rows = [np.bincount(part[mask], minlength=len(names)) for part, mask in zip(split, needed, strict=True)]
         warn_of_similar(what, roles[0], names, rows)
     return split, names
+
+
+def label_cells(table: Table, role: str) -> np.ndarray:
+    """The cells of a column of labels, as objects where numpy would make other things of them: integers of dates and
+    durations, floats of integers with holes.
+    """
+    column = table.frame[table.columns[role]]
+    holes = column.dtype.kind in "iu" and column.hasnans
+    return column.astype(object).to_numpy() if holes or column.dtype.kind in "mM" else column.to_numpy()
+
+
+def _of_one_kind(parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Columns to be joined, as objects where numpy would make floats of large integers."""
+    whole = [part for part in parts if part.dtype.kind in "iu" and part.size]
+    large = any(max(int(part.max()), -int(part.min())) >= VAGUE for part in whole)
+    return [part.astype(object) for part in parts] if large and len({part.dtype for part in parts}) > 1 else parts
+
+
+def refuse_vague(what: str, labels: Sequence[Hashable]) -> None:
+    """Refuse a label that is a float so large that it stands for several whole numbers.
+
+    Args:
+        what: the source, the role and its column, for the message.
+        labels: as they were found.
+    """
+    for label in labels:
+        if isinstance(label, float) and VAGUE <= abs(label) < math.inf:
+            raise ValueError(
+                f"{what} has the label {label!r}, a float so large that several whole numbers are rounded to it, "
+                "expected an integer (dtype 'Int64' has empty cells too) or text"
+            )
 
 
 def is_empty(table: Table, role: str) -> np.ndarray:
@@ -164,13 +203,21 @@ def require_cells(table: Table, bad: np.ndarray, role: str, expected: str) -> No
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
+    """Float64[N], nan for what is no real number: dates and durations are none, whose number goes by their unit."""
     import pandas as pd
 
-    return np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"), np.float64)
+    if values.dtype.kind in "mMc":
+        return np.full(len(values), np.nan)
+    numbers = np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"))
+    return np.full(len(values), np.nan) if numbers.dtype.kind in "mMc" else np.asarray(numbers, np.float64)
 
 
 def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | None) -> list[Hashable]:
-    """The labels as numbers, where all of them are, whole ones as integers; text such as "007" stays text."""
+    """The labels as numbers, where all of them are, whole ones as integers.
+
+    All stay text where one is text such as "007", or where two texts write one number ("1.1", "1.10", which may be
+    codes), other than zero, and a whole one with and without ".0".
+    """
     if given is not None and all(isinstance(label, str) for label in given):
         return labels
     known = set() if given is None else set(given)
@@ -178,6 +225,8 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
     if not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in numbers):
         return labels
     whole = [int(x) if isinstance(x, float) and x.is_integer() else x for x in numbers]
+    if _is_written_twice(labels, whole):
+        return labels
     if any(isinstance(x, str) for x in labels) and not all(isinstance(x, str) for x in labels):
         text = {number: label for number, label in zip(whole, labels, strict=True) if isinstance(label, str)}
         for number, label in zip(whole, labels, strict=True):
@@ -188,12 +237,29 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
     return whole
 
 
+def _is_written_twice(labels: Sequence[Hashable], numbers: Sequence[Hashable]) -> bool:
+    """Whether two texts write one number, other than zero (-0.0), and a whole one with and without ".0"."""
+    written: dict[Hashable, str] = {}
+    for label, number in zip(labels, numbers, strict=True):
+        if isinstance(label, str):
+            text = label.removesuffix(".0") if number else "0"
+            if written.setdefault(number, text) != text:
+                return True
+    return False
+
+
 def number_of(text: str) -> int | float | str:
-    """The number that `text` writes (a whole one exactly, of any length; 2.0 is whole), or `text`."""
+    """The number that `text` writes (2.0 is whole), or `text`, also where a float would round a whole number."""
+    if len(text) > LONGEST_NUMBER:
+        return text
     if WHOLE.fullmatch(text):
         return int(text)
-    number = float(text) if NUMBER.fullmatch(text) else text
-    return int(number) if isinstance(number, float) and number.is_integer() else number
+    if not NUMBER.fullmatch(text):
+        return text
+    number = float(text)
+    if abs(number) >= VAGUE:
+        return text
+    return int(number) if number.is_integer() else number
 
 
 def _distinct(role: str, given: Sequence[Hashable]) -> tuple[Hashable, ...]:

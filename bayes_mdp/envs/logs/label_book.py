@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Int
 
-from bayes_mdp.envs.logs.columns import as_numbers, expected_label, factorised, number_of, require_cells
+from bayes_mdp.envs.logs.columns import (
+    as_numbers,
+    expected_label,
+    factorised,
+    number_of,
+    refuse_vague,
+    require_cells,
+)
 from bayes_mdp.envs.logs.tables import Table, plain
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
 from bayes_mdp.utils.label_list import label_list
@@ -69,7 +76,8 @@ class LabelBook:
         used = np.zeros(len(uniques), bool)
         used[codes[looked]] = True
         number = np.full(len(uniques) + 1, -1, np.int32)  # the last: of the code -1
-        number[:-1][used] = self._look_up(uniques, np.flatnonzero(used), table.text is not None)
+        what = f"{table.name}: {role} {table.columns[role]!r}"
+        number[:-1][used] = self._look_up(what, uniques, np.flatnonzero(used), table.text is not None)
         result = np.where(looked, number[codes], -1).astype(np.int32)
         if self.given is not None:
             names = label_list(self.given)
@@ -83,14 +91,18 @@ class LabelBook:
         before = self._rows.get(role, np.zeros(0, np.int64))
         return np.append(before, np.zeros(len(self.numbers) - len(before), np.int64))
 
-    def _look_up(self, uniques: "pd.Index | range", used: Int[np.ndarray, " U"], is_text: bool) -> np.ndarray:
+    def _look_up(
+        self, what: str, uniques: "pd.Index | range", used: Int[np.ndarray, " U"], is_text: bool
+    ) -> np.ndarray:
         """The numbers of the labels `uniques[used]`; whole ones are text in truth where the source `is_text`."""
         if isinstance(uniques, range):
             whole = used + uniques.start
         elif uniques.dtype.kind in "iu":
             whole = np.asarray(uniques)[used]
         else:
-            return np.array([self._number(plain(uniques[i])) for i in used], np.int32)
+            labels = [plain(uniques[i]) for i in used]
+            refuse_vague(what, labels)
+            return np.array([self._number(label) for label in labels], np.int32)
         if not whole.size or whole.min() < 0 or whole.max() >= _TABULATED:
             return np.array([self._number(str(n) if is_text else n) for n in whole.tolist()], np.int32)
         table = self._tables[is_text]

@@ -195,7 +195,9 @@ def _read_parquet(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     pyarrow = check_parquet(path)
     try:
         require_columns(path.name, columns, pyarrow.parquet.read_schema(path).names)
-        return pyarrow.parquet.read_table(path, columns=sorted(set(columns.values()))).to_pandas()
+        return pyarrow.parquet.read_table(path, columns=sorted(set(columns.values()))).to_pandas(
+            integer_object_nulls=True  # floats would round large ones
+        )
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {error}") from error
 

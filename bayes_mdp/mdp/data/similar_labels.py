@@ -15,6 +15,8 @@ SHORTEST, LONGEST = 5, 40
 """Letters of the labels in which a misspelling is looked for."""
 _PER_KEY = 4
 _SIGN = re.compile(r"(?<![^\W_])-(?=[\d.])")  # "pos -1", "-1"; not "room-1"
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # not "007"
+_DIGITS = 15  # of so many, all numbers differ as floats
 _BETWEEN = re.compile(r"[\s_-]+")
 
 
@@ -99,7 +101,12 @@ def _keys(label: str) -> set[str]:
 
 
 def _spelling(label: str) -> str:
-    """The label without what is written in one way or another: case, blanks around it, what separates its words."""
+    """The label without what is written in one way or another: case, blanks around it, what separates its words.
+
+    Of text that is a number: how Python writes it.
+    """
+    if len(label) <= _DIGITS and _NUMBER.fullmatch(label.strip()):
+        return repr(float(label) + 0.0)  # -0.0 + 0.0 is 0.0
     return _BETWEEN.sub(" ", _SIGN.sub("\N{MINUS SIGN}", label.strip().casefold()))
 
 

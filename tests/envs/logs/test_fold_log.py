@@ -137,6 +137,33 @@ def test_labels_are_those_of_read_log_whatever_the_chunks(labels, tmp_path):
             assert np.array_equal(folded.counts(space).transitions, n)
 
 
+SPELLINGS = ["1", "1.0", "1.00", "2", "2.5", "2.50", "1e1", "10", "-0", "-0.0", "0", "007", "x", "9007199254740993",
+             "9007199254740992.0", "9007199254740992", "True", "²", " 3", "3"]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*two spellings of one")
+def test_spellings_of_numbers_are_the_same_labels_in_chunks_of_any_size(tmp_path):
+    """Random columns of numbers written in one way or another: `fold_log` of any chunks finds what `read_log` does."""
+    rng = np.random.default_rng(5)
+    columns = {"state": "s", "action": "a", "next_state": "n", "terminated": "end"}
+    path, texts = tmp_path / "log.csv", 0
+    for _ in range(25):
+        pool = rng.choice(SPELLINGS, size=rng.integers(1, 5), replace=False)
+        size = int(rng.integers(1, 12))
+        frame = pd.DataFrame({"s": rng.choice(pool, size), "a": "go", "n": rng.choice(pool, size)})
+        frame["end"] = rng.random(size) < 0.4
+        frame.loc[frame["end"], "n"] = ""
+        frame.to_csv(path, index=False)
+        log = bm.read_log(path, **columns)
+        texts += isinstance(log.states[0], str)
+        n = bm.Counts.of(log.transitions, bm.StateActionSpace.from_log(log)).transitions
+        for chunksize in (1, 3, 100):
+            folded = bm.fold_log(path, **columns, chunksize=chunksize)
+            assert (folded.states, [*map(type, folded.states)]) == (log.states, [*map(type, log.states)]), list(pool)
+            assert np.array_equal(folded.counts(bm.StateActionSpace.from_log(log)).transitions, n)
+    assert 5 < texts < 20
+
+
 def shards(seed, number, tmp_path, n_states=12):
     """A log of continuous rewards in `number` CSV files, and its columns."""
     rng = np.random.default_rng(seed)
@@ -267,7 +294,7 @@ def test_a_space_gives_the_labels_and_a_label_that_it_has_not_is_refused(tmp_pat
     frame.to_csv(tmp_path / "log.csv", index=False)
     columns = {"state": "s", "action": "a", "next_state": "n"}
     space = bm.StateActionSpace(4, 3, states=STATES, actions=ACTIONS)
-    with pytest.raises(ValueError, match=r"log\.csv, row 3 \(line 4\): state 's' is 'z', expected one of the 4 labels"):
+    with pytest.raises(ValueError, match=r"log\.csv, row 3 \(line 4\): state 's' is 'z', expected one of the labels"):
         bm.fold_log(tmp_path / "log.csv", **columns, space=space, chunksize=2)
     folded = bm.fold_log(frame.iloc[:2], **columns, space=space)
     assert folded.states == STATES and folded.counts(space).transitions.sum() == 2

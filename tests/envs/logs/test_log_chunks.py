@@ -76,7 +76,7 @@ def test_labels_must_be_given():
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("s", "x", r"row 5 \(line 6\): state 's' is 'x', expected one of the 4 labels given"),
+        ("s", "x", r"row 5 \(line 6\): state 's' is 'x', expected one of the labels given"),
         ("a", "", r"row 5 \(line 6\): action 'a' is empty, expected the label of an action"),
         ("r", "much", r"row 5 \(line 6\): reward 'r' is 'much', expected a finite number"),
         ("r", "", r"row 5 \(line 6\): reward 'r' is empty, expected a number"),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_mdp.envs import read_log
+from bayes_mdp.envs import fold_log, read_log
 from bayes_mdp.mdp import StateActionSpace, check_transitions
 from bayes_mdp.mdp.data.log_split import episode_numbers, first_states
 
@@ -170,8 +170,8 @@ GOOD = "s,a,r,s2,d,n,e\n0,0,1,1,0,0,p\n1,0,1,0,0,1,p\n"
         ("", {}, "log.csv is empty, expected a header line and at least one transition"),
         ("s,a,r,s2\n", {}, "log.csv has no rows, expected at least one transition"),
         (GOOD, {"reward": "cost"}, "reward is column 'cost', which log.csv has not, expected one of 's', 'a', 'r'"),
-        (GOOD, {"states": [0, 5]}, r"row 2 \(line 3\): state 's' is '1', expected one of the 2 labels given \(0, 5\)"),
-        (GOOD, {"actions": ["x"]}, r"row 1 \(line 2\): action 'a' is '0', expected one of the 1 labels given \('x'\)"),
+        (GOOD, {"states": [0, 5]}, r"row 2 \(line 3\): state 's' is '1', expected one of the labels given \(0, 5\)"),
+        (GOOD, {"actions": ["x"]}, r"row 1 \(line 2\): action 'a' is '0', expected one of the labels given \('x'\)"),
         (GOOD, {"states": [0, 1, 0]}, r"states\[2\] is 0 again, expected each name once"),
         (GOOD, {"next_state": None}, "next_state and episode are both None, expected one"),
         (GOOD, {"missing_reward": "drop"}, "missing_reward is 'drop', expected one of error, ignore"),
@@ -322,3 +322,63 @@ def test_a_next_state_that_is_not_the_state_of_the_next_row_is_told():
     read_log(table, **columns)
     read_log(table.assign(cut=[0, 1, 0, 0, 1]), episode="e", truncated="cut", **columns)
     read_log(table.assign(end=[0, 1, 0, 0, 1]), episode="e", terminated="end", **columns)
+
+
+@pytest.mark.parametrize("read", [read_log, fold_log])
+def test_large_integers_are_not_rounded_to_one_label(read, tmp_path):
+    """2^53 and 2^53 + 1 are one float: columns of other dtypes must not be joined as floats."""
+    large = [2**53, 2**53 + 1]
+    columns = {"state": "s", "action": "a", "next_state": "s2", "terminated": "d"}
+    frame = pd.DataFrame({"s": large, "a": [0, 0], "s2": np.array(large[::-1], np.uint64), "d": [False, True]})
+    assert read(frame, **columns).states == tuple(large)
+    frame["s2"] = pd.array([large[1], None], "Int64")
+    frame.to_parquet(tmp_path / "log.parquet")  # numpy has no integers with holes
+    for source in (frame, tmp_path / "log.parquet"):
+        assert read(source, **columns).states == tuple(large)
+    assert read(frame.assign(s2=[0.5, 2.0**53]), **columns).states == (0.5, *large)  # where it ended: not looked at
+    with pytest.raises(ValueError, match=r"s2' has the label 9007199254740992\.0, a float so large that several"):
+        read(frame.assign(s2=[2.0**53, np.nan]), **columns)
+
+
+@pytest.mark.parametrize("unit", ["ns", "us"])
+@pytest.mark.parametrize("read", [read_log, fold_log])
+def test_dates_stay_dates(read, unit):
+    days = pd.to_datetime(["2026-01-01", "2026-01-02"]).as_unit(unit)
+    frame = pd.DataFrame({"s": days, "a": days - days[0], "s2": days[::-1]})
+    log = read(frame, state="s", action="a", next_state="s2")
+    assert (log.states, log.actions) == (tuple(days), (pd.Timedelta(0), pd.Timedelta(1, "D")))
+    assert isinstance(log.states[0], pd.Timestamp)
+
+
+@pytest.mark.parametrize("cells", [pd.to_timedelta([1, 2], "h"), pd.to_datetime(["2026-01-01", None]), [1 + 2j, 0]])
+@pytest.mark.parametrize("read", [read_log, fold_log])
+def test_a_reward_that_is_no_real_number_is_refused(read, cells):
+    """The number of a duration goes by the unit of its dtype; that of a complex one would lose a part."""
+    frame = pd.DataFrame({"s": ["a", "b"], "a": [0, 0], "s2": ["b", "a"], "r": cells})
+    with pytest.raises(ValueError, match=r"row 1: reward 'r' is .*, expected a finite number"):
+        read(frame, **COLUMNS, missing_reward="ignore")
+
+
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["1.1", "1.10"], ("1.1", "1.10")),
+        (["250.0", "250.00", "7"], ("7", "250.0", "250.00")),
+        (["1", "1.0", "2.5"], (1, 2.5)),
+        (["-0.0", "0.0", "0.5"], (0, 0.5)),
+    ],
+)
+def test_two_texts_of_one_number_may_be_codes(write, cells, names):
+    path = write("s,a,s2\n" + "".join(f"{c},0,{c}\n" for c in cells))
+    if isinstance(names[0], str):
+        with pytest.warns(UserWarning, match="two spellings of one and are now two states"):
+            log = read_log(path, state="s", action="a", next_state="s2")
+    else:
+        log = read_log(path, state="s", action="a", next_state="s2")
+    assert log.states == names
+
+
+@pytest.mark.parametrize("label", ["²", "x²", "9" * 5000])
+def test_digits_that_python_does_not_read_are_text(label):
+    frame = pd.DataFrame({"s": [label, "b"], "a": [0, 0], "s2": ["b", label]})
+    assert set(read_log(frame, state="s", action="a", next_state="s2").states) == {label, "b"}
