@@ -93,3 +93,14 @@ def test_starts():
     ):
         with pytest.raises(ValueError, match=message):
             start(text)
+
+
+def test_labels_of_tables_are_text(table):
+    """ "007" is not 7, and "NA" is a label."""
+    space = StateActionSpace(3, 2, states=("007", "7", "NA"), actions=("01", "1"))
+    assert baseline(table(s=["007", "7", "NA"], a=["01", "1", "1"]), space) == {"007": "01", "7": "1", "NA": "1"}
+    assert baseline(table(s=[1.0, 0.0], a=["go", "jump"])) == {0: "jump", 1: "go"}
+    same = StateActionSpace(2, 2, states=(1, "1"), actions=("x", "y"))
+    assert baseline("x", same) == {1: "x", "1": "x"}
+    with pytest.raises(ValueError, match=r"^--baseline is '1', which 1, '1' are all written as, expected labels that"):
+        baseline("1=x", same)

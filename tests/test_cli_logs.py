@@ -131,3 +131,31 @@ def test_every_command_that_finds_labels_in_a_log_takes_them(log):
         arguments = parsed(*words, *shared)
         assert labels_of(arguments, "states") == (0, 1, 2, 3) and labels_of(arguments, "actions") == ("go", "stay")
         assert hasattr(arguments, "cost")
+
+
+def known(log, tmp_path, table, *more):
+    """The array of --known-reward, where the table is this text."""
+    (tmp_path / "known.csv").write_text(table)
+    arguments = parsed("fit", log, *COLUMNS, *more, "--known-reward", tmp_path / "known.csv")
+    arguments.log = log
+    return _rewards(arguments, space_of(arguments, log_of(arguments))).tolist()
+
+
+def test_labels_of_known_rewards_are_text(tmp_path):
+    """The labels "007", "7" and "NA" are three; a table that was read as numbers would know one of them."""
+    log = tmp_path / "log.csv"
+    log.write_text("s,a,s2\n007,x,7\n7,x,NA\nNA,x,007\n")
+    assert known(log, tmp_path, "s,a,reward\n007,x,1\n7,x,2\nNA,x,3\nelse,x,4\n") == [[1.0], [2.0], [3.0]]
+    log.write_text("s,a,s2\n0,x,1\n1,x,0\n")
+    assert known(log, tmp_path, "s,reward\n1.0,5\n0.0,6\n") == [[6.0], [5.0]]  # as pandas writes columns with holes
+
+
+def test_two_known_rewards_of_a_pair_are_refused(log, tmp_path):
+    """Rewards by next state, or by actions in a column of another name: no row may win in silence."""
+    rows = [f"{s},{a},{s},0" for s in range(4) for a in ("stay", "go")]
+    table = "\n".join(["s,a,s2,reward", *rows, "2,go,3,1"])
+    with pytest.raises(ValueError, match=r"has two values of 'reward' for s 2, a 'go', expected one mean reward"):
+        known(log, tmp_path, table)
+    with pytest.raises(ValueError, match=r"has two values of 'reward' for s 2, expected one mean reward"):
+        known(log, tmp_path, table.replace("s,a,", "s,move,"))
+    assert known(log, tmp_path, table.replace("3,1", "3,0")) == [[0.0] * 2] * 4

@@ -1,11 +1,12 @@
 """Policies and first states as text: STATE=ACTION,STATE=ACTION, a CSV file, STATE=PROBABILITY."""
 
 import argparse
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayes_mdp.cli.option_tables import read_table
+from bayes_mdp.utils.label_list import label_list
 
 if TYPE_CHECKING:
     from bayes_mdp.mdp import StateActionSpace
@@ -24,11 +25,11 @@ def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "di
         ValueError: one sentence: no action, pair or file; a label that the log does not have; a state twice.
     """
     text = arguments.baseline
-    actions = {str(action): action for action in space.action_names}
+    actions = [str(action) for action in space.action_names]
     if text == BEHAVIOUR:
         return None
     if text in actions:
-        return dict.fromkeys(space.state_names, actions[text])
+        return dict.fromkeys(space.state_names, label("--baseline", text, space.action_names, "action"))
     if Path(text).suffix in (".csv", ".tsv"):
         return _from_file(arguments, space)
     if "=" in text:
@@ -69,7 +70,7 @@ def _number(option: str, text: str) -> float:
 
 
 def label(option: str, text: str, names: "Sequence[Hashable]", what: str, also: str = "") -> Hashable:
-    """The label that is written so.
+    """The label that is written so; of numbers also "2.0" for 2, as in a log.
 
     Args:
         option: in messages.
@@ -79,15 +80,71 @@ def label(option: str, text: str, names: "Sequence[Hashable]", what: str, also: 
         also: what else would do, in messages.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or two (1 and "1").
     """
+    return names[_find(option, text, _places(names), names, what, also)]
+
+
+def label_numbers(
+    option: str, column: str, cells: "Iterable[object]", names: "Sequence[Hashable]", what: str
+) -> list[int]:
+    """The index of the label that each cell of a table writes, as `label` finds it.
+
+    Args:
+        option, column: in messages.
+        cells: of the column.
+        names: the labels.
+        what: "state" or "action".
+
+    Raises:
+        ValueError: as `label`; names the row.
+    """
+    places = _places(names)
+    return [_find(f"{option}: {column}[{row}]", str(x), places, names, what) for row, x in enumerate(cells)]
+
+
+def is_label(cells: "Iterable[object]", names: "Sequence[Hashable]") -> list[bool]:
+    """Which cells of a table write a label, as `label` finds it.
+
+    Args:
+        cells: of a column.
+        names: the labels.
+    """
+    from bayes_mdp.envs.logs.columns import number_of
+
+    places = _places(names)
+    return [str(x) in places or number_of(str(x)) in places for x in cells]
+
+
+def _places(names: "Sequence[Hashable]") -> dict[object, list[int]]:
+    """The indices of the labels that are written so, and of the numbers among them."""
+    places: dict[object, list[int]] = {}
+    for i, name in enumerate(names):
+        places.setdefault(str(name), []).append(i)
+        if isinstance(name, (int, float)):
+            places.setdefault(name, []).append(i)
+    return places
+
+
+def _find(
+    option: str,
+    text: str,
+    places: dict[object, list[int]],
+    names: "Sequence[Hashable]",
+    what: str,
+    also: str = "",
+) -> int:
+    from bayes_mdp.envs.logs.columns import number_of
     from bayes_mdp.utils.validation import did_you_mean
 
-    known = {str(name): name for name in names}
-    if text not in known:
-        article = "an" if what[0] in "aeiou" else "a"
-        raise ValueError(f"{option} is {text!r}, expected {also}{article} {what} of the log{did_you_mean(text, known)}")
-    return known[text]
+    found = places.get(text) or places.get(number_of(text), [])
+    if len(found) > 1:
+        both = label_list([names[i] for i in found])
+        raise ValueError(f"{option} is {text!r}, which {both} are all written as, expected labels that differ as text")
+    if not found:
+        near, article = did_you_mean(text, [*map(str, names)]), "an" if what[0] in "aeiou" else "a"
+        raise ValueError(f"{option} is {text!r}, expected {also}{article} {what} of the log{near}")
+    return found[0]
 
 
 def _pairs(option: str, text: str, form: str) -> list[tuple[str, str]]:
@@ -115,8 +172,7 @@ def _from_file(arguments: argparse.Namespace, space: "StateActionSpace") -> "dic
     table = read_table(option, path, [arguments.state, arguments.action])
     columns = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
     states, actions = (
-        [label(f"{option}: {column}[{row}]", str(x), names, what) for row, x in enumerate(table[column])]
-        for column, names, what in columns
+        [names[i] for i in label_numbers(option, column, table[column], names, what)] for column, names, what in columns
     )
     if "probability" not in table.columns:
         _refuse_twice(option, states)

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.entered_labels import label
+from bayes_mdp.cli.entered_labels import label_numbers
 from bayes_mdp.cli.option_tables import read_table
 from bayes_mdp.cli.options import (
     Commands,
@@ -123,8 +123,7 @@ def _candidates(
         raise ValueError(f"{option}: {arguments.candidates!r} has no rows, expected one pair each")
     kinds = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
     states, actions = (
-        [label(f"{option}: {column}[{row}]", str(x), names, what) for row, x in enumerate(table[column])]
-        for column, names, what in kinds
+        [names[i] for i in label_numbers(option, column, table[column], names, what)] for column, names, what in kinds
     )
     pairs = list(zip(states, actions, strict=True))
     if PRICE not in table.columns:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.entered_labels import start_of
+from bayes_mdp.cli.entered_labels import is_label, label_numbers, start_of
 from bayes_mdp.cli.option_tables import read_table
 from bayes_mdp.cli.options import count
 
@@ -96,19 +96,6 @@ def initial_of(
     return log if arguments.initial == LOGGED else start_of("--initial", arguments.initial, space)
 
 
-def _numbers(option: str, table: "pd.DataFrame", column: str, names: "tuple[object, ...]") -> "np.ndarray":
-    """The labels of a column as indices."""
-    import numpy as np
-
-    index = {str(name): i for i, name in enumerate(names)}
-    found = np.empty(len(table), int)
-    for row, label in enumerate(table[column]):
-        if str(label) not in index:
-            raise ValueError(f"{option}: {column}[{row}] is {str(label)!r}, expected a label of the log")
-        found[row] = index[str(label)]
-    return found
-
-
 def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.ndarray, 'S A O']":
     import numpy as np
 
@@ -116,8 +103,9 @@ def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.
     if arguments.next_state is None:
         raise ValueError("--support is given without --next-state, expected the column of the next state")
     table = read_table("--support", arguments.support, columns)
-    labels = (log.states, log.actions, log.states)
-    where = [_numbers("--support", table, c, names) for c, names in zip(columns, labels, strict=True)]
+    labels = ((log.states, "state"), (log.actions, "action"), (log.states, "state"))
+    named = zip(columns, labels, strict=True)
+    where = [label_numbers("--support", column, table[column], names, what) for column, (names, what) in named]
     possible = np.zeros((len(log.states), len(log.actions), len(log.states) + bool(log.ends)), bool)
     possible[tuple(where)] = True
     if log.ends:
@@ -146,27 +134,25 @@ def _reward_column(arguments: argparse.Namespace, table: "pd.DataFrame") -> tupl
 
 def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float[np.ndarray, 'S A']":
     import numpy as np
-    import pandas as pd
 
-    path = arguments.known_reward
-    table = read_table("--known-reward", path, [arguments.state])
+    option, path = "--known-reward", arguments.known_reward
+    table = read_table(option, path, [arguments.state], [arguments.action])
     column, sign = _reward_column(arguments, table)
-    known = table[arguments.state].astype(str).isin([str(name) for name in space.state_names])
-    if arguments.action in table.columns:
-        known &= table[arguments.action].astype(str).isin([str(name) for name in space.action_names])
-    table = table.loc[known]
-    assert isinstance(table, pd.DataFrame)
-    state = _numbers("--known-reward", table, arguments.state, space.state_names)
-    rewards = np.full((space.n_states, space.n_actions), np.nan)
-    values = np.asarray(table[column], object)
-    for row, value in enumerate(values):
+    kinds = [(arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")]
+    kinds = [kind for kind in kinds if kind[0] in table.columns]
+    for name, labels, _ in kinds:
+        table = table.loc[is_label(table[name], labels)]
+    where = tuple(np.array(label_numbers(option, name, table[name], labels, what), int) for name, labels, what in kinds)
+    for row, value in zip(table.index, table[column], strict=True):
         if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-            raise ValueError(f"--known-reward: {column}[{row}] is {value!r}, expected a finite number")
-    if arguments.action in table.columns:
-        action = _numbers("--known-reward", table, arguments.action, space.action_names)
-        rewards[state, action] = sign * values.astype(float)
-    else:
-        rewards[state] = sign * values.astype(float)[:, None]
+            raise ValueError(f"{option}: {column}[{row}] is {value!r}, expected a finite number")
+    values, rewards = sign * np.asarray(table[column], float), np.full((space.n_states, space.n_actions), np.nan)
+    rewards[where] = values if len(where) == 2 else values[:, None]
+    kept = rewards[where] if len(where) == 2 else rewards[where][:, 0]
+    other = np.flatnonzero(kept != values)  # the last row of a label is the one that is kept
+    if other.size:
+        names = ", ".join(f"{name} {labels[i[other[0]]]!r}" for (name, labels, _), i in zip(kinds, where, strict=True))
+        raise ValueError(f"{option}: {path!r} has two values of {column!r} for {names}, expected one mean reward")
     legal = np.ones(rewards.shape, bool) if space.legal is None else np.asarray(space.legal)
     missing = np.argwhere(np.isnan(rewards) & legal)
     if len(missing):
