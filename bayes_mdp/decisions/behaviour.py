@@ -25,8 +25,8 @@ from bayes_mdp.mdp import (
     check_transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.planning import Solution, solve
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.typing import Names

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.row_entries import RowEntries
 from bayes_mdp.mdp import MDP, Discounted, Episodic, FirstExit, Objective, SparseMDP
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.planning.linear.systems import DIRECT, LISTED_DIRECT
 from bayes_mdp.planning.rounding import Mixed
 from bayes_mdp.planning.solution import Solution

@@ -28,10 +28,10 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.numerics.by_numpy.keys import split_key, take_keys
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
 from bayes_mdp.planning.other_rewards import evaluate_reward

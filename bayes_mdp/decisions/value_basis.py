@@ -23,7 +23,7 @@ from bayes_mdp.mdp import (
     PriorWeight,
     SparseMDP,
 )
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.planning import evaluate, occupancy
 from bayes_mdp.utils.amounts import amount
 from bayes_mdp.utils.typing import AnyArray

@@ -28,9 +28,9 @@ from bayes_mdp.experiments.run import run
 from bayes_mdp.inference import infer, save
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.planning import evaluate
 from bayes_mdp.utils.files import new_folder, write_beside
 

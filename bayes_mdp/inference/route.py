@@ -136,29 +136,29 @@ def infer(
 
     "auto" takes the best route that it can prove on the traced program:
 
-    * exact: all sites (rows, rewards) are conjugate, and every entry of a law is one element of a site, or known. Read
-      from the data flow of the program, and checked by numbers, site by site, against
-      `bayes_mdp.models.joint(prior, space)`. The answer is a `ConjugatePosterior`.
-    * mixture: the same for every value of discrete sites of small support, whatever branches on them: a `Mixture` of
-      conjugate posteriors, exact too.
-    * collapsed: the sites of rows and rewards are conjugate given hyperparameters, which enter their parameters alone.
-      They are integrated out of the program, checked likewise, and NUTS draws the hyperparameters: a
+    * exact: all sites (rows, rewards) are conjugate, and every entry of a law is one element of a site, or known. This
+      is proved from the data flow of the program, and checked numerically, site by site, against
+      `bayes_mdp.models.joint(prior, space)`. The result is a `ConjugatePosterior`.
+    * mixture: the same holds for every value of a few discrete sites, on which the program may branch. The result is a
+      `Mixture` of conjugate posteriors, exact too.
+    * collapsed: the sites of rows and rewards are conjugate given hyperparameters, which enter only their parameters.
+      These sites are integrated out (with the same check), and NUTS draws the hyperparameters. The result is a
       `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
-    * factorised: the rows are conjugate, the rewards are not, and neither knows of the other: the rows are exact, NUTS
-      draws what is behind the rewards alone: a `FactorisedPosterior`.
-    * gibbs: `models.partial_pooling` alone, which brings its own sampler: a `PooledPosterior`.
-    * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
+    * factorised: the rows are conjugate, the rewards are not, and they share no site. The rows are exact, and NUTS
+      draws only the parameters of the rewards. The result is a `FactorisedPosterior`.
+    * gibbs: only for `models.partial_pooling`, which has its own sampler. The result is a `PooledPosterior`.
+    * sampled: everything else, by NUTS on the whole program. The result is a `SampledPosterior`, weighted draws.
 
     Where chains are run, one line on stderr names the route and what has no closed form, the first time for a program;
     `explain` says more, without data. The program is run on copies of its arrays: none of the user's own is traced in
     float64.
 
-    The proof is made once for a program (what it computes, not what it is called), and what samples is compiled once
-    for a program, a method and the shapes of the data. What is wrong with draws (r-hat, effective sample size,
-    divergences) is a `SamplingWarning` with what to do; the chains are kept as `posterior.mcmc`.
+    The proof is made once for a program (identified by what it computes, not by its name), and a sampler is compiled
+    once for a program, a method and the shapes of the data. If something is wrong with draws (r-hat, effective sample
+    size, divergences), a `SamplingWarning` says what to do; the chains are kept as `posterior.mcmc`.
 
-    What the program observes itself (`numpyro.sample(..., obs=...)`) counts on top of `data`; where that looks like the
-    same data it is a UserWarning.
+    Data that the program itself observes (`numpyro.sample(..., obs=...)`) count in addition to `data`; a UserWarning is
+    given if they may be the same data.
 
     Args:
         key: a typed key; the exact route draws nothing.
@@ -166,9 +166,9 @@ def infer(
         data: transitions, a log, counts, or logs as `fold_log` returns them; None: the prior as a posterior.
         space: what is known before any data.
         method: "auto", "exact", "mixture", "collapsed", "factorised", or a record: `NUTS(...)`, `SVI(...)`,
-            `Laplace(...)`, `Gibbs(...)` ("nuts", "svi", "laplace" and "gibbs" are these with their defaults). A method
-            that cannot be proven is refused.
-        sampler: options of the chains where `method` is a name and its route takes chains.
+            `Laplace(...)`, `Gibbs(...)` ("nuts", "svi", "laplace" and "gibbs" are these with their defaults). A closed
+            form that cannot be proven for the program raises an error.
+        sampler: options of the chains, if `method` is a name and its route uses chains.
 
     Raises:
         ValueError: the prior has no posterior by this method (names the site in the way), a parameter is out of range,

@@ -18,9 +18,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.inference.untried_rewards import REMEDY, untried_rewards
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
 from bayes_mdp.utils.validation import described, is_concrete

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.typing import AnyArray
 

@@ -1,1 +1,1 @@
-"""Sums, moments and products of arrays, exact where their names say so. They know nothing of MDPs."""
+"""Sums, moments and products of arrays, how loops and small programs are run. Nothing of MDPs."""

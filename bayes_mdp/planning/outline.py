@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, CanSample, SparseMDP
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 
 
 def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:

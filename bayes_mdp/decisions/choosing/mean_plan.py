@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.utils.typing import AnyArray
 

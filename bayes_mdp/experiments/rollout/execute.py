@@ -41,9 +41,9 @@ from bayes_mdp.experiments.seed_devices import (
     seed_mesh,
 )
 from bayes_mdp.mdp import CanThin, Environment, PlansFromState, Problem, StateActionSpace, Transitions
-from bayes_mdp.mdp.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.numerics.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.random import fused_key, plain_key
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike

@@ -32,11 +32,11 @@ from bayes_mdp.mdp import (
     Transitions,
     check_transitions,
 )
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.sufficient_statistics import fit_counts
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Counts, Transitions
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.utils.typing import AnyArray
 
 MIN_BUFFER = 64

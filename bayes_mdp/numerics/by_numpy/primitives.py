@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayes_mdp.mdp.by_numpy import threefry_words as threefry
-from bayes_mdp.mdp.by_numpy.indexing import gather, scatter
-from bayes_mdp.mdp.by_numpy.threefry_words import Array
+from bayes_mdp.numerics.by_numpy import threefry_words as threefry
+from bayes_mdp.numerics.by_numpy.indexing import gather, scatter
+from bayes_mdp.numerics.by_numpy.threefry_words import Array
 
 Primitive = Callable[..., Any]
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from bayes_mdp.mdp.by_numpy import threefry_words as threefry
-from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES, understood
-from bayes_mdp.mdp.by_numpy.threefry_words import Array
+from bayes_mdp.numerics.by_numpy import threefry_words as threefry
+from bayes_mdp.numerics.by_numpy.primitives import PRIMITIVES, understood
+from bayes_mdp.numerics.by_numpy.threefry_words import Array
 
 SECONDS_A_STEP, SECONDS_A_NUMBER = 3e-6, 1e-9
 """What a step of a program costs here, roughly, and what each number does that it makes."""

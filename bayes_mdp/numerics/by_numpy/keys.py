@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray
 
-from bayes_mdp.mdp.by_numpy import threefry_words as threefry
-from bayes_mdp.mdp.by_numpy.evaluation import as_numpy
+from bayes_mdp.numerics.by_numpy import threefry_words as threefry
+from bayes_mdp.numerics.by_numpy.evaluation import as_numpy
 from bayes_mdp.utils.validation import is_concrete
 
 Keys = TypeVar("Keys")

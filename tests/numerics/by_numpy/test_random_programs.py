@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bayes_mdp.mdp.by_numpy.evaluation import supported
-from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES, understood
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.evaluation import supported
+from bayes_mdp.numerics.by_numpy.primitives import PRIMITIVES, understood
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 
 pytestmark = pytest.mark.numerics
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from bayes_mdp.mdp.by_numpy.evaluation import TooLongError, as_numpy, evaluate, seconds, supported
+from bayes_mdp.numerics.by_numpy.evaluation import TooLongError, as_numpy, evaluate, seconds, supported
 from bayes_mdp.utils.validation import is_concrete
 
 MOST_SECONDS = 0.03

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bayes_mdp.mdp.by_numpy.evaluation import evaluate, supported
-from bayes_mdp.mdp.by_numpy.keys import fold_in_each, split_key, take_keys
-from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.by_numpy.evaluation import evaluate, supported
+from bayes_mdp.numerics.by_numpy.keys import fold_in_each, split_key, take_keys
+from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.random import dirichlet, fused_key, gamma, loggamma
 
 pytestmark = pytest.mark.numerics
