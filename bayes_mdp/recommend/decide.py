@@ -49,17 +49,18 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
 ) -> Decision:
     """Choose a policy from a log and judge it, or recommend the one in use and say why. Host-side.
 
-    The log is split by episodes. From the first part a policy is chosen (see `choose`). The posterior of the second
-    part, which had no say in the choice, compares it with the baseline in common draws. It is recommended where it is
-    no worse than the baseline with the probability asked for, the verdict on the comparison does not abstain (see
-    `compare_policies`) and no check of the belief fails (see `criticise`). The promise is the posterior's: it is worth
-    what prior and model are worth.
+    The log is split by episodes. A policy is chosen with the first part (see `choose`). It is compared with the
+    baseline in common draws from the posterior of the second part, which was not used for the choice. It is recommended
+    if it is no worse than the baseline with the probability asked for, the comparison reaches a verdict (see
+    `compare_policies`) and no check of the belief fails (see `criticise`). This probability is that of the posterior:
+    it is right only if prior and model are.
 
-    Where the baseline is what the log did, the anchored values of both policies are shown too (see `anchored_values`):
-    the mean return of the whole log, and the gain under the posterior of the second part. They decide nothing. Nor does
-    the gain under the posterior of the whole log, which is shown beside the judgement. If prior and model are right it
-    is the better estimate: the second part alone does not know what the first part knew when it chose, and a prior that
-    borrows fills the gap with what other actions did. If they are wrong it may be far too high.
+    If the baseline is the behaviour of the log, the anchored values of both policies are shown too (see
+    `anchored_values`): the mean return of the whole log, and the gain under the posterior of the second part. They do
+    not enter the decision. Nor does the gain under the posterior of the whole log, which is shown beside the judgement.
+    If prior and model are right it is the better estimate, since it uses all data: with the second part alone, a
+    pooling prior estimates the rows of seldom tried actions from other actions. If they are wrong it may be far too
+    high.
 
     Args:
         key: of the split and of all draws.
@@ -71,8 +72,8 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
             the log did (`behaviour_policy`).
         confidence: probability of being no worse than the baseline, in (0, 1).
-        split: share of the episodes that chooses, in [0, 1); 0: the whole log chooses and judges, and nothing is
-            recommended.
+        split: share of the episodes with which the policy is chosen, in [0, 1); 0: the whole log chooses and judges,
+            and nothing is recommended.
         initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
             each state.
         value_range: the lowest and the highest value that a policy can have, if known.
