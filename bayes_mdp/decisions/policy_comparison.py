@@ -160,10 +160,10 @@ def compare_policies(
             `policy_value` with this key.
         policies: name -> policy, each as in `policy_value`.
         initial: as in `policy_value`; `decide` takes the log by default.
-        value_range: the lowest and the highest value that any policy can have, if known: the verdict abstains where a
-            draw leaves it.
-        held_out: whether the policies were chosen without the data of this posterior. If not, the verdict abstains
-            where a policy is the optimum of this posterior's own mean.
+        value_range: the lowest and the highest value that any policy can have, if known: there is no verdict if a draw
+            lies outside.
+        held_out: whether the policies were chosen without the data of this posterior. If not, there is no verdict if a
+            policy is optimal in the mean MDP of this posterior.
 
     Returns:
         Values of every policy, draw by draw, the differences, and a verdict on them.

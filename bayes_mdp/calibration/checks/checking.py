@@ -98,9 +98,9 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
             value of every state and of every pair (of the first step of an episode), and the probability that an
             action is optimal.
         quantity: "chosen policy" in place of `quantities`: the value (mean over first states) of the policy that is
-            optimal in the mean of each simulated posterior: does its interval hold the true value as often as it says,
-            though the data chose the policy? For posteriors of draws, whose mean is made of the draws that are ranked,
-            the test is approximate.
+            optimal in the mean of each simulated posterior. This tests whether its interval contains the true value as
+            often as stated, although the policy was chosen with the same data. For posteriors of draws, whose mean is
+            made of the draws that are ranked, the test is approximate.
         num_simulations: number of truths.
         num_draws: of each posterior.
         num_transitions: of each truth; None: ten for each pair. With `data`: as many as it holds.

@@ -156,14 +156,15 @@ def criticise(
     num_replicates: IntScalar = 199,
     false_alarm: RealLike = 0.05,
 ) -> Criticism:
-    """Check a belief against the log, by what has misled choices of policies.
+    """Check a belief (a posterior) against the log for faults that mislead the choice of a policy.
 
-    The log is split in two by episodes; the prior is inferred again from the first half, and predicts the second:
-    how many outcomes are new in their row (a prior of too small a concentration expects too few, a flat one too many),
-    whether these lead where the first half often came (a prior that takes all unseen outcomes as alike expects them
-    anywhere), and what the first half's best policy is worth in the second half's frequencies (the optimiser's curse).
-    With the whole log, the value of the behaviour is compared with the mean return. Data that are predicted well on
-    average may still give wrong values, and the reverse: none of the checks replaces another.
+    The log is split in two by episodes. The posterior is computed again from the first half, and its predictions are
+    compared with the second half: how many outcomes are new in their row (a prior with too small a concentration
+    predicts too few, a flat one too many), whether these lead to states that were often reached in the first half (if
+    all unseen outcomes are alike under the prior, they may lead anywhere), and the value of the first half's best
+    policy under the frequencies of the second half (the optimiser's curse). With the whole log, the value of the
+    behaviour is compared with the mean return. Data that are predicted well on average may still give wrong values, and
+    the reverse: none of the checks replaces another.
 
     Args:
         key: of the split and of the replicates.
@@ -174,7 +175,7 @@ def criticise(
             without an end: uniform).
         rivals: name -> prior program, compared by the log predictive density of the second half.
         num_replicates: of the rank tests, at least 159.
-        false_alarm: probability that any check fails though the belief is right.
+        false_alarm: probability that any check fails although the belief is right.
 
     Raises:
         ValueError, TypeError: a posterior without its program (a loaded one), with rows for every step, or of another

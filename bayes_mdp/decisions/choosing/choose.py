@@ -132,14 +132,14 @@ def choose(
 ) -> PolicyChoice:
     """Choose a policy under a posterior. Host-side: compiles itself, works in float64.
 
-    One half of the work is the search, on `num_draws` draws; the other the judgement of what it found, on as many fresh
-    draws. With a `baseline` the policy is an improvement with a promise, P(value >= baseline - slack) >= confidence
-    under the posterior, or it is the baseline (see `Improvement`). The promise is the posterior's: it is worth what the
-    prior is worth.
+    The policy is found by a search on `num_draws` draws of the posterior, and evaluated on as many fresh draws. With a
+    `baseline` the returned policy satisfies P(value >= baseline - slack) >= confidence under the posterior, or it is
+    the baseline (see `Improvement`). This probability is that of the posterior: it is right only if prior and model
+    are.
 
-    Up to 4096 deterministic policies are all tried. Beyond, choosing for several MDPs at once is NP-hard: the search
-    starts from the optimum of the mean MDP, from those of some draws and, with a baseline, from policies that follow it
-    where data are few, and ascends; it ends at a local optimum.
+    If there are at most 4096 deterministic policies, all are tried. Otherwise (choosing for several MDPs at once is
+    NP-hard) a local search starts from the optimum of the mean MDP, from those of some draws and, with a baseline, from
+    policies that follow it where data are few; it ends at a local optimum.
 
     Args:
         key: random; the draws of the search and those of the judgement.

@@ -95,8 +95,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         reward: larger is better. None, and `cost` None: the log has no rewards (they are known to the user).
         cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
         next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). An
-            episode's last row has no next state: it is kept where it terminated, and left out otherwise (its action
-            and reward may then be empty).
+            episode's last row has no next state: it is kept if it terminated, and left out otherwise (its action and
+            reward may then be empty).
         terminated, truncated: true / false or 1 / 0. With `episode` and neither, the last row of an episode counts
             as truncated.
         episode: label of the episode of each row; rows of one episode are in order of time, those of others may stand

@@ -167,12 +167,14 @@ def check_num_envs(agent: Agent, num_envs: int | None) -> None:
 class Actor:
     """An agent that acts and learns step by step, on the host: `reset`, then `act` and `observe` in turn.
 
-    It plans by the agent's rule, from the same belief and with the same random streams as a compiled `run`: between two
-    plans, actions are read from a table, and transitions are collected in a buffer. Under `Episodic(H)` the step of the
-    episode is counted, an episode is over after H steps, and it takes H steps of the rule's time even if it ends early.
+    It plans when the agent's rule `replan` says so, from the same belief and with the same random streams as a compiled
+    `run`. Between two plans, actions are read from a table, and transitions are collected in a buffer. Under
+    `Episodic(H)` the step of the episode is counted, an episode is over after H steps, and it counts as H steps for the
+    rule even if it ends early.
 
     Observations are state indices: numbers, or arrays [B] of B parallel environments that share one belief. The first
-    `reset` decides which. The time of the rule is then the sum over environments, and an episode of any begins one.
+    `reset` decides which. For B environments, the rule counts the steps of all of them together, and an episode begins
+    for the rule when one begins in any of them.
 
     A belief by weighted draws whose effective sample size is low is refitted before the next plan, which takes seconds
     and is logged (INFO). A prior program that is inferred by draws is thinned to 64; for another number, or another
