@@ -169,7 +169,7 @@ def policy_value(
 
     Args:
         key: the draws; the same key gives the same draws to every policy.
-        posterior: anything that can `sample`. What was never visited is named where it can also `visit_counts` and
+        posterior: anything that can `sample`. Pairs that were never visited are named if it also has `visit_counts` and
             `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
             space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`).

@@ -171,8 +171,8 @@ def infer(
         sampler: options of the chains, if `method` is a name and its route uses chains.
 
     Raises:
-        ValueError: the prior has no posterior by this method (names the site in the way), a parameter is out of range,
-            data that the space or the prior cannot hold, an empty log, a method that is not there.
+        ValueError: the prior has no posterior by this method (the message names the site), a parameter is out of range,
+            data are impossible under the space or the prior, the log is empty, or the method does not exist.
         TypeError: `data` or what the prior returns is of another type.
 
     Example:
