@@ -235,14 +235,23 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Beli
     agent_state = agent.init(keys.init, problem)
     visits = jnp.zeros(problem.space.shape)
     state = setting.simulator.reset(jax.random.fold_in(keys.reset, 0))
-    held = None
-    if not layout.always:
-        whole = eqx.combine(belief, setting.constants)
-        zero = jnp.int32(0)
-        key_plan, at = jax.random.fold_in(keys.plan, 0), DecisionPoint(state, zero)
-        policy, agent_state = planned(agent, key_plan, problem, agent_state, whole, at)
-        held = PlanState(policy, _value(layout, setting, policy), visits, zero, zero, zero)
-    return Carry(state, agent_state, belief, visits, held)
+    carry = Carry(state, agent_state, belief, visits, None)
+    if layout.always:
+        return carry
+    zero = jnp.int32(0)
+    policy, agent_state = _plan(layout, setting, keys, carry, zero, zero)
+    held = PlanState(policy, _value(layout, setting, policy), visits, zero, zero, zero)
+    return replace(carry, agent_state=agent_state, plan=held)
+
+
+def _plan(
+    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, time: Int[Array, ""], step: Int[Array, ""]
+) -> tuple[Policy, AgentState]:
+    """The plan of the agent at this time, in the state and by the belief of the carry; and the agent's new state."""
+    whole = eqx.combine(carry.belief, setting.constants)
+    key = jax.random.fold_in(keys.plan, time)
+    at = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
+    return planned(setting.agent, key, setting.problem, carry.agent_state, whole, at)
 
 
 def play(
@@ -300,10 +309,7 @@ def _play_segment(
     """Plan (if due), act for `segment_length` steps, learn."""
     # 1. The plan: always a new one (no branch), or the one in force unless the replanning rule is due.
     if layout.always:
-        whole = eqx.combine(carry.belief, setting.constants)
-        key = jax.random.fold_in(keys.plan, time)
-        at = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
-        policy, agent_state = planned(setting.agent, key, setting.problem, carry.agent_state, whole, at)
+        policy, agent_state = _plan(layout, setting, keys, carry, time, step)
         carry, value = replace(carry, agent_state=agent_state), _value(layout, setting, policy)
         old_value = value
     else:
@@ -346,17 +352,13 @@ def _plan_if_due(
     Under `vmap` a condition of each seed would become a select, and every segment would cost a plan. The maximum over
     the axis of seeds is one number for all: the branch stays a branch.
     """
-    problem = setting.problem
     step = step if layout.episodic else held.step
     plans = held.planned_time, held.previous_time
     context = ReplanContext(time, step, step == 0, carry.visits, held.planned_visits, *plans)
     due = setting.rule.due(context) & (time > 0)  # the plan at time 0 was made by `start`
 
     def plan() -> tuple[PlanState, AgentState]:
-        whole = eqx.combine(carry.belief, setting.constants)
-        key = jax.random.fold_in(keys.plan, time)
-        at = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
-        policy, agent_state = planned(setting.agent, key, problem, carry.agent_state, whole, at)
+        policy, agent_state = _plan(layout, setting, keys, carry, time, step)
         times = time.astype(held.planned_time.dtype), held.planned_time
         new = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step, *times)
         return jax.tree.map(partial(jnp.where, due), (new, agent_state), (held, carry.agent_state))
