@@ -190,7 +190,11 @@ def compare_policies(
                 f"policies[{name!r}] is {policy!r}, expected a policy: policies is name -> policy, and a policy by "
                 "label is state -> action"
             )
-    policies = {str(name): policy for name, policy in policies.items()}
+    names = [str(name) for name in policies]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"policies has two names that are written {twice!r}, expected names that differ as text")
+    policies = dict(zip(names, policies.values(), strict=True))
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")
     with stage("policies in common draws"):

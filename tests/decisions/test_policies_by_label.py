@@ -140,3 +140,10 @@ def test_the_start_is_said():
     assert "  start: the first states of the log's 30 episodes (new " in shown(LOG)
     chosen = str(bm.choose(KEY, posterior, AIM, initial="worn", num_draws=100))
     assert "  start: the given distribution (state worn)\n" in chosen
+
+
+def test_two_names_of_policies_that_are_one_text_are_refused():
+    posterior: Any = bm.infer(KEY, PRIOR, LOG, space=SPACE)
+    named: dict[Any, Any] = {1: ARRAY, "1": 1 - ARRAY}
+    with pytest.raises(ValueError, match=r"^policies has two names that are written '1', expected names that differ"):
+        bm.compare_policies(KEY, posterior, named, AIM)

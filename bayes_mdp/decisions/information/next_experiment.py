@@ -375,10 +375,12 @@ def _read_candidates(
 
 
 def _place(i: int, axis: str, names: tuple[Hashable, ...], wanted: object) -> int:
-    """The index of a label, or an index."""
+    """The index of a label, or an index. True is no 1, neither as a label nor as an index."""
     flag = isinstance(wanted, bool | np.bool_)
-    if isinstance(wanted, Hashable) and not flag and wanted in names:
-        return names.index(wanted)
+    if isinstance(wanted, Hashable):
+        found = [i for i, name in enumerate(names) if name == wanted and isinstance(name, bool | np.bool_) == flag]
+        if found:
+            return found[0]
     if isinstance(wanted, int | np.integer) and not flag and 0 <= wanted < len(names):
         return int(wanted)
     raise ValueError(

@@ -465,3 +465,13 @@ def test_several_steps_away_it_can_be_worse_than_planning_in_the_mean():
     assert found["lookahead"] < 0.98 * found["mean"] < found["optimum"]
     mean, error = lookahead.psrl(lookahead.mines(0.2, stay=True), 16)
     assert abs(mean - 0.917 * found["optimum"]) < 5 * error  # as measured; one seed, no key
+
+
+def test_true_is_a_label_where_a_state_is_called_so():
+    """True == 1 for Python: as the label of a state it is found, as an index, or in place of 1, it is refused."""
+    flags = bm.StateActionSpace(2, 2, states=(False, True), actions=(1, 0))
+    posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), space=flags)
+    found = bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1), [(True, 1)])
+    assert found.index.tolist() == [[1, 0]]
+    with pytest.raises(ValueError, match=r"candidates\[0\] has the action True, expected a label, or an index"):
+        bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1), [(True, True)])

@@ -90,7 +90,9 @@ def test_missing_costs_are_missing_rewards():
 
 def test_what_is_printed_says_that_rewards_are_minus_costs():
     log, plain = bm.read_log(FRAME, **COLUMNS, cost="c"), bm.read_log(FRAME, **COLUMNS, reward="r")
-    assert str(log) == ("2 transitions of the DataFrame: 2 states ('a', 'b'), 1 action ('x'); rewards are minus column 'c'")
+    assert str(log) == (
+        "2 transitions of the DataFrame: 2 states ('a', 'b'), 1 action ('x'); rewards are minus column 'c'"
+    )
     assert "minus" not in str(plain)
     ended = bm.read_log(FRAME.assign(end=True), **COLUMNS, cost="c", terminated="end")
     assert [part.cost for part in bm.split_log(jax.random.key(0), ended)] == ["c", "c"]
