@@ -115,8 +115,8 @@ def write_measured_pages(folder: Path, *, record: Path, validation: Path) -> Non
     about = (
         "CPU time of a task by this library and by a peer, which take turns in one process; the ratio is the peer's "
         "time divided by ours: above 1 we are faster, below 1 slower. `python -m benchmarks` measures it on your "
-        "machine, `--compare` beside this run. [Speed](speed.md) says what the tasks are, and what was "
-        "done about the slow ones."
+        "machine, `--compare` beside this run. [Speed](speed.md) describes many of the tasks; the first lines of "
+        "`benchmarks/NAME.py` describe each of them."
     )
     text = describe_record(stored_benchmarks.load(record))
     write_page(folder / "benchmarks.md", f"# Speed beside other libraries\n\n{about}\n\n{text}\n")

@@ -1,4 +1,4 @@
-"""What does she want? A prior on rewards, a few choices that were seen, and what they say about another environment.
+"""Infer a person's rewards: a prior, a few observed choices, and what they imply for another environment.
 
     python examples/inverse_reinforcement_learning.py
 
