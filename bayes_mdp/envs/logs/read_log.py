@@ -97,8 +97,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). An
             episode's last row has no next state: it is kept if it terminated, and left out otherwise (its action and
             reward may then be empty).
-        terminated, truncated: true / false or 1 / 0. With `episode` and neither, the last row of an episode counts
-            as truncated.
+        terminated, truncated: true / false or 1 / 0. With `episode`, the last row of an episode that did not terminate
+            counts as truncated.
         episode: label of the episode of each row; rows of one episode are in order of time, those of others may stand
             between them. Without `step`, the step is the row's place in its episode. A `UserWarning` says where the
             next state is not the state of the episode's next row.
@@ -197,7 +197,8 @@ def _follow(
         for flag in (ends, cut):
             over |= False if flag is None else flag
         _warn_of_breaks(table, ~over & (next_state != state[next_row]))
-        return next_state, last if cut is None and ends is None else cut, steps, keep
+        stops = last if ends is None else last & ~ends
+        return next_state, stops if cut is None else cut | stops, steps, keep
     gap = first_gap(steps, next_row, last, np.arange(len(steps)))
     if gap is not None:
         gap.refuse(table)

@@ -70,9 +70,8 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
             transition.
     """
     shifts, place = "next_state" not in log.columns, wanted.steps and "step" not in log.columns
-    says_end, says_cut = ("terminated" in log.columns), ("truncated" in log.columns)
-    # The last row of an episode is cut where the log does not say how episodes stop; and that before one left out.
-    cuts = wanted.truncated and (shifts or not (says_end or says_cut))
+    # The last row of an episode that did not terminate is cut; and that before one left out.
+    cuts = wanted.truncated and "episode" in log.columns
     joins = shifts or ("episode" in log.columns and (place or cuts))
     checks = shifts and "step" in log.columns
     episodes = OpenEpisodes(shifts=shifts, looks_ahead=cuts, counts_places=place, checks_steps=checks)
@@ -129,7 +128,7 @@ def _rows(table: Table, settled: Settled | Columns, cuts: bool, wanted: Wanted) 
         shifts = next_state is None
         next_state = settled.next_state if shifts else next_state
         if cuts:
-            leads_out = settled.leads_out if shifts else settled.last
+            leads_out = settled.leads_out if shifts else settled.last & ~columns["terminated"]
             cut = leads_out if cut is None else cut | leads_out
         step = settled.place if step is None else step
     assert next_state is not None  # without such a column, rows are joined

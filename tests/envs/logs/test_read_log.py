@@ -158,7 +158,16 @@ def test_with_next_states_and_episodes_the_last_row_counts_as_truncated(write):
     np.testing.assert_array_equal(data.step, [0, 1, 0])
     data = read_log(path, state="s", action="a", next_state="s2", episode="e", step="n", truncated="s").transitions
     np.testing.assert_array_equal(data.step, [4, 5, 0])
-    np.testing.assert_array_equal(data.truncated, [False, True, False])
+    np.testing.assert_array_equal(data.truncated, [False, True, True])
+
+
+def test_an_episode_that_only_stops_is_not_joined_with_the_next(write):
+    """Patients 1 and 2 are lost where the next one begins: by the states alone all would be one episode."""
+    path = write("p,s,a,s2,d\n1,0,0,1,0\n1,1,0,0,0\n2,0,0,1,0\n3,1,0,0,0\n3,0,0,,1\n")
+    log = read_log(path, state="s", action="a", next_state="s2", terminated="d", episode="p")
+    np.testing.assert_array_equal(log.transitions.truncated, [False, True, True, False, False])
+    np.testing.assert_array_equal(episode_numbers(log.transitions), [0, 0, 1, 2, 2])
+    np.testing.assert_allclose(first_states(log), [2 / 3, 1 / 3])
 
 
 GOOD = "s,a,r,s2,d,n,e\n0,0,1,1,0,0,p\n1,0,1,0,0,1,p\n"
