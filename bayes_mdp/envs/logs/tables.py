@@ -87,7 +87,8 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     """The roles that are given, with the names of their columns (of a DataFrame: anything that can be hashed).
 
     Raises:
-        TypeError: one that is required is None, or no name. ValueError: a reward and a cost.
+        TypeError: one that is required is None, or no name. ValueError: a reward and a cost; state and next state of
+            one column.
     """
     columns = {role: column for role, column in roles.items() if column is not None}
     for role in required:
@@ -101,6 +102,8 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
             f"reward is column {columns['reward']!r} and cost is column {columns['cost']!r}, expected one of them: "
             "the reward is minus the cost"
         )
+    if "next_state" in columns and columns.get("state") == columns["next_state"]:
+        raise ValueError(f"state and next_state are both column {columns['state']!r}, expected two columns")
     return columns
 
 

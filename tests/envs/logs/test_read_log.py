@@ -391,3 +391,11 @@ def test_two_texts_of_one_number_may_be_codes(write, cells, names):
 def test_digits_that_python_does_not_read_are_text(label):
     frame = pd.DataFrame({"s": [label, "b"], "a": [0, 0], "s2": ["b", label]})
     assert set(read_log(frame, state="s", action="a", next_state="s2").states) == {label, "b"}
+
+
+@pytest.mark.parametrize("read", [read_log, fold_log])
+def test_state_and_next_state_of_one_column_are_refused(read):
+    """Every state would stay what it is."""
+    frame = pd.DataFrame({"s": ["a", "b"], "a": ["x", "y"]})
+    with pytest.raises(ValueError, match="state and next_state are both column 's', expected two columns"):
+        read(frame, state="s", action="a", next_state="s")
