@@ -302,4 +302,6 @@ def test_evaluate_decision_of_values(tmp_path, capsys, monkeypatch):
     refused(capsys, "wtp is None, expected the willing", "evaluate-decision", "own_model:strategies")
     refused(capsys, "did you mean 'one'", "evaluate-decision", "own_model:values", "--strategies", "ones")
     refused(capsys, "sites has 'q', expected sites", "evaluate-decision", "own_model:values", "--sites", "q")
+    refused(capsys, "which has 'p' twice, expected", "evaluate-decision", "own_model:values", "--study", "p=5,p=9")
+    refused(capsys, "--sites[1] is 'p' again, expected", "evaluate-decision", "own_model:values", "--sites", "p,p")
     refused(capsys, "expected FILE.py:FUNCTION or MODULE:FUNCTION", "evaluate-decision", "none.py:values")

@@ -59,6 +59,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from bayes_mdp.decisions.information.expected_gain import check_sizes
     from bayes_mdp.experiments.registry_names import find_program
     from bayes_mdp.utils.files import new_folder
+    from bayes_mdp.utils.validation import check_names
 
     key = jax.random.key(arguments.seed)
     check_sizes(arguments.points, arguments.inner)
@@ -69,6 +70,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         model = model.select([name.strip() for name in arguments.strategies.split(",")])
     groups = _groups(arguments.sites, model)
     for names in groups:
+        check_names("--sites", tuple(names))
         model.check_sites("--sites", names)
     for study in studies:
         study.sites_of(model)
@@ -199,7 +201,7 @@ def _study(text: str) -> "Study":
     """A study of "SITE=N/SD,SITE=N".
 
     Raises:
-        ValueError: it is written in another way.
+        ValueError: it is written in another way; a site twice.
     """
     import bayes_mdp as bm
 
@@ -207,6 +209,8 @@ def _study(text: str) -> "Study":
     for part in text.split(","):
         name, equals, rest = part.partition("=")
         number, slash, sd = rest.partition("/")
+        if name.strip() in numbers:
+            raise ValueError(f"--study is {text!r}, which has {name.strip()!r} twice, expected each site once")
         try:
             numbers[name.strip()] = float(number)
             if slash:
