@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.table_policies import TablePolicy, lookup
 from bayes_mdp.inference.value import ReturnBelief, StudentT, value_of_perfect_information
-from bayes_mdp.inference.value.student_t import standard_cdf, standard_draws, standard_pdf
+from bayes_mdp.inference.value.student_t import cdf_from_table, standard_draws, standard_pdf, tail_edge, tail_table
 from bayes_mdp.planning.solution import best_action
 from bayes_mdp.utils.typing import IntScalar
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_RULES = {"float32": np.polynomial.legendre.leggauss(8), "float64": np.polynomial.legendre.leggauss(24)}
 _KINKS = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 64.0, 4096.0])
 _NUM_PIECES = 16
 
@@ -138,10 +138,9 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     others = (jnp.arange(law.loc.shape[-1]) != action) & (law.loc > -jnp.inf)
     loc, scale, dof = law.loc[action], law.scale[action], law.dof[action]
     own, dtype = scale * jnp.sqrt(dof), law.loc.dtype
-    nodes, weights, kink = (x.astype(dtype) for x in (_NODES, _WEIGHTS, _KINKS))
-    decay = (32.0 if dtype == jnp.float64 else 20.0) / dof
+    nodes, weights, kink = (x.astype(dtype) for x in (*_RULES[dtype.name], _KINKS))
     # Substitution x = loc + own sinh(s): Student-t tails fall exponentially in s, so a short interval holds the mass.
-    edge = decay + jnp.log1p(jnp.sqrt(-jnp.expm1(-2.0 * decay)))  # cosh(edge)^-dof: the mass that is left out
+    edge = tail_edge(dof)
     around = jnp.concatenate([-kink[:0:-1], kink])
     # Every other action's distribution function changes quickly around its own loc: break the interval there.
     kinks = jnp.where(others[:, None], law.loc[:, None] + law.scale[:, None] * around, loc).ravel()
@@ -153,6 +152,9 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     z = jnp.sqrt(dof) * jnp.sinh(0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes)
     weight = half * weights * standard_pdf(z, dof) * jnp.sqrt(dof + z * z)
     shift = jnp.where(others, loc - law.loc, 0.0)
-    below = standard_cdf((shift + scale * z[..., None]) / law.scale, jnp.broadcast_to(law.dof, (*z.shape, len(others))))
+    # One table for each action, read at all nodes: the incomplete beta function would take nearly all of the time.
+    tables = jax.vmap(tail_table)(law.dof)
+    at = (shift + scale * z[..., None]) / law.scale
+    below = jax.vmap(cdf_from_table, in_axes=(-1, 0, 0), out_axes=-1)(at, law.dof, tables)
     inside = jnp.sum(weight * jnp.prod(jnp.where(others, below, 1.0), axis=-1))
     return jnp.where(loc > -jnp.inf, jnp.clip(inside, 0.0, 1.0), 0.0)

@@ -10,6 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 # log Gamma(a + 1/2) - log Gamma(a) = log(w) / 2 - sum_k E_k / (2 k (4 w)^k), w = a - 1/4, E_k Euler's numbers, k even
 _EULER = tuple(-e / (2 * k * 4**k) for k, e in ((2, -1), (4, 5), (6, -61), (8, 1385), (10, -50521), (12, 2702765)))
 _SHIFT = 8
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
+_CELLS = {"float32": 96, "float64": 384}  # of a tail table
 Broadcasts = Float[Array | np.ndarray, "*#shape"]
 """Arrays of the host or of the device, of shapes that broadcast."""
 
@@ -103,6 +105,67 @@ def _hill(square: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     s = a * jnp.log1p(square / dof)
     second = (((4.0 * s + 33.0) * s + 240.0) * s + 855.0) / (10.0 * (b + 0.8 * s * s + 100.0))
     return ndtr(-jnp.sqrt(s) * (1.0 + (s + 3.0 - second) / b))
+
+
+def tail_table(dof: Float[Array | np.ndarray, ""]) -> Float[Array, "cells 6"]:
+    """P(t > z) of one law at all z >= 0, as a table: `cdf_from_table` reads it twenty times as fast as `standard_cdf`.
+
+    In s = asinh(z / sqrt(dof)) the density is proportional to cosh(s)^-dof, which is smooth on a short interval. The
+    table holds a polynomial of degree five in each cell, which has the tail, its slope and its curvature at both ends.
+
+    Args:
+        dof: degrees of freedom, one or more.
+    """
+    dof = jnp.asarray(dof)
+    cells = _CELLS[dof.dtype.name]
+    edge = tail_edge(dof)
+    width = edge / cells
+    # Tail at the ends of the cells: integrals of the density over each cell, summed from the far end.
+    own, _ = _density_of_sinh(width * (jnp.arange(cells)[:, None] + 0.5 * (1.0 + _NODES.astype(dof.dtype))), dof)
+    each = 0.5 * width * jnp.sum(own * _WEIGHTS.astype(dof.dtype), -1)
+    tail = jnp.append(jnp.cumsum(each[::-1])[::-1], 0.0)
+    density, bend = _density_of_sinh(width * jnp.arange(cells + 1), dof)
+    slope, curvature = -width * density, width**2 * bend
+    # Hermite's conditions at both ends of a cell, x from 0 to 1 within it.
+    (q0, q1), (d0, d1), (e0, e1) = ((x[:-1], x[1:]) for x in (tail, slope, curvature))
+    fall = q1 - q0
+    cubic = 10.0 * fall - 6.0 * d0 - 4.0 * d1 - 1.5 * e0 + 0.5 * e1
+    quartic = -15.0 * fall + 8.0 * d0 + 7.0 * d1 + 1.5 * e0 - e1
+    quintic = 6.0 * fall - 3.0 * d0 - 3.0 * d1 - 0.5 * e0 + 0.5 * e1
+    return jnp.stack([q0, d0, 0.5 * e0, cubic, quartic, quintic], -1)
+
+
+def cdf_from_table(
+    z: Float[Array | np.ndarray, "*shape"], dof: Float[Array | np.ndarray, ""], table: Float[Array, "cells 6"]
+) -> Float[Array, "*shape"]:
+    """P(t <= z): absolute error below 1e-9 in float64, 1e-6 in float32 (measured: 4e-11 and 2e-7).
+
+    Args:
+        z: where.
+        dof: of the law, one or more.
+        table: its `tail_table`.
+    """
+    cells = table.shape[-2]
+    place = jnp.minimum(jnp.arcsinh(jnp.abs(z) / jnp.sqrt(dof)) / tail_edge(dof), 1.0) * cells
+    cell = jnp.minimum(place.astype(jnp.int32), cells - 1)
+    x, coefficients = place - cell, table[cell]
+    tail = jnp.zeros_like(x)
+    for k in reversed(range(6)):
+        tail = tail * x + coefficients[..., k]
+    return jnp.where(z < 0, tail, 1.0 - tail)
+
+
+def tail_edge(dof: Broadcasts) -> Float[Array, "*#shape"]:
+    """s beyond which P(t > sqrt(dof) sinh(s)) is negligible: below 1e-13 in float64, 1e-8 in float32."""
+    decay = jnp.asarray((32.0 if jnp.result_type(dof) == jnp.float64 else 20.0) / dof)
+    return decay + jnp.log1p(jnp.sqrt(-jnp.expm1(-2.0 * decay)))  # cosh(edge)^-dof = exp(-decay dof)
+
+
+def _density_of_sinh(s: Float[Array, "*shape"], dof: Float[Array, ""]) -> tuple[Array, Array]:
+    """The density of s = asinh(t / sqrt(dof)), proportional to cosh(s)^-dof, and minus its slope."""
+    log_factor = _log_gamma_step(0.5 * dof) - 0.5 * np.log(np.pi)
+    density = jnp.exp(log_factor - 0.5 * dof * jnp.log1p(jnp.sinh(s) ** 2))
+    return density, dof * jnp.tanh(s) * density
 
 
 def expected_excess(gap: Float[Array | np.ndarray, "*shape"], law: StudentT) -> Float[Array, "*shape"]:

@@ -11,10 +11,16 @@ import pytest
 from scipy import integrate, stats
 
 from bayes_mdp.agents import AGENTS, BQL, Learner
-from bayes_mdp.agents.model_free.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
+from bayes_mdp.agents.model_free import return_policies
+from bayes_mdp.agents.model_free.return_policies import (
+    GreedyReturn,
+    MyopicVPI,
+    StudentTThompson,
+    prob_best_student_t,
+)
 from bayes_mdp.envs import chain
 from bayes_mdp.experiments import Actor, RunOptions, run
-from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
+from bayes_mdp.inference.value import ReturnBelief, StudentT, mixture_update, moment_update, target
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -137,6 +143,37 @@ def test_thompson_log_prob_and_draws(key):
     assert not far(policy).any()
     twin = eqx.tree_at(lambda p: p.belief.rate, policy, BELIEF.rate * jnp.array([1.5, 1.0, 1.0]))
     assert far(twin).any()
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float64, 1e-8), (np.float32, 1e-5)])
+def test_probabilities_of_extreme_laws(monkeypatch, dtype, error):
+    """Of two actions by SciPy: scales a million apart, means far apart, one degree of freedom to thousands; a rule of
+    four nodes is seen."""
+    rng = np.random.default_rng(3)
+    loc, scale = rng.normal(size=(25, 2)) * 10.0 ** rng.uniform(-2, 2, (25, 1)), 10.0 ** rng.uniform(-3, 2, (25, 2))
+    dof = np.where(
+        rng.random((25, 2)) < 0.4, 1.0 + 10.0 ** rng.uniform(-3, 0, (25, 2)), 10.0 ** rng.uniform(0.3, 4, (25, 2))
+    )
+    law = StudentT(*(x.astype(dtype) for x in (loc, scale, dof)))
+    loc, scale, dof = (np.asarray(x, float) for x in (law.loc, law.scale, law.dof))
+    expected = [_beats(*numbers) for numbers in zip(loc, scale, dof, strict=True)]
+    with jax.enable_x64(dtype == np.float64):
+        found = jax.jit(jax.vmap(lambda law: prob_best_student_t(law, 0)))
+        assert np.abs(np.asarray(found(law), float) - expected).max() < error
+        monkeypatch.setitem(return_policies._RULES, np.dtype(dtype).name, np.polynomial.legendre.leggauss(4))
+        coarse = jax.jit(jax.vmap(lambda law: prob_best_student_t(law, 0)))
+        assert np.abs(np.asarray(coarse(law), float) - expected).max() > error
+
+
+def _beats(loc, scale, dof):
+    """P(X_0 > X_1), by SciPy's adaptive quadrature over u = P(X_0 <= x) on pieces around where the other law turns."""
+
+    def below(u):
+        return stats.t.cdf(stats.t.ppf(u, dof[0], loc[0], scale[0]), dof[1], loc[1], scale[1])
+
+    turns = loc[1] + scale[1] * np.array([-1e5, -1e3, -30, -5, -1, 0, 1, 5, 30, 1e3, 1e5])
+    ends = np.unique(np.concatenate([[0.0], stats.t.cdf(turns, dof[0], loc[0], scale[0]), [1.0]]))
+    return sum(integrate.quad(below, *piece, epsabs=1e-12, limit=200)[0] for piece in pairwise(ends))
 
 
 def test_policies_show_what_they_know(key):
