@@ -224,8 +224,8 @@ def test_frames_partitions_and_iterables_of_them():
     assert_same_log(whole, parted)
     assert whole.sources == parted.sources
     other, _ = random_log(5)
-    with_next = {"state": "s", "action": "a", "reward": "r", "next_state": "s"}
-    both = bm.fold_log((one for one in (frame, other)), **with_next)
+    with_next = {"state": "s", "action": "a", "reward": "r", "next_state": "same"}
+    both = bm.fold_log((one.assign(same=one["s"]) for one in (frame, other)), **with_next)
     assert [source.name for source in both.sources] == ["DataFrame 0", "DataFrame 1"]
     assert both.n_rows == len(frame) + len(other)
 

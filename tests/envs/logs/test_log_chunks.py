@@ -85,10 +85,10 @@ def test_labels_must_be_given():
     ],
 )
 def test_a_bad_cell_is_named_by_its_row_of_the_file(column, value, said, tmp_path):
-    frame = pd.DataFrame({"s": list("abcdabcd"), "a": 0, "r": 0.5, "end": False, "t": 0}).astype(object)
+    frame = pd.DataFrame({"s": list("abcdabcd"), "a": 0, "r": 0.5, "n": "a", "end": False, "t": 0}).astype(object)
     frame.loc[4, column] = value
     frame.to_csv(tmp_path / "log.csv", index=False)
-    columns = {"state": "s", "action": "a", "reward": "r", "next_state": "s", "terminated": "end", "step": "t"}
+    columns = {"state": "s", "action": "a", "reward": "r", "next_state": "n", "terminated": "end", "step": "t"}
     for chunksize in (1, 3, 100):
         with pytest.raises(ValueError, match=r"log\.csv, " + said):
             list(bm.read_log(tmp_path / "log.csv", **columns, **LABELS, chunksize=chunksize))
