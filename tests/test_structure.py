@@ -20,6 +20,7 @@ SHARED_NAMES = {
     "behaviour.py",
     "compare.py",
     "decide.py",
+    "next_experiment.py",
     "run.py",
     "sweep.py",
     "train.py",
