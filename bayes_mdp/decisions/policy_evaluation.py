@@ -221,6 +221,7 @@ def policy_values(
         # Common random numbers: one set of keys for all policies, in chunks that fit the memory.
         probs = _stack([read_action_probs(name, policy, mdp, objective, space) for name, policy in policies.items()])
         can_end = shapes.end_probs is not None
+        require_end(can_end, objective)
         others = read_outcomes(outcomes, shapes.reward.shape, can_end, objective)
         # The rows of all outcomes are those of whole draws.
         chains = None if others else policy_chains(wide, probs, aim, ends=can_end)
@@ -491,6 +492,15 @@ def read_action_probs(
         return policy_probs(array, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
+
+
+def require_end(can_end: bool, objective: Objective) -> None:
+    """Refuse MDPs in which no transition ends an episode, where values are sums of rewards until the end."""
+    if isinstance(objective, FirstExit) and not can_end:
+        raise ValueError(
+            "objective is FirstExit, and no transition of the posterior ends an episode (ends=False), expected another "
+            "objective, or a space with ends=True (that of a log read with terminated=)"
+        )
 
 
 def require_endless(ends: np.ndarray) -> None:

@@ -1,8 +1,10 @@
 """Where episodes start: which distribution, whether someone stated it, and in words."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import bayes_mdp as bm
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.mdp import MDP, Log, StateActionSpace, Transitions
 
@@ -39,3 +41,25 @@ def test_what_is_no_start_is_refused():
         read_start(PLAIN, "e", SPACE)
     with pytest.raises(ValueError, match=r"initial is 'a', expected probabilities, .* a state of the space: 0, 1"):
         read_start(PLAIN, "a")
+
+
+def test_first_exit_without_an_end_is_refused_at_every_door(key):
+    """No policy is at fault: nothing in the space ends."""
+    columns = {"s": ["a", "b"] * 4, "a": ["x", "y"] * 4, "r": [0.0] * 8, "t": ["b", "a"] * 4, "e": [0] * 4 + [1] * 4}
+    log = bm.read_log(
+        pd.DataFrame(columns),
+        state="s",
+        action="a",
+        reward="r",
+        next_state="t",
+        episode="e",
+    )
+    space, prior = bm.StateActionSpace.from_log(log), bm.models.dirichlet_normal_gamma()
+    posterior = bm.infer(key, prior, log, space=space)
+    for value in (
+        lambda: bm.policy_value(key, posterior, {"a": "x", "b": "y"}, bm.FirstExit(), num_draws=100),
+        lambda: bm.choose(key, posterior, bm.FirstExit(), num_draws=100),
+        lambda: bm.decide(key, prior, log, bm.FirstExit(), space=space, checks=False, num_draws=100),
+    ):
+        with pytest.raises(ValueError, match=r"objective is FirstExit, and no transition .* ends an episode"):
+            value()

@@ -29,6 +29,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_objective,
     describe_start,
     read_action_probs,
+    require_end,
     summarise_draws,
     to_float64,
 )
@@ -179,7 +180,9 @@ def choose(
     _check_numbers(criterion, num_draws, confidence, slack, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     with jax.enable_x64(True):
-        sizes = draw_shapes(search_key, posterior).reward.shape
+        shapes = draw_shapes(search_key, posterior)
+        require_end(shapes.end_probs is not None, objective)
+        sizes = shapes.reward.shape
         shape, space = outline(search_key, posterior, sizes), labels_of(posterior)
         start = read_start(shape, initial, space)
         today = None

@@ -49,8 +49,8 @@ FLAT = 1.0 + 1e-4
 class ConjugatePosterior(eqx.Module):
     """Dirichlet rows and conjugate rewards (built by `conjugate_posterior` or `bayes_mdp.infer`).
 
-    On the host its arrays are numpy float64, so that counts and the log evidence are exact; inside `jit` they have
-    JAX's default width.
+    As `infer` makes it its arrays are numpy float64, so that counts and the log evidence are exact; inside `jit`, and
+    after `update` with `Transitions` or `Counts`, they have JAX's default width.
 
     Args:
         transition_probs: the belief about the rows.
@@ -438,8 +438,9 @@ class ConjugatePosterior(eqx.Module):
         """The posterior after one transition (scalars: an in-place scatter under vmap), a block, or statistics.
 
         Args:
-            transitions: data; a reward of None, or not observed, carries no information about rewards. A log as
-                `fold_log` returns it is counted in float64, and its content is remembered in `sources`.
+            transitions: data; a reward of None, or not observed, carries no information about rewards. `Transitions`
+                and `Counts` are added at JAX's default width: in float32 a count of 2^24 no longer grows by one. A log
+                as `fold_log` returns it is counted in float64, and its content is remembered in `sources`.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.
             discount_data: factor by which earlier data count from now on, see the method of that name; None: fully.
