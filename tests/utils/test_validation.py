@@ -81,7 +81,7 @@ def test_names():
 
 def test_labels():
     validation.check_labels("x", (0, 1), (0, 1))
-    with pytest.raises(ValueError, match=r"x are 0, 1, 2, 3, \.\.\. \(5\), expected those of the space: 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"x are 0, 1, 2, 3, 4, expected those of the space: 'a', 'b'"):
         validation.check_labels("x", (0, 1, 2, 3, 4), ("a", "b"))
 
 
