@@ -24,7 +24,7 @@ def test_what_one_trial_adds(capsys, given, tmp_path):
     table = pd.read_csv(tmp_path / "table.csv")
     assert table["action"].tolist() == ["new", "old"] and table["state"].tolist() == ["shop", "shop"]
     assert table["value"].tolist() == pytest.approx([(3 / 5 - 1 / 2) / 2, (7 / 13 - 1 / 2) / 2])
-    assert table["enumerated"].all()
+    assert table["enumerated"].tolist() == [True, True]
 
 
 def test_candidates_and_their_prices(capsys, given, tmp_path):
