@@ -9,6 +9,8 @@ from bayes_mdp.cli.option_tables import read_table
 from bayes_mdp.utils.label_list import label_list
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bayes_mdp.mdp import StateActionSpace
 
 BEHAVIOUR = "behaviour"
@@ -103,6 +105,28 @@ def label_numbers(
     return [_find(f"{option}: {column}[{row}]", str(x), places, names, what) for row, x in enumerate(cells)]
 
 
+def table_of_pairs(
+    option: str, path: str, arguments: argparse.Namespace, space: "StateActionSpace"
+) -> "tuple[pd.DataFrame, list[tuple[Hashable, Hashable]]]":
+    """A CSV file in the log's columns of state and action, and its pairs by label, one of each row.
+
+    Args:
+        option: in messages.
+        path: of the file.
+        arguments: the log's columns `state` and `action`.
+        space: of the log, with its labels.
+
+    Raises:
+        ValueError: as `read_table` and `label`; names the row.
+    """
+    table = read_table(option, path, [arguments.state, arguments.action])
+    columns = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
+    states, actions = (
+        [names[i] for i in label_numbers(option, column, table[column], names, what)] for column, names, what in columns
+    )
+    return table, list(zip(states, actions, strict=True))
+
+
 def is_label(cells: "Iterable[object]", names: "Sequence[Hashable]") -> list[bool]:
     """Which cells of a table write a label, as `label` finds it.
 
@@ -168,17 +192,13 @@ def _refuse_twice(option: str, labels: "Sequence[object]") -> None:
 
 def _from_file(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[Hashable, Any]":
     """State, action and perhaps probability, one row each."""
-    path, option = arguments.baseline, "--baseline"
-    table = read_table(option, path, [arguments.state, arguments.action])
-    columns = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
-    states, actions = (
-        [names[i] for i in label_numbers(option, column, table[column], names, what)] for column, names, what in columns
-    )
+    option = "--baseline"
+    table, pairs = table_of_pairs(option, arguments.baseline, arguments, space)
     if "probability" not in table.columns:
-        _refuse_twice(option, states)
-        return dict(zip(states, actions, strict=True))
-    _refuse_twice(option, list(zip(states, actions, strict=True)))
+        _refuse_twice(option, [state for state, _ in pairs])
+        return dict(pairs)
+    _refuse_twice(option, pairs)
     found: dict[Hashable, dict[Hashable, Any]] = {}
-    for state, action, chance in zip(states, actions, table["probability"], strict=True):
+    for (state, action), chance in zip(pairs, table["probability"], strict=True):
         found.setdefault(state, {})[action] = chance
     return found

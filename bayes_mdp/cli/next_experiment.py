@@ -5,8 +5,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.entered_labels import label_numbers
-from bayes_mdp.cli.option_tables import read_table
+from bayes_mdp.cli.entered_labels import table_of_pairs
 from bayes_mdp.cli.options import (
     Commands,
     add_columns,
@@ -117,15 +116,10 @@ def _candidates(
 
     from bayes_mdp.utils.validation import as_real, check_positive
 
-    option, columns = "--candidates", [arguments.state, arguments.action]
-    table = read_table(option, arguments.candidates, columns)
-    if not len(table):
+    option = "--candidates"
+    table, pairs = table_of_pairs(option, arguments.candidates, arguments, space)
+    if not pairs:
         raise ValueError(f"{option}: {arguments.candidates!r} has no rows, expected one pair each")
-    kinds = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
-    states, actions = (
-        [names[i] for i in label_numbers(option, column, table[column], names, what)] for column, names, what in kinds
-    )
-    pairs = list(zip(states, actions, strict=True))
     if PRICE not in table.columns:
         return pairs, 1.0
     prices = np.asarray(as_real(f"{option}: {PRICE}", table[PRICE].to_numpy(), "a number greater than 0"), np.float64)
