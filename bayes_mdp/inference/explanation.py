@@ -18,7 +18,7 @@ from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.models.isolate import isolated
+from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import tracing
 from bayes_mdp.numerics.compact import compact
@@ -150,7 +150,7 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
     program, route = prove(prior, space, "auto", NUTS())
     if route.fit.method == "nuts":  # closed forms have been checked by their proof
         with jax.enable_x64(True), tracing():
-            recipe = recipe_for(isolated(program.prior), program.space, NUTS())
+            recipe = recipe_for(isolated_prior(program.prior), program.space, NUTS())
         check_rows_of_prior(recipe)
     with jax.enable_x64(True), tracing():
         probe = Probe(program)

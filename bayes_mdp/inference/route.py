@@ -25,6 +25,7 @@ from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe
 from bayes_mdp.inference.detection.program_cache import program_cache
+from bayes_mdp.inference.detection.proper import improper_sites
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method, check_sampler
@@ -285,6 +286,7 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
 
     def collapsed() -> Route:
         hierarchy = _prove_hierarchy(program)
+        _check_discrete(program, hierarchy.hyperparameters, sampler)
         return Route(collapsed_fit.fit_of(hierarchy, sampler), why_not, hierarchy.hyperparameters)
 
     def mixture() -> Route:
@@ -293,6 +295,7 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
 
     def factorised() -> Route:
         factors = _prove_factors(program)
+        _check_discrete(program, factors.reward_sites, sampler)
         return Route(factorise.fit_of(factors, sampler), why_not, factors.reward_sites)
 
     proofs: dict[str, Callable[[], Route]] = {
@@ -317,7 +320,25 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
     chosen = named[method] if isinstance(method, str) else method
     drawn = tuple(site.name for site in program.latents)
-    return Route(sampled_fit(program.prior, program.space, chosen), why_not, drawn)
+    _check_discrete(program, drawn, chosen)
+    return Route(sampled_fit(program.prior, program.space, chosen, improper_sites(program)), why_not, drawn)
+
+
+def _check_discrete(program: Program, drawn: tuple[str, ...], method: Method) -> None:
+    """Refuse discrete sites that no chain can move.
+
+    Raises:
+        ValueError: names the first one.
+    """
+    if isinstance(method, NUTS) and method.kernel is not None:
+        return
+    for site in program.latents:
+        if site.name in drawn and site.discrete and not site.bounded:
+            raise ValueError(
+                f"prior: site {site.name!r} ({site.family}) is discrete and has no finite list of values that is known "
+                "in front of the program, which its chains need, expected dist.Categorical over all values that it may "
+                "have, or a kernel of your own: NUTS(kernel=...)"
+            )
 
 
 @program_cache

@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeGuard
 import jax
 import numpy as np
 
+from bayes_mdp.models.as_prior import as_prior
+
 _WIDE = tuple(np.dtype(name) for name in ("float64", "int64", "uint64", "complex128"))
 _LIBRARIES = frozenset(
     {*sys.stdlib_module_names, "bayes_mdp", "equinox", "jax", "jaxlib", "jaxtyping", "matplotlib"}
@@ -51,6 +53,11 @@ class Isolated:
     def __call__(self, *args: object) -> Any:
         wide = jax.dtypes.canonicalize_dtype(float) == np.float64
         return self._copies[wide](*args)
+
+
+def isolated_prior(prior: Callable[..., Any]) -> Isolated:
+    """A prior of the user's, `isolated`, and read `as_prior`."""
+    return prior if isinstance(prior, Isolated) else Isolated(as_prior(prior))
 
 
 def isolated(program: Callable[..., Any]) -> Isolated:

@@ -323,6 +323,11 @@ def _legal_rows(probs: np.ndarray, space: StateActionSpace) -> np.ndarray:
 
 
 def _check_law(law: dist.Distribution, space: StateActionSpace) -> None:
+    if isinstance(unwrap(law), dist.MaskedDistribution):
+        raise ValueError(
+            "reward is a masked law (Distribution.mask), expected the law itself: which rewards count is said by the "
+            "data, where those that were not observed are nan (or reward=None)"
+        )
     if unwrap(law).event_shape or not _broadcasts(law.batch_shape, space.shape) or len(law.event_shape) > 1:
         hint = "; where rewards depend on the outcome, call .to_event(1)" if len(law.batch_shape) > 2 else ""
         raise ValueError(

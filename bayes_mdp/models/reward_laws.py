@@ -130,7 +130,7 @@ def _map_parameters(
         if isinstance(value, dist.Distribution):
             inner = value.batch_shape[-1:] if name == "_component_distribution" else ()
             return _map_parameters(value, function, batch_shape, extra + inner)
-        return function(value, extra, _event_dim(law.arg_constraints.get(name)))
+        return function(value, extra, _event_dim(type(law), name))
 
     # NumPyro's order of parameters is that of a set, another one in every process; a program in another order is not
     # found among those that were kept.
@@ -142,9 +142,17 @@ def _map_parameters(
     return result
 
 
-def _event_dim(constraint: constraints.Constraint | None) -> int:
-    """Event dimensions of a parameter; those that depend on the law are none, since the law is that of a number."""
+def _event_dim(kind: type[dist.Distribution], name: str) -> int:
+    """Event dimensions of a parameter; those that depend on the law are none, since the law is that of a number.
+
+    A law may keep a parameter of the class that it is derived from (the probabilities of an ordered-logistic one).
+    """
+    constraint = next((_constraints(k)[name] for k in kind.__mro__ if name in _constraints(k)), None)
     return 0 if constraint is None or constraints.is_dependent(constraint) else constraint.event_dim
+
+
+def _constraints(kind: type) -> dict[str, constraints.Constraint]:
+    return getattr(kind, "arg_constraints", {})
 
 
 def _is_instance(kind: type, value: object) -> bool:

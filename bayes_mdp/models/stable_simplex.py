@@ -16,6 +16,7 @@ from numpyro.distributions import constraints, transforms
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import Message, Messenger
 
+from bayes_mdp.models.as_prior import PoweredDensity
 from bayes_mdp.utils.typing import AnyArray, BoolScalar
 
 
@@ -111,12 +112,18 @@ class stable_simplex(Messenger):
 
 
 def _stable(law: Any) -> Any:
-    """The law with a stable support where it is Dirichlet, `expand` and `to_event` around it kept; else itself."""
+    """The law with a stable support where it is Dirichlet, what is around it kept; else itself."""
     if type(law) is dist.Dirichlet:
         return StableDirichlet(law.concentration)
     if isinstance(law, dist.ExpandedDistribution):
         inner = _stable(law.base_dist)
         return law if inner is law.base_dist else inner.expand(law.batch_shape)
+    if isinstance(law, PoweredDensity):
+        inner = _stable(law.base_dist)
+        return law if inner is law.base_dist else PoweredDensity(inner, law.power)
+    if isinstance(law, dist.MaskedDistribution):
+        inner = _stable(law.base_dist)
+        return law if inner is law.base_dist else inner.mask(law._mask)
     if isinstance(law, dist.Independent):
         inner = _stable(law.base_dist)
         return law if inner is law.base_dist else inner.to_event(law.reinterpreted_batch_ndims)

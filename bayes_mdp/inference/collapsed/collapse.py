@@ -61,7 +61,7 @@ def _run_hyperparameters(hierarchy: Hierarchy) -> dict[str, Array]:
     dummies = conjugate_inside(program, hierarchy.hyperparameters)
 
     def hidden(message: Site) -> bool:
-        return message["name"] in dummies or message["type"] == "deterministic"
+        return message.get("name") in dummies or message["type"] == "deterministic"
 
     # A conjugate site at any value of its support: hidden, it adds no density, and nothing below reads it.
     with handlers.trace() as trace, handlers.block(hide_fn=hidden), handlers.substitute(data=dummies):

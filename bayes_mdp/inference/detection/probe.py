@@ -144,6 +144,7 @@ class Probe:
         wanted = [True] * len(jax.tree.leaves(shown.laws))
         for name in sorted(shown.densities):  # the order of a tree
             wanted += [name not in conjugate] * len(jax.tree.leaves(shown.densities[name]))
+        wanted += [True] * len(shown.powers)
         flat = Reader(domain).read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], wanted)
         read = [None if x is None else domain.entries(x) for x in flat]
         outputs: Any = jax.tree.unflatten(jax.tree.structure(shown), read)
@@ -153,6 +154,7 @@ class Probe:
         self.densities: dict[str, tuple[Entries, Entries | None, Entries]] = {
             name: parts for name, parts in outputs.densities.items() if name not in conjugate
         }
+        self.powers: dict[str, Entries] = outputs.powers
         self._check_learnt()
 
     def _check_learnt(self) -> None:
@@ -160,9 +162,9 @@ class Probe:
         laws = {"the transition law": (self.transition,), "the reward law": tuple(self.reward.values())}
         parameters = {f"site {name!r}": tuple(entries.values()) for name, entries in self.parameters_of.items()}
         densities = {f"site {n!r}": tuple(x for x in parts if x is not None) for n, parts in self.densities.items()}
-        subsampled = any(site.scaled for site in self.program.sites)
-        for name, arrays in (*laws.items(), *parameters.items(), *densities.items()):
-            if not subsampled and any(KEY in self.depends(x) for x in arrays):
+        powers = {f"site {name!r}": (entries,) for name, entries in self.powers.items()}
+        for name, arrays in (*laws.items(), *parameters.items(), *densities.items(), *powers.items()):
+            if any(KEY in self.depends(x) for x in arrays):
                 raise ValueError(
                     f"prior: {name} depends on random numbers that belong to no site, expected numpyro.sample for "
                     "every draw"

@@ -8,7 +8,7 @@ import hashlib
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,10 +23,12 @@ from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 from numpyro import handlers
+from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.models.isolate import Isolated, isolated
+from bayes_mdp.models.as_prior import JACOBIAN, PoweredDensity
+from bayes_mdp.models.isolate import Isolated, isolated_prior
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
@@ -34,6 +36,7 @@ from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
 from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet, SupportedSimplex
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import is_concrete
 
 Arrays: TypeAlias = dict[str, Float[Array, "..."]]
 """Parameters by their names."""
@@ -117,7 +120,8 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 class Site(NamedTuple):
     """What is fixed about a site: the family of its unwrapped distribution, its shape, and what bends its density.
 
-    `rows` are the possible outcomes of a Dirichlet site; None: all of them.
+    `rows` are the possible outcomes of a Dirichlet site; None: all of them. `bounded`: whether a constant is a density
+    on its support; of a `discrete` site, whether its values are a finite list that does not depend on other sites.
     """
 
     name: str
@@ -127,6 +131,8 @@ class Site(NamedTuple):
     scaled: bool
     masked: bool
     rows: SupportedSimplex | None = None
+    bounded: bool = True
+    discrete: bool = False
 
 
 class Law(NamedTuple):
@@ -196,10 +202,12 @@ class Outputs(NamedTuple):
     Args:
         laws: what `Program.evaluate` returns.
         densities: {sample site: (log density, scale or None, whether the value is possible)}.
+        powers: {latent site around which there is a scale: that scale}.
     """
 
     laws: Laws
     densities: dict[str, Density]
+    powers: dict[str, Float[Array, "..."]]
 
 
 @dataclass
@@ -231,7 +239,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         ValueError: two sites have one name, the program is not the same function when it is run again.
         TypeError: the program does not return a `MDPSpec`, or branches in Python on what it drew.
     """
-    prior = isolated(prior)
+    prior = isolated_prior(prior)
     facts = Facts()
 
     def evaluate(values: Mapping[str, ArrayLike]) -> Laws:
@@ -244,7 +252,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         # A function of its own each time: JAX would give back the first trace.
         def run(values: Mapping[str, ArrayLike], key: PRNGKeyArray) -> Outputs:
             laws = _evaluate(prior, space, values, facts, key)
-            return Outputs(laws, _densities(prior, space, values, key))
+            return Outputs(laws, *_densities(prior, space, values, key))
 
         return jax.make_jaxpr(run, return_shape=True)(facts.values, key)
 
@@ -261,6 +269,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
             "prior: the program computes something else when it is run again (np.random, or a state that it changes?), "
             "expected one that draws by numpyro.sample alone"
         )
+    _refuse_callbacks(closed)
     own = ClosedJaxpr(closed.jaxpr, [_own(x) for x in closed.consts])
     return Program(
         prior,
@@ -303,6 +312,23 @@ def _density_of_law(prior: Prior, space: StateActionSpace, facts: Facts) -> str:
             return found
 
     return fingerprint(jax.make_jaxpr(run)(facts.values), space, ())
+
+
+def _refuse_callbacks(closed: ClosedJaxpr | Jaxpr) -> None:
+    """Refuse calls back to Python: what they compute cannot be read, and can change between two runs.
+
+    Raises:
+        ValueError: the program holds one.
+    """
+    jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in ("pure_callback", "io_callback"):
+            raise ValueError(
+                f"prior: the program calls back to Python (jax.{equation.primitive.name}), and what that computes "
+                "cannot be read, expected jax.numpy in its place, or numbers that are computed in front of the program"
+            )
+    for inner in _called(jaxpr):
+        _refuse_callbacks(inner)
 
 
 def _own(constant: ArrayLike) -> AnyArray:
@@ -367,11 +393,13 @@ def density(message: Message) -> Density:
 
 def _densities(
     prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike], key: PRNGKeyArray
-) -> dict[str, Density]:
-    """The density of every sample site."""
+) -> tuple[dict[str, Density], dict[str, Float[Array, "..."]]]:
+    """The density of every sample site, and the powers of those that are scaled."""
     with handlers.trace() as trace, handlers.seed(rng_seed=key), _substituted(values):
         prior(space)
-    return {name: density(message) for name, message in trace.items() if message["type"] == "sample"}
+    samples = {name: message for name, message in trace.items() if message["type"] == "sample"}
+    powers = {n: jnp.asarray(m["fn"].power) for n, m in samples.items() if isinstance(m["fn"], PoweredDensity)}
+    return {name: density(message) for name, message in samples.items()}, powers
 
 
 def _substituted(values: Mapping[str, ArrayLike]) -> handlers.substitute:
@@ -394,19 +422,28 @@ def _evaluate(
     with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
         spec = prior(space)
     check_spec(spec, space)
-    for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
-        if name in trace:
-            raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
+    check_names(trace)
     messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
     facts.sites = tuple(_site(message) for message in messages)
     # What does not depend on values is noted, what does is returned.
     latents = {m["name"]: m for m, site in zip(messages, facts.sites, strict=True) if not site.observed}
-    facts.values = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
+    facts.values = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), jnp.result_type(m["value"])) for n, m in latents.items()}
     facts.supports = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
     facts.plates = {name: _plates(message, space) for name, message in latents.items()}
     parameters = {name: _parameters(message) for name, message in latents.items()}
     facts.law, reward = _reward(reward_table(spec, space))
     return {"parameters": parameters, "transition": transition_table(spec, space), "reward": reward}
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names of sites that the library or NumPyro's samplers use themselves.
+
+    Raises:
+        ValueError: names the first one.
+    """
+    for name in names:
+        if name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD) or (name.startswith("_") and name.endswith(JACOBIAN)):
+            raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
 
 
 @traced_alone
@@ -420,14 +457,21 @@ def _reward_at(prior: Prior, space: StateActionSpace, values: Mapping[str, Array
 def _support(fn: dist.Distribution) -> np.ndarray | None:
     """All values of one element of a discrete site of finite support; None: it is no such site, or they are traced."""
     law: Any = unwrap(fn)
-    if not law.support.is_discrete or not law.has_enumerate_support or law.event_shape:
+    if not law.support.is_discrete or law.event_shape:
+        return None
+    values = _listed(law)
+    return None if values is None else values.reshape(-1)
+
+
+def _listed(law: Any) -> np.ndarray | None:
+    """The values of a discrete law; None: there is no such list, or it is one of other sites or other elements."""
+    if not law.has_enumerate_support:
         return None
     with jax.ensure_compile_time_eval():
         try:
-            values = np.asarray(law.enumerate_support(expand=False))
+            return np.asarray(law.enumerate_support(expand=False))
         except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError, NotImplementedError):
             return None
-    return values.reshape(-1)
 
 
 def improper_value(message: Message) -> Real[Array, "..."] | None:
@@ -446,21 +490,46 @@ def _plates(message: Message, space: StateActionSpace) -> tuple[str, ...]:
 
 
 def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
-    """The distribution inside expanded, independent and masked ones, and whether one of them masks."""
+    """The distribution inside expanded, independent, powered and masked ones, and whether one of them masks."""
     base, masked = unwrap(fn), False
-    while isinstance(base, dist.MaskedDistribution):
-        base, masked = unwrap(base.base_dist), True
+    while isinstance(base, dist.MaskedDistribution | PoweredDensity):
+        masked |= isinstance(base, dist.MaskedDistribution) and base._mask is not True
+        base = unwrap(base.base_dist)
     return base, masked
+
+
+def is_bent(message: Message) -> bool:
+    """Whether drawing a sample site does not draw from its density: it is observed, scaled or masked."""
+    powered = message["scale"] is not None or isinstance(message["fn"], PoweredDensity)
+    return bool(message["is_observed"]) or powered or _unwrap(message["fn"])[1]
+
+
+def _is_bounded(law: Any) -> bool:
+    """Whether the support is a simplex, an interval with two ends, or a finite set, so that a constant has a sum."""
+    support = law.support
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    if support.is_discrete:
+        return _listed(law) is not None
+    if isinstance(support, SupportedSimplex) or support is constraints.simplex:
+        return True
+    ends = [getattr(support, name, np.inf) for name in ("lower_bound", "upper_bound")]
+    # Ends that depend on other sites bound nothing: the length of the interval may have no mean.
+    return all(is_concrete(end) and np.isfinite(end).all() for end in ends)
 
 
 def _site(message: Message) -> Site:
     if message["type"] == "param":
         return Site(message["name"], "param", (), True, False, False)
     law, masked = _unwrap(message["fn"])
-    observed, scaled = bool(message["is_observed"]), message["scale"] is not None
+    observed = bool(message["is_observed"])
+    scaled = message["scale"] is not None or isinstance(message["fn"], PoweredDensity)
     rows = law.support if isinstance(law, SupportedDirichlet) and type(law) is SupportedDirichlet else None
     family = "Dirichlet" if rows is not None else _family(law, CONJUGATE)
-    return Site(message["name"], family, jnp.shape(message["value"]), observed, scaled, masked, rows)
+    bounded = observed or _is_bounded(law)
+    discrete = law.support is not None and law.support.is_discrete
+    shape = jnp.shape(message["value"])
+    return Site(message["name"], family, shape, observed, scaled, masked, rows, bounded, discrete)
 
 
 def _family(distribution: dist.Distribution, known: dict[type, ParametersOf]) -> str:

@@ -15,6 +15,7 @@ from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.draws.chains import SamplingWarning
+from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior, evidence
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
@@ -216,10 +217,12 @@ def _kind_of_rewards(posterior: InferredPosterior) -> str:
 
 
 def _law_of_cells(
-    posterior: ConjugatePosterior | Mixture | CollapsedPosterior | PooledPosterior,
+    posterior: ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior,
 ) -> dist.Distribution | type[dist.Distribution] | None:
     """The law of one reward, or its family; None: rewards are numbers."""
     if isinstance(posterior, CollapsedPosterior | PooledPosterior):
         posterior = posterior.data_statistics
     cells = (posterior.components if isinstance(posterior, Mixture) else posterior).reward_cells
+    if isinstance(cells, SampledRewards):
+        return cells.table.law  # of a mixture, the law itself knows its kind, and its class does not
     return cells.known_law if isinstance(cells, KnownRewards) else cells.law

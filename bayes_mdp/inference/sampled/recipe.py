@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from numpyro import handlers
 
-from bayes_mdp.inference.detection.trace import density, fingerprint, improper_value
+from bayes_mdp.inference.detection.proper import IMPROPER_UNIFORM, refuse_improper
+from bayes_mdp.inference.detection.trace import check_names, density, fingerprint, improper_value, is_bent
 from bayes_mdp.inference.draws.chains import Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, conditioned, rows_of
@@ -22,7 +23,7 @@ from bayes_mdp.inference.sampled.svi import by_svi
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import summarise
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data
+from bayes_mdp.models.joint import Data
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.sufficient_statistics import has_statistics
@@ -53,11 +54,12 @@ class Recipe:
         prior, space, method: as for `infer`.
         law: type of the reward law; None: rewards are known.
         latents: names of the latent sites.
-        improper: those of them without a proper prior.
+        improper: those of them that cannot be drawn from (ImproperUniform).
         drawable: whether running the program draws from the prior: no factor, observation, scale or mask bends it.
         digest: of all that is computed.
         rewards_only: the data are the rewards, given the outcomes; the transition law is not looked at.
         observed: (name, number of values) of the sites that the program observes itself.
+        without_prior: (latent site, why) of those that have no posterior before data (`improper_sites`).
     """
 
     prior: Prior | None = field(repr=False)
@@ -70,6 +72,7 @@ class Recipe:
     digest: str
     rewards_only: bool = False
     observed: Observed | None = ()
+    without_prior: tuple[tuple[str, str], ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.digest, self.method, self.rewards_only))
@@ -109,20 +112,8 @@ class Recipe:
         if isinstance(summary, Transitions):
             summary = rows_of(summary, self.space)
         if isinstance(data, Transitions) and not np.size(data.state):
-            self.refuse_improper()
+            refuse_improper(dict(self.without_prior))
         return summary
-
-    def refuse_improper(self) -> None:
-        """Refuse to infer without data what has no proper prior.
-
-        Raises:
-            ValueError: names the first improper site.
-        """
-        if self.improper:
-            raise ValueError(
-                f"prior: site {self.improper[0]!r} is ImproperUniform, which without data is no distribution, expected "
-                "a proper prior, or data"
-            )
 
     @traced_alone
     def draw(self, key: PRNGKeyArray, data_statistics: DataStatistics) -> Drawn:
@@ -144,7 +135,7 @@ class Recipe:
         Raises:
             ValueError: the prior is improper.
         """
-        self.refuse_improper()
+        refuse_improper({name: why for name, why in self.without_prior if name in self.improper})
 
         def one(key: PRNGKeyArray) -> dict[str, Array]:
             trace = handlers.trace(handlers.seed(self.prior, key)).get_trace(self.space)
@@ -164,6 +155,17 @@ class Recipe:
         return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
 
     @traced_alone
+    def possible(self, sites: Mapping[str, AnyArray]) -> Bool[Array, " N"]:
+        """Whether the density of every draw is above zero: a factor may rule out what can be drawn."""
+
+        def one(values: dict[str, Array]) -> Array:
+            program = handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)
+            densities = map(density, samples_of(handlers.trace(program).get_trace(self.space)))
+            return jnp.stack([(log_prob > -jnp.inf).all() & inside.all() for log_prob, _, inside in densities]).all()
+
+        return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
+
+    @traced_alone
     def reward_tables(self, sites: Mapping[str, AnyArray]) -> RewardTable:
         """The reward law of every draw; its arrays have a leading axis N."""
 
@@ -175,8 +177,20 @@ class Recipe:
 
 
 @traced_alone
-def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards_only: bool = False) -> Recipe:
+def recipe_for(
+    prior: Prior,
+    space: StateActionSpace,
+    method: Method,
+    *,
+    rewards_only: bool = False,
+    improper: Mapping[str, str] | None = None,
+) -> Recipe:
     """Trace `prior` abstractly, and refuse what no algorithm here can do. Host side; nothing is compiled.
+
+    Args:
+        prior, space, method: as for `infer`.
+        rewards_only: see `Recipe`.
+        improper: {latent site without a proper prior: why}; None: the sites that are ImproperUniform.
 
     Raises:
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
@@ -201,12 +215,22 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
                 f"prior: site {name!r} is marked to be enumerated, which leaves no draws of it, expected it unmarked: "
                 "NUTS updates discrete sites by itself"
             )
-    improper = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
+    formless = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
     law = facts.law
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure, facts.observed))
     names, observed = tuple(latents), facts.observed
-    return Recipe(prior, space, method, law, names, improper, facts.drawable, digest, rewards_only, observed)
+    if improper is None:
+        improper = dict.fromkeys(formless, IMPROPER_UNIFORM)
+    without_prior = tuple((name, improper[name]) for name in names if name in improper)
+    return Recipe(
+        prior, space, method, law, names, formless, facts.drawable, digest, rewards_only, observed, without_prior
+    )
+
+
+def samples_of(trace: Mapping[str, Site]) -> list[Site]:
+    """The sample sites of a trace."""
+    return [site for site in trace.values() if site["type"] == "sample"]
 
 
 def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], found: list[Facts]) -> PyTree:
@@ -219,12 +243,10 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     given = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
     trace = unique_trace(handlers.seed(given, 0))
     check_spec(specs[0], space)
-    for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
-        if name in trace:
-            raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
-    samples = [site for site in trace.values() if site["type"] == "sample"]
+    check_names(trace)
+    samples = samples_of(trace)
     latents = [site for site in samples if not site["is_observed"]]
-    drawable = not any(_is_bent(site) for site in samples)
+    drawable = not any(is_bent(site) for site in samples)
     table = reward_table(specs[0], space)
     law = None if table.law is None else type(table.law)
     # A factor is observed too, and has no values.
@@ -232,8 +254,3 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
     found.append(Facts(latents, drawable, law, jax.tree.structure(table), observed))
     return [density(site) for site in samples], transition_table(specs[0], space), table
-
-
-def _is_bent(site: Site) -> bool:
-    masked = isinstance(unwrap(site["fn"]), dist.MaskedDistribution)
-    return site["is_observed"] or site["scale"] is not None or masked

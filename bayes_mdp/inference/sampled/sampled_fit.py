@@ -1,5 +1,6 @@
 """`sampled_fit`: the sampled route, with the data as arguments."""
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
 
 import jax
@@ -11,17 +12,19 @@ from bayes_mdp.inference.conjugate.refit import padded_log
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, with_capacity
 from bayes_mdp.inference.sampled.impossible_data import PossibleOutcomes
-from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior, rows_of_prior
+from bayes_mdp.inference.sampled.prior_rows import check_drawn_rows, check_rows_of_prior, rows_of_prior
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
-from bayes_mdp.models.isolate import isolated
+from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
 from bayes_mdp.utils.typing import AnyArray
 
 
-def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[SampledPosterior]:
+def sampled_fit(
+    prior: Prior, space: StateActionSpace, method: Method, improper: Mapping[str, str] | None = None
+) -> Fit[SampledPosterior]:
     """Inference of any program by NUTS, variational inference or Laplace. Host side; nothing is compiled yet.
 
     Programs that compute the same share one fit.
@@ -30,13 +33,14 @@ def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[Sa
         prior: a NumPyro program, space -> `MDPSpec`.
         space: what is known before any data.
         method: `NUTS(...)`, `SVI(...)` or `Laplace(...)`.
+        improper: as for `recipe_for`.
 
     Raises:
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
         TypeError: the program does not return a `MDPSpec`; a method that is none of the records.
     """
     with tracing():
-        return _fit_of(recipe_for(isolated(prior), space, method))
+        return _fit_of(recipe_for(isolated_prior(prior), space, method, improper=improper))
 
 
 @lru_cache(maxsize=64)
@@ -56,7 +60,9 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
                 return jax.tree.map(np.asarray, nothing(key, statistics_on_host(recipe, data)))
         elif not (recipe.improper or recipe.rewards_only or _starts_elsewhere(recipe.method)):
             possible.check(data)
-        return jax.tree.map(np.asarray, after_on_host(recipe, key, statistics_on_host(recipe, data)))
+        posterior = jax.tree.map(np.asarray, after_on_host(recipe, key, statistics_on_host(recipe, data)))
+        check_drawn_rows(recipe, posterior.transition_probs)
+        return posterior
 
     return Fit(recipe.name, recipe.space, recipe.summarise, infer, on_host)
 
