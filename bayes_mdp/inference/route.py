@@ -25,7 +25,7 @@ from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe
 from bayes_mdp.inference.detection.program_cache import program_cache
-from bayes_mdp.inference.detection.proper import improper_sites
+from bayes_mdp.inference.detection.proper import check_proper
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method, check_sampler
@@ -282,6 +282,7 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     Raises:
         ValueError: the named route cannot be proven (names the site in the way), or none serves.
     """
+    check_proper(program)
     why_not: dict[str, str] = {}
 
     def collapsed() -> Route:
@@ -321,7 +322,7 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     chosen = named[method] if isinstance(method, str) else method
     drawn = tuple(site.name for site in program.latents)
     _check_discrete(program, drawn, chosen)
-    return Route(sampled_fit(program.prior, program.space, chosen, improper_sites(program)), why_not, drawn)
+    return Route(sampled_fit(program.prior, program.space, chosen), why_not, drawn)
 
 
 def _check_discrete(program: Program, drawn: tuple[str, ...], method: Method) -> None:

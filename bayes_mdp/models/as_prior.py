@@ -53,14 +53,14 @@ class PoweredDensity(dist.Distribution):
         assert support is not None
         return support
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> Array:
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Array:
         """A draw from the law, not from the power of its density."""
         return jnp.asarray(self.base_dist(rng_key=key, sample_shape=sample_shape))
 
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
         """The power times the log density of the law."""
         del intermediates
-        return jnp.asarray(self.power * self.base_dist.log_prob(value))
+        return jnp.asarray(self.power) * jnp.asarray(self.base_dist.log_prob(jnp.asarray(value)))
 
 
 class as_prior(Messenger):
@@ -109,7 +109,7 @@ class as_prior(Messenger):
 
 
 class _refuse_sites(Messenger):
-    """A handler around a branch of `cond`: NumPyro's cond has no density of its own for what only one branch samples."""
+    """A handler around a branch of `cond`: what only one branch samples has no density in the other."""
 
     def process_message(self, msg: Message) -> None:
         """Refuse a sample site."""
@@ -125,7 +125,12 @@ def _without_sites(msg: Message) -> None:
     condition, true_fun, false_fun, operand = msg["args"]
     msg["args"] = (condition, _refuse_sites(true_fun), _refuse_sites(false_fun), operand)
     run = msg["fn"]
-    msg["fn"] = lambda *args, rng_key=None, **kwargs: run(*args, **kwargs)
+
+    def without_key(*args: object, rng_key: object, **kwargs: object) -> object:
+        del rng_key
+        return run(*args, **kwargs)
+
+    msg["fn"] = without_key
 
 
 def _refuse_subsampling(msg: Message) -> None:

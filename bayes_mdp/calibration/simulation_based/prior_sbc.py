@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
@@ -19,12 +20,17 @@ from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design, simu
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.calibration.simulation_based.simulation_runs import chunk_of, identity_of, run_in_chunks
 from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.detection.probe import Probe
+from bayes_mdp.inference.detection.site_checks import bent
+from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.methods import NUTS, Method
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.progress import DELAY
@@ -98,10 +104,30 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
     check_executor(executor)
     file = None if path is None else check_file(path)
     fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
-    design = Design(prior, space, num_draws, num_transitions, quantities, behaviour, objective)
+    drawn = prior if isinstance(prior, PartialPooling) else _drawable(prior, space)
+    design = Design(drawn, space, num_draws, num_transitions, quantities, behaviour, objective)
     asked = (prior, space, quantities, behaviour, objective, method)
     attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(asked)}
     return SBC(run_simulations(key, design, fit, num_simulations, attributes, file, executor))
+
+
+def _drawable(prior: Prior, space: StateActionSpace) -> Prior:
+    """The prior, as truths are drawn from it.
+
+    Raises:
+        ValueError: running the program does not draw from its density.
+    """
+    read = isolated_prior(prior)
+    with jax.enable_x64(True):
+        program = trace_program(read, space)
+        constants = Probe(program).constants
+    for site in program.sites:
+        if (why := bent(site)) and site.name not in constants:
+            raise ValueError(
+                f"prior: site {site.name!r}: {why}, so that running the program does not draw truths from its prior, "
+                "expected a prior of sample sites alone"
+            )
+    return read
 
 
 def options_of(method: str | Method | Fit) -> str:

@@ -14,7 +14,6 @@ from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.refit import refit
-from bayes_mdp.inference.detection.proper import improper_sites, refuse_improper
 from bayes_mdp.inference.draws.chains import run_chains
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.mdp import Counts, Transitions
@@ -28,7 +27,7 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit[CollapsedPosteri
     """Collapsed inference as a function of the data statistics (held by a `ConjugatePosterior`)."""
     before, model = jax.tree.map(np.array, hierarchy.prior), collapsed_model(hierarchy)
     draw, classes = jax.jit(jax.vmap(hierarchy.draw)), find_classes(hierarchy)
-    drawable, improper = hierarchy.program.drawable, improper_sites(hierarchy.program)
+    drawable = hierarchy.program.drawable
     chains_of = jax.jit(lambda key, data_statistics: run_chains(key, model, data_statistics, options))
     mix = jax.jit(lambda draws, data_statistics, classes: from_draws(hierarchy, draws, data_statistics, classes))
 
@@ -37,8 +36,6 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit[CollapsedPosteri
         return replace(from_draws(hierarchy, chains.draws, data_statistics, classes), mcmc=chains, options=options)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> CollapsedPosterior:
-        if data is None:
-            refuse_improper({name: why for name, why in improper.items() if name in hierarchy.hyperparameters})
         data_statistics = before if data is None else refit(before, data)
         chains = None
         # Without data, and where running the program draws from the prior, no chains are needed.

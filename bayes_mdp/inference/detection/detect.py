@@ -41,6 +41,7 @@ class Detected(NamedTuple):
         possible: [*H S A O], outcomes of legal pairs that can be observed.
         cells: for each parameter of the reward law (the mean first) [L], the element behind each stacked cell.
         assembly: how the parameters of the sites make the prior of `posterior`.
+        constants: observed sites whose density is a known number.
     """
 
     posterior: ConjugatePosterior
@@ -49,6 +50,7 @@ class Detected(NamedTuple):
     possible: Bool[np.ndarray, "*H S A O"]
     cells: Elements
     assembly: Assembly
+    constants: frozenset[str] = frozenset()
 
 
 def detect(probe: Probe) -> Detected:
@@ -84,4 +86,4 @@ def detect(probe: Probe) -> Detected:
         program.prior,
     )
     posterior = conjugate_posterior(rows, rewards, program.space, table)
-    return Detected(posterior, probe.layout, row_elements, possible, cell_elements, assembly)
+    return Detected(posterior, probe.layout, row_elements, possible, cell_elements, assembly, probe.constants)

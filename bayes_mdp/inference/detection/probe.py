@@ -110,6 +110,8 @@ class Probe:
             hyperparameters, where there are some: parameters that are functions of them have no other numbers.
         kept, kept_rows: sites of rewards and of rows that belong to the tables, used or not.
 
+    `constants` are the observed sites that leave the posterior as it is: their density is a known number.
+
     Raises:
         ValueError: a law or a density depends on random numbers of no site, or a known reward on a latent site.
     """
@@ -155,7 +157,27 @@ class Probe:
             name: parts for name, parts in outputs.densities.items() if name not in conjugate
         }
         self.powers: dict[str, Entries] = outputs.powers
+        self.constants = frozenset(
+            site.name for site in program.sites if site.observed and self._is_constant(site.name)
+        )
         self._check_learnt()
+
+    def _is_constant(self, name: str) -> bool:
+        """Whether the density of an observed site (or factor) is one known number, whatever the sites are.
+
+        Raises:
+            ValueError: it is zero.
+        """
+        parts = [x for x in self.densities.get(name, ()) if x is not None]
+        if not parts or not all(x.free and self.symbols.known(compact(x.offset)).all() for x in parts):
+            return False
+        *logs, possible = (np.asarray(self.symbols.values(x.offset)) for x in parts)
+        if self.held or (possible.all() and all(np.isfinite(x).all() for x in logs)):
+            return True
+        raise ValueError(
+            f"prior: site {name!r} is observed, conditioned or substituted at a value that its law cannot give, "
+            "expected one in its support"
+        )
 
     def _check_learnt(self) -> None:
         """Refuse what no route infers rightly: draws of no site, rewards from which nothing would be learnt."""
@@ -166,8 +188,8 @@ class Probe:
         for name, arrays in (*laws.items(), *parameters.items(), *densities.items(), *powers.items()):
             if any(KEY in self.depends(x) for x in arrays):
                 raise ValueError(
-                    f"prior: {name} depends on random numbers that belong to no site, expected numpyro.sample for "
-                    "every draw"
+                    f"prior: {name} depends on random numbers that belong to no site (numpyro.prng_key, or a site "
+                    "that handlers.block hides), expected numpyro.sample for every draw"
                 )
         depends = self.depends(self.reward["mean"]) - {KEY} if self.program.law.family == KNOWN else frozenset()
         if depends and not self.held:

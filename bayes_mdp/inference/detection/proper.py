@@ -1,22 +1,19 @@
-"""`improper_sites`: latent sites without a distribution of their own, so that only data can give them a posterior.
+"""`check_proper`: latent sites that a mask or a scale leaves without a distribution are refused.
 
-A site may be improper by itself; masked, which leaves a constant; or scaled, which leaves a power of its density. Of a
-power c it is asked whether its integral is finite, by family:
+A mask leaves a constant, which is a density on a bounded support alone. A scale leaves a power of the density, of which
+it is asked whether its integral is finite, by family:
 
 * density x^(a - 1) ... near zero: c (a - 1) + 1 > 0;
 * bounded density whose tails fall exponentially: c > 0;
-* density |x|^-(t + 1) far out: c (t + 1) > 1.
 
-What cannot be shown (another family, numbers that depend on other sites) counts as improper.
+What cannot be shown is refused: another family, and parameters that depend on other sites (the integral is a function
+of these, which need not have a mean). `ImproperUniform` says itself that it is improper, and is accepted with data.
 """
-
-from collections.abc import Mapping
 
 import numpy as np
 
 from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import Probe
-from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.inference.detection.trace import Program, Site
 from bayes_mdp.numerics.compact import compact
 
@@ -24,54 +21,46 @@ EXPONENTS = {"Dirichlet": ("concentration",), "Beta": ("concentration1", "concen
 """Families of the first kind, and the parameters that are an a."""
 LIGHT = frozenset({"Normal", "HalfNormal", "LogNormal", "Laplace", "Exponential", "MultivariateNormal", "Logistic"})
 """Families of the second kind (a log-normal is one on the log scale, whatever the power)."""
-IMPROPER_UNIFORM = "ImproperUniform, which without data is no distribution"
 
 
-@program_cache
-def improper_sites(program: Program) -> dict[str, str]:
-    """{latent site that is not known to have a proper prior: why, in words that continue "site 'x' is "}."""
-    bent = [site for site in program.latents if site.scaled or site.masked]
-    probe = Probe(program) if any(site.scaled for site in bent) else None
-    found = {}
-    for site in program.latents:
-        if site.family == "ImproperUniform":
-            found[site.name] = IMPROPER_UNIFORM
-        elif site.masked and not site.bounded:
-            found[site.name] = "masked (handlers.mask) and unbounded, which without data is no distribution"
-        elif site.name in program.outputs.powers and not (probe and _power_is_proper(probe, site)):
-            found[site.name] = "scaled (handlers.scale), and this power of its density is not known to be a distribution"
-    return found
-
-
-def refuse_improper(improper: Mapping[str, str]) -> None:
-    """Refuse to infer without data what has no proper prior.
-
-    Args:
-        improper: {site: why}.
+def check_proper(program: Program) -> None:
+    """Refuse latent sites that a scale or a mask may leave without a distribution.
 
     Raises:
-        ValueError: names the first improper site.
+        ValueError: names the first one.
     """
-    for name, why in improper.items():
-        raise ValueError(f"prior: site {name!r} is {why}, expected a proper prior, or data")
+    bent = [site for site in program.latents if site.scaled or site.masked]
+    probe = Probe(program) if any(site.name in program.outputs.powers for site in bent) else None
+    for site in bent:
+        if site.masked and not site.bounded:
+            raise ValueError(
+                f"prior: site {site.name!r} is masked (handlers.mask) and unbounded, so that nothing is left of its "
+                "prior, expected it without the mask, or dist.ImproperUniform where that is meant"
+            )
+        if probe is not None and site.name in probe.powers and not _power_is_proper(probe, site):
+            raise ValueError(
+                f"prior: site {site.name!r} ({site.family}) is scaled (handlers.scale), and this power of its density "
+                "is not known to be a distribution, expected the law that is meant, or the power in words: "
+                f"numpyro.factor(..., (power - 1) * law.log_prob({site.name}))"
+            )
 
 
 def _power_is_proper(probe: Probe, site: Site) -> bool:
     power = _numbers(probe, probe.powers[site.name])
-    if power is None or np.min(power) < 0:
+    if power is None or np.min(power) < 0 or (np.min(power) == 0 and not site.bounded):
         return False
-    if np.min(power) == 0 and not site.bounded:
-        return False
-    if site.family == "Uniform" or site.family in LIGHT:
+    if np.all(power == 1.0):
         return True
+    parameters = probe.parameters_of[site.name].values()  # of the families that have a closed form
+    above = [*parameters, *(x for x in probe.densities.get(site.name, ()) if x is not None)]
+    if frozenset().union(*map(probe.depends, above)) - {site.name}:
+        return False
     if site.family not in EXPONENTS:
-        return bool(np.all(power == 1.0))
-    if np.max(power) <= 1.0:  # whatever a > 0 is
-        return True
-    parameters = [_numbers(probe, probe.parameters_of[site.name][name]) for name in EXPONENTS[site.family]]
-    if any(a is None for a in parameters):
-        return False
-    possible = [np.where(a > 0, a, 1.0) for a in parameters if a is not None]  # zero: an outcome that cannot be
+        return site.family == "Uniform" or site.family in LIGHT
+    exponents = [_numbers(probe, probe.parameters_of[site.name][name]) for name in EXPONENTS[site.family]]
+    if any(a is None for a in exponents):
+        return bool(np.max(power) <= 1.0)  # c (a - 1) + 1 > 0 whatever a > 0 is
+    possible = [np.where(a > 0, a, 1.0) for a in exponents if a is not None]  # zero: an outcome that cannot be
     return all(bool(np.all(np.max(power) * (a - 1.0) + 1.0 > 0)) for a in possible)
 
 

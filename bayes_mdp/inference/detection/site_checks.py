@@ -38,7 +38,7 @@ def check_sites(probe: Probe, *, alone: bool) -> None:
     program = probe.program
     # The density of every site is that of its family: nothing observes, scales or masks it.
     for site in program.sites if alone else probe.sites:
-        if why := bent(site):
+        if (why := bent(site)) and site.name not in probe.constants:
             raise in_the_way(program, site.name, why)
     # The parameters of conjugate sites are free of conjugate sites, so that these are independent before any data; the
     # one exception is the pair of plain sites that is a normal-gamma.

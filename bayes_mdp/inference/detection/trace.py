@@ -427,7 +427,9 @@ def _evaluate(
     facts.sites = tuple(_site(message) for message in messages)
     # What does not depend on values is noted, what does is returned.
     latents = {m["name"]: m for m, site in zip(messages, facts.sites, strict=True) if not site.observed}
-    facts.values = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), jnp.result_type(m["value"])) for n, m in latents.items()}
+    facts.values = {
+        n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), jnp.result_type(m["value"])) for n, m in latents.items()
+    }
     facts.supports = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
     facts.plates = {name: _plates(message, space) for name, message in latents.items()}
     parameters = {name: _parameters(message) for name, message in latents.items()}

@@ -26,7 +26,6 @@ from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, first, inside
-from bayes_mdp.inference.detection.proper import improper_sites
 from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent, check_above
 from bayes_mdp.inference.detection.trace import KNOWN, Program, improper_value
 from bayes_mdp.inference.draws.methods import NUTS
@@ -156,11 +155,8 @@ def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:
 @lru_cache(maxsize=64)
 def fit_of(factors: Factors, method: NUTS) -> Fit[FactorisedPosterior]:
     """Inference of the rows in closed form and of the rewards by chains, as a function of the data."""
-    improper = improper_sites(factors.program)
-    # The program that was read `as_prior` is inside: the handlers around it here are the library's own.
-    recipe = recipe_for(
-        isolated(factors.rewards), factors.program.space, method, rewards_only=True, improper=improper
-    )
+    # The program inside was read `as_prior`; the handlers around it here are the library's own.
+    recipe = recipe_for(isolated(factors.rewards), factors.program.space, method, rewards_only=True)
 
     def joined(rows: ConjugatePosterior, rewards: SampledRewards) -> FactorisedPosterior:
         return FactorisedPosterior(

@@ -1,4 +1,4 @@
-"""`rows_of_prior`: rows of a few draws of the prior; `check_rows_of_prior`, `check_drawn_rows`: are they probabilities?"""
+"""`rows_of_prior`: rows of draws of the prior; `check_rows_of_prior`, `check_drawn_rows`: whether rows are right."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -27,8 +27,8 @@ def check_rows_of_prior(recipe: Recipe) -> None:
     """Refuse a program whose rows are no probabilities, or do not sum to one, in a draw of the prior. Looked at once.
 
     Chains see a density, which such rows only shift: nothing else would notice. Factors, observations, scales and masks
-    move the prior, not the values that its sites can have: draws of the sites are looked at, but for those that a factor
-    makes impossible. What cannot be drawn passes here, and is looked at in its posterior draws (`check_drawn_rows`).
+    move the prior, not the values that its sites can have: draws of the sites are looked at, but for those that a
+    factor makes impossible. What cannot be drawn passes here, and is looked at afterwards (`check_drawn_rows`).
 
     Raises:
         ValueError: names the first wrong row by its labels, and how many are wrong.

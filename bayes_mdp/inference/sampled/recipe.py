@@ -11,7 +11,6 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from numpyro import handlers
 
-from bayes_mdp.inference.detection.proper import IMPROPER_UNIFORM, refuse_improper
 from bayes_mdp.inference.detection.trace import check_names, density, fingerprint, improper_value, is_bent
 from bayes_mdp.inference.draws.chains import Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
@@ -59,7 +58,6 @@ class Recipe:
         digest: of all that is computed.
         rewards_only: the data are the rewards, given the outcomes; the transition law is not looked at.
         observed: (name, number of values) of the sites that the program observes itself.
-        without_prior: (latent site, why) of those that have no posterior before data (`improper_sites`).
     """
 
     prior: Prior | None = field(repr=False)
@@ -72,7 +70,6 @@ class Recipe:
     digest: str
     rewards_only: bool = False
     observed: Observed | None = ()
-    without_prior: tuple[tuple[str, str], ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.digest, self.method, self.rewards_only))
@@ -112,8 +109,20 @@ class Recipe:
         if isinstance(summary, Transitions):
             summary = rows_of(summary, self.space)
         if isinstance(data, Transitions) and not np.size(data.state):
-            refuse_improper(dict(self.without_prior))
+            self.refuse_improper()
         return summary
+
+    def refuse_improper(self) -> None:
+        """Refuse to infer without data what has no proper prior.
+
+        Raises:
+            ValueError: names the first improper site.
+        """
+        if self.improper:
+            raise ValueError(
+                f"prior: site {self.improper[0]!r} is ImproperUniform, which without data is no distribution, expected "
+                "a proper prior, or data"
+            )
 
     @traced_alone
     def draw(self, key: PRNGKeyArray, data_statistics: DataStatistics) -> Drawn:
@@ -135,7 +144,7 @@ class Recipe:
         Raises:
             ValueError: the prior is improper.
         """
-        refuse_improper({name: why for name, why in self.without_prior if name in self.improper})
+        self.refuse_improper()
 
         def one(key: PRNGKeyArray) -> dict[str, Array]:
             trace = handlers.trace(handlers.seed(self.prior, key)).get_trace(self.space)
@@ -177,20 +186,8 @@ class Recipe:
 
 
 @traced_alone
-def recipe_for(
-    prior: Prior,
-    space: StateActionSpace,
-    method: Method,
-    *,
-    rewards_only: bool = False,
-    improper: Mapping[str, str] | None = None,
-) -> Recipe:
+def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards_only: bool = False) -> Recipe:
     """Trace `prior` abstractly, and refuse what no algorithm here can do. Host side; nothing is compiled.
-
-    Args:
-        prior, space, method: as for `infer`.
-        rewards_only: see `Recipe`.
-        improper: {latent site without a proper prior: why}; None: the sites that are ImproperUniform.
 
     Raises:
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
@@ -215,17 +212,12 @@ def recipe_for(
                 f"prior: site {name!r} is marked to be enumerated, which leaves no draws of it, expected it unmarked: "
                 "NUTS updates discrete sites by itself"
             )
-    formless = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
+    improper = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
     law = facts.law
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure, facts.observed))
     names, observed = tuple(latents), facts.observed
-    if improper is None:
-        improper = dict.fromkeys(formless, IMPROPER_UNIFORM)
-    without_prior = tuple((name, improper[name]) for name in names if name in improper)
-    return Recipe(
-        prior, space, method, law, names, formless, facts.drawable, digest, rewards_only, observed, without_prior
-    )
+    return Recipe(prior, space, method, law, names, improper, facts.drawable, digest, rewards_only, observed)
 
 
 def samples_of(trace: Mapping[str, Site]) -> list[Site]:

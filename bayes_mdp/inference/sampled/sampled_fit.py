@@ -1,16 +1,19 @@
 """`sampled_fit`: the sampled route, with the data as arguments."""
 
-from collections.abc import Mapping
 from functools import lru_cache, partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
+from numpyro.distributions import biject_to
+from numpyro.infer.util import potential_energy
 
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.refit import padded_log
+from bayes_mdp.inference.draws.chains import traced_latents
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
-from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, with_capacity
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, conditioned, with_capacity
 from bayes_mdp.inference.sampled.impossible_data import PossibleOutcomes
 from bayes_mdp.inference.sampled.prior_rows import check_drawn_rows, check_rows_of_prior, rows_of_prior
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
@@ -18,13 +21,11 @@ from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, afte
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.models.tracing import tracing
+from bayes_mdp.models.tracing import traced_alone, tracing
 from bayes_mdp.utils.typing import AnyArray
 
 
-def sampled_fit(
-    prior: Prior, space: StateActionSpace, method: Method, improper: Mapping[str, str] | None = None
-) -> Fit[SampledPosterior]:
+def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[SampledPosterior]:
     """Inference of any program by NUTS, variational inference or Laplace. Host side; nothing is compiled yet.
 
     Programs that compute the same share one fit.
@@ -33,14 +34,19 @@ def sampled_fit(
         prior: a NumPyro program, space -> `MDPSpec`.
         space: what is known before any data.
         method: `NUTS(...)`, `SVI(...)` or `Laplace(...)`.
-        improper: as for `recipe_for`.
 
     Raises:
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
         TypeError: the program does not return a `MDPSpec`; a method that is none of the records.
     """
     with tracing():
-        return _fit_of(recipe_for(isolated_prior(prior), space, method, improper=improper))
+        return _fit_of(recipe_for(isolated_prior(prior), space, method))
+
+
+STEP = 1e-3
+"""Of the difference quotient in `_check_gradient`."""
+SLOPE_TOLERANCE = 1e-5
+"""Relative."""
 
 
 @lru_cache(maxsize=64)
@@ -60,7 +66,10 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
                 return jax.tree.map(np.asarray, nothing(key, statistics_on_host(recipe, data)))
         elif not (recipe.improper or recipe.rewards_only or _starts_elsewhere(recipe.method)):
             possible.check(data)
-        posterior = jax.tree.map(np.asarray, after_on_host(recipe, key, statistics_on_host(recipe, data)))
+        statistics = statistics_on_host(recipe, data)
+        if not isinstance(recipe.method, NUTS):
+            _check_gradient(recipe, statistics)
+        posterior = jax.tree.map(np.asarray, after_on_host(recipe, key, statistics))
         check_drawn_rows(recipe, posterior.transition_probs)
         return posterior
 
@@ -72,6 +81,47 @@ def _starts_elsewhere(method: Method) -> bool:
     return (isinstance(method, NUTS) and method.kernel is not None) or (
         isinstance(method, SVI) and method.guide is not None
     )
+
+
+def _check_gradient(recipe: Recipe, data_statistics: DataStatistics) -> None:
+    """Refuse a program whose gradient is not that of its density (stop_gradient, a derivative of the user's own).
+
+    NUTS stays right with a wrong gradient, since its draws are accepted by the density itself; an optimiser does not.
+    Looked at is one direction at two points, so that this is a heuristic.
+
+    Raises:
+        ValueError: the slopes differ.
+    """
+    assert recipe.prior is not None
+    model = conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
+    sites = [site for site in traced_latents(model, data_statistics) if not site["fn"].support.is_discrete]
+    rng = np.random.default_rng(0)
+    # The shapes of the sites on the unconstrained scale.
+    shapes = {site["name"]: biject_to(site["fn"].support).inverse_shape(site["fn"].shape()) for site in sites}
+
+    @jax.jit
+    @traced_alone
+    def potential(point: dict[str, np.ndarray]) -> jax.Array:
+        return jnp.asarray(potential_energy(model, (data_statistics,), {}, point))
+
+    wrong = []
+    for _ in range(2):
+        point, direction = ({name: rng.normal(size=shape) for name, shape in shapes.items()} for _ in range(2))
+        _, slope = jax.jvp(potential, (point,), (direction,))
+        # Two difference quotients: what they differ by is their own error, of curvature and of rounding.
+        measured = [
+            sum(sign * potential({n: x + sign * step * direction[n] for n, x in point.items()}) for sign in (1, -1))
+            / (2 * step)
+            for step in (STEP, 2 * STEP)
+        ]
+        allowed = 10 * abs(measured[0] - measured[1]) + SLOPE_TOLERANCE * (1.0 + abs(slope) + abs(measured[0]))
+        wrong.append(bool(abs(slope - measured[0]) > allowed))
+    if all(wrong):
+        raise ValueError(
+            f"prior: the gradient of its density is not what the density itself shows (stop_gradient, or a derivative "
+            f"of your own?), so that {type(recipe.method).__name__} would stop elsewhere, expected jax.numpy alone, or "
+            "method=NUTS(), which needs no right gradient"
+        )
 
 
 def statistics_on_host(recipe: Recipe, data: Transitions | Counts) -> DataStatistics:
