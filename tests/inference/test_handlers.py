@@ -475,6 +475,7 @@ def check(key, posterior, mean, sd, role):
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.filterwarnings("ignore:Out-of-support values:UserWarning")  # NumPyro's own
 def test_what_has_no_posterior_is_refused(name, key):
     cell, role = CELLS[name]
     for data in (role.data, None):

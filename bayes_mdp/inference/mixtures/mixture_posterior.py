@@ -200,7 +200,7 @@ class MixturePosterior(eqx.Module):
         # All components at once where they fit into memory, else one after the other.
         size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
         if size <= NUMBERS_AT_ONCE:
-            answers = jax.vmap(function)(self.components)
+            answers = jax.tree.map(jnp.asarray, jax.vmap(function)(self.components))  # known numbers are numpy's
             return jax.tree.map(lambda x: tensordot(self.weights.astype(x.dtype), x, axes=1), answers)
 
         def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
