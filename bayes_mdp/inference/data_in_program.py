@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpyro import handlers
 
+from bayes_mdp.inference.detection.probe import Probe
 from bayes_mdp.inference.detection.trace import Program, improper_value
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.models.reward_laws import unwrap
@@ -41,7 +42,11 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
         return
     if isinstance(data, Transitions):
         check_transitions(data, program.space)
+    # What is known, and tells nothing of a site (conditioned, substituted), is no observation.
+    constants = Probe(program).constants
     for name, (values, rows) in _observed_values(program).items():
+        if name in constants:
+            continue
         if like := _likeness(np.asarray(values), rows, data, program.space):
             warn_user(
                 f"prior: site {name!r} is observed in the program, and {like}: observations of the program count on "

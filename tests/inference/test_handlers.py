@@ -219,11 +219,11 @@ def _at(role):
 
 
 def _scaled(role):
-    return Cell(lambda: handlers.scale(_plain(role), scale=2.0)(), 2.0 * role.log_prior)
+    return Cell(handlers.scale(_plain(role), scale=2.0), 2.0 * role.log_prior)
 
 
 def _scaled_by_less(role):
-    return Cell(lambda: handlers.scale(_plain(role), scale=0.5)(), 0.5 * role.log_prior)
+    return Cell(handlers.scale(_plain(role), scale=0.5), 0.5 * role.log_prior)
 
 
 def _flat(role, draw):
@@ -232,7 +232,7 @@ def _flat(role, draw):
 
 
 def _masked(role):
-    return _flat(role, lambda: handlers.mask(_plain(role), mask=False)())
+    return _flat(role, handlers.mask(_plain(role), mask=False))
 
 
 def _masked_law(role):
@@ -240,15 +240,15 @@ def _masked_law(role):
 
 
 def _conditioned(role):
-    return Cell(lambda: handlers.condition(_plain(role), data={"x": role.known})(), _at(role))
+    return Cell(handlers.condition(_plain(role), data={"x": role.known}), _at(role))
 
 
 def _substituted(role):
-    return Cell(lambda: handlers.substitute(_plain(role), data={"x": role.known})(), _at(role))
+    return Cell(handlers.substitute(_plain(role), data={"x": role.known}), _at(role))
 
 
 def _intervened(role):
-    return Cell(lambda: handlers.do(_plain(role), data={"x": role.known})(), _at(role))
+    return Cell(handlers.do(_plain(role), data={"x": role.known}), _at(role))
 
 
 def _delta(role):
@@ -256,16 +256,16 @@ def _delta(role):
 
 
 def _impossible(role):
-    return Cell(lambda: handlers.condition(_plain(role), data={"x": -3.0})(), None, "'x' is observed, conditioned")
+    return Cell(handlers.condition(_plain(role), data={"x": -3.0}), None, "'x' is observed, conditioned")
 
 
 def _hidden(role):
-    return Cell(lambda: handlers.block(_plain(role))(), None, "belong to no site")
+    return Cell(handlers.block(_plain(role)), None, "belong to no site")
 
 
 def _lifted(role):
     lifted = handlers.lift(lambda: numpyro.param("x", 0.5), prior={"x": role.law()})
-    return Cell(lambda: lifted(), role.log_prior)
+    return Cell(lifted, role.log_prior)
 
 
 def _param(role):
@@ -282,21 +282,23 @@ def _reparametrised(role):
     if role.transformed is None:
         return None
     draw = handlers.reparam(lambda: numpyro.sample("x", role.transformed()), config={"x": TransformReparam()})
-    return Cell(lambda: draw(), role.log_transformed)
+    return Cell(draw, role.log_transformed)
 
 
 def _configured(role):
-    return Cell(lambda: handlers.infer_config(_plain(role), config_fn=lambda site: {"note": 1})(), role.log_prior)
+    return Cell(handlers.infer_config(_plain(role), config_fn=lambda site: {"note": 1}), role.log_prior)
 
 
 def _unconditioned(role):
-    return Cell(
-        lambda: handlers.uncondition(handlers.condition(_plain(role), data={"x": role.known}))(), role.log_prior
-    )
+    return Cell(handlers.uncondition(handlers.condition(_plain(role), data={"x": role.known})), role.log_prior)
 
 
 def _seeded(role):
-    return Cell(lambda: handlers.seed(_plain(role), rng_seed=3)(), role.log_prior)
+    def draw():
+        with handlers.seed(rng_seed=3):
+            return _plain(role)()
+
+    return Cell(draw, role.log_prior)
 
 
 def _keyed(role):
@@ -304,7 +306,7 @@ def _keyed(role):
 
 
 def _scoped(role):
-    return Cell(lambda: handlers.scope(_plain(role), prefix="in")(), role.log_prior)
+    return Cell(handlers.scope(_plain(role), prefix="in"), role.log_prior)
 
 
 def _factored(role):

@@ -1,11 +1,12 @@
 """`sampled_fit`: the sampled route, with the data as arguments."""
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro.distributions import biject_to
 from numpyro.infer.util import potential_energy
 
@@ -22,7 +23,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import traced_alone, tracing
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 
 def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[SampledPosterior]:
@@ -101,7 +102,7 @@ def _check_gradient(recipe: Recipe, data_statistics: DataStatistics) -> None:
 
     @jax.jit
     @traced_alone
-    def potential(point: dict[str, np.ndarray]) -> jax.Array:
+    def potential(point: Mapping[str, ArrayLike]) -> Float[Array, ""]:
         return jnp.asarray(potential_energy(model, (data_statistics,), {}, point))
 
     wrong = []
