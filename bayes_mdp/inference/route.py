@@ -40,13 +40,11 @@ from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
+from bayes_mdp.models.reward_support import make_support
 from bayes_mdp.models.tracing import tracing
-from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.progress import stage
-from bayes_mdp.utils.validation import check_key, check_labels, check_name, first_index
+from bayes_mdp.utils.validation import check_key, check_labels, check_name
 
-KNOWN_TOLERANCE = 1e-5
-"""Relative difference of a known reward and one in a log that is rounding (of float32, of a CSV file)."""
 METHODS = ("auto", "exact", "mixture", "collapsed", "factorised", "nuts", "svi", "laplace", "gibbs")
 ROUTE_WORDS = {
     "exact": "every site in closed form",
@@ -447,42 +445,16 @@ def _check_known_rewards(program: Program, data: Transitions | Counts, known: Fl
     Raises:
         ValueError: names the first row (of counts: the first cell), the known and the observed value.
     """
-    where = "data.reward"
-    if isinstance(data, Transitions):
-        check_transitions(data, program.space)
-        if data.reward is None:
-            return
-        seen, reward = data.reward_observed, np.asarray(data.reward, np.float64)
-        # The known reward of each transition, by pair or by outcome.
-        index = (*data.cell(program.space), np.asarray(data.outcome(program.space)))
-        known = known[index if program.law.by_outcome else index[:-1]]
-        looked = np.ones(reward.shape, bool) if seen is None else np.asarray(seen, bool)
-    else:
-        where, reward, looked = "data.reward_mean", np.asarray(data.reward_mean), np.asarray(data.reward_count) > 0
-        known = known[..., None] if known.ndim < reward.ndim else known
-        if known.ndim == reward.ndim:
-            _check_no_spread(data, known)
-        known = np.broadcast_to(known, reward.shape) if known.ndim == reward.ndim else reward
-    place = first_index(looked & ~(np.abs(reward - known) <= KNOWN_TOLERANCE * (1.0 + np.abs(known))))
-    if place is not None:
-        raise ValueError(
-            f"{where}{list(place) if place else ''} is {reward[place]:g}, and the prior fixes this reward at "
-            f"{np.asarray(known)[place]:g}: expected the same; where rewards vary, give their law in the prior "
-            f"(dist.Normal(mean, scale), ...), or data without rewards (reward=None) {see('how-to/write-a-reward-law')}"
-        )
-
-
-def _check_no_spread(data: Counts, known: Float[np.ndarray, "*cells"]) -> None:
-    """Refuse rewards that vary where the prior knows their number: their mean may be right by chance."""
-    count, ss = (np.asarray(x, np.float64) for x in (data.reward_count, data.reward_ss))
-    spread = np.sqrt(np.where(count > 0, ss, 0.0) / np.maximum(count, 1.0))
-    place = first_index(spread > KNOWN_TOLERANCE * (1.0 + np.abs(known)))
-    if place is not None:
-        raise ValueError(
-            f"data.reward_ss{list(place)} is {ss[place]:g}, and the prior fixes this reward at "
-            f"{np.broadcast_to(known, ss.shape)[place]:g}: expected zero, rewards that do not vary; where they do, "
-            "give their law in the prior (dist.Normal(mean, scale), ...), or data without rewards"
-        )
+    support = make_support(known, known, by_outcome=program.law.by_outcome)
+    if isinstance(data, Counts):
+        support.check_moments("data", data)
+        return
+    check_transitions(data, program.space)
+    if data.reward is None:
+        return
+    seen = True if data.reward_observed is None else np.asarray(data.reward_observed, bool)
+    cells = support.at(data.cell(program.space), np.asarray(data.outcome(program.space)))
+    cells.check("data.reward", np.asarray(data.reward, np.float64), seen)
 
 
 def _with_sources(posterior: InferredPosterior, data: object) -> InferredPosterior:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.models.reward_support import support_of
 from bayes_mdp.numerics.moments import pool_moments
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.utils.validation import check_probabilities, check_shape, is_concrete, require
@@ -203,12 +204,9 @@ def check_reward_values(
     Raises:
         ValueError: names the first one.
     """
-    support = law.support
-    if isinstance(support, constraints.ParameterFreeConstraint):  # else it depends on the parameters
-        with np.errstate(invalid="ignore"):
-            bad = observed & ~np.asarray(support(reward))
-        values = _VALUES.get(type(support), f"a value in {support}")
-        require(bad, name, reward, f"{values} (the reward law is {law.__name__})")
+    support = support_of(law)
+    if support is not None:  # else it depends on the parameters
+        support.check(name, reward, observed)
 
 
 def check_counts(
@@ -317,9 +315,4 @@ _LOG_DENSITY: dict[type[dist.Distribution], Callable[..., AnyArray]] = {
     dist.BernoulliProbs: _bernoulli_probs,
     dist.BernoulliLogits: _bernoulli_logits,
     dist.Poisson: _poisson,
-}
-_VALUES = {
-    type(constraints.boolean): "0 or 1",
-    type(constraints.nonnegative_integer): "0, 1, 2, ...",
-    type(constraints.real): "a finite number",
 }

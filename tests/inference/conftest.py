@@ -11,7 +11,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
-from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 S, A = 3, 2
@@ -109,7 +109,10 @@ def _data(rng, space, rows, rewards, number):
     state, action = cells[:, -2], cells[:, -1]
     following = np.where(outcome == space.n_states, state, outcome)
     seen = rng.random(number) < 0.9
-    reward = np.where(seen, _reward(rng, rewards, number), np.nan)
+    drawn = _reward(rng, rewards, number)
+    # A known reward is what is paid: another one contradicts the prior.
+    drawn = rewards.known[tuple(cells.T)] if isinstance(rewards, KnownRewards) else drawn
+    reward = np.where(seen, drawn, np.nan)
     step = None if space.horizon is None else cells[:, 0]
     return Transitions(state, action, reward, following, terminated, step=step, reward_observed=seen)
 

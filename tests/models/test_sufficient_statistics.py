@@ -100,7 +100,7 @@ def test_impossible_rewards_have_density_zero_in_a_trace_and_a_sentence_outside(
         ValueError, match=r"transitions.reward\[1\] is 0.5, expected 0, 1, 2, ... \(the reward law is Poi"
     ):
         check_rewards(dist.Poisson, data)
-    with pytest.raises(ValueError, match=r"transitions.reward\[0\] is -2.0, expected a value in Positive"):
+    with pytest.raises(ValueError, match=r"transitions.reward\[0\] is -2.0, expected a number greater than 0 "):
         check_rewards(dist.Gamma, Transitions([0], [0], [-2.0], [1]))
     check_rewards(dist.Normal, data)
     check_rewards(None, data)

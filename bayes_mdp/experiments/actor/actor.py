@@ -13,6 +13,7 @@ from bayes_mdp.agents.common.replan import EveryLearnedEpisode, EverySteps, peri
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.actor.actor_programs import ActorCore
 from bayes_mdp.experiments.actor.host_rules import ReplanStats, host_rule
+from bayes_mdp.experiments.rollout.paid_rewards import held_rewards
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, thinned
 from bayes_mdp.experiments.rollout.time_loop import RngKeys
 from bayes_mdp.experiments.run_config import NUM_PARTICLES, BeliefTree, PriorLike, check_agent, rule_of
@@ -29,17 +30,23 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_horizon, check_space
+from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.random import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import check_initial, check_key, check_shape
 
 _UNKNOWN_PERIOD = 32
+MOST_REWARDS_SEEN = 65_536
+"""Rewards that were compared with the belief and are remembered."""
 
 
 class ActorChecks:
     """Checks of states, actions and transitions, in plain numbers (about a microsecond each)."""
 
-    def __init__(self, space: StateActionSpace) -> None:
+    def __init__(self, space: StateActionSpace, held: RewardSupport | None = None) -> None:
+        """Checks for a space, and for a belief that holds the rewards `held` (None: all numbers)."""
+        self._held, self._space = held, space
+        self._rewards_seen: set[tuple[float, ...]] = set()
         self._n_states, self._n_actions, self._ends = space.n_states, space.n_actions, space.ends
         self._by_step, self._legal, self._support = space.horizon is not None, space.legal, space.support
         self._successors = space.successors
@@ -97,7 +104,26 @@ class ActorChecks:
             raise ValueError("terminated is True, expected a space with ends=True")
         if self._masked:
             self._check_masks(step, state, chosen, outcome)
+        if self._held is not None:
+            self._check_reward(self._held, step, state, chosen, outcome, number)
         return state, chosen, number, outcome
+
+    def _check_reward(
+        self, held: RewardSupport, step: int, state: int, action: int, outcome: int, reward: float
+    ) -> None:
+        """Refuse a reward that the belief cannot hold. Most rewards were seen before, and are looked up."""
+        seen = (reward, step, state, action, outcome) if np.ndim(held.low) else (reward,)
+        if seen in self._rewards_seen:
+            return
+        cell = (step, state, action) if self._by_step else (state, action)
+        if self._successors is not None:
+            outcome = int(self._space.place(tuple(map(np.asarray, cell)), np.asarray(outcome)))
+        own = held.at(cell, outcome)
+        if not own.holds(reward):
+            where = f"state {state}, action {action}"
+            raise ValueError(f"reward is {reward:g} in {where}, {own.expected(of_env=True)}")
+        if len(self._rewards_seen) < MOST_REWARDS_SEEN:
+            self._rewards_seen.add(seen)
 
     def _check_masks(self, step: int, state: int, action: int, outcome: int) -> None:
         if self._legal is not None and not self._legal[state, action]:
@@ -233,7 +259,7 @@ class Actor:
         self._rule = host_rule(rule)
         self._period = period_of(rule, objective) or self._horizon or _UNKNOWN_PERIOD
         self._stats = ReplanStats(space.shape)
-        self._checks, self._ends = ActorChecks(space), space.ends
+        self._checks, self._ends = ActorChecks(space, held_rewards(self._belief)), space.ends
         # Of each environment: its time, that of the first row of its table, steps since a start, whether an episode is
         # in progress.
         self._times, self._table_times, self._steps = [0], [0], [0]

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, Real
 from bayes_mdp.envs import from_gymnasium
 from bayes_mdp.envs.gymnasium.registered import check_id
 from bayes_mdp.experiments.describe import Json, describe, described
-from bayes_mdp.mdp import MDP, Environment, SparseMDP
+from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
 
 if TYPE_CHECKING:
     import gymnasium
@@ -260,11 +260,17 @@ def autoreset_mode(env: "VectorEnv") -> "AutoresetMode":
 
 
 class Known(NamedTuple):
-    """The true MDP, or None and why it is not known; `ours`: it is simulated by this package."""
+    """The true MDP and the law of its rewards, or None and why not; `ours`: it is simulated by this package."""
 
     mdp: MDP | SparseMDP | None
     why: str = ""
     ours: bool = False
+    law: RewardLaw | None = None
+
+    @property
+    def environment(self) -> Environment | None:
+        """Both as an environment."""
+        return None if self.mdp is None or self.law is None else Environment(self.mdp, self.law)
 
 
 def known_mdp(env: "GymnasiumEnv") -> Known:
@@ -299,9 +305,10 @@ def _known(env: "gymnasium.Env") -> Known:
         env = env.env
     ours = getattr(inner, "environment", None)
     if isinstance(ours, Environment):
-        return Known(ours.mdp, ours=True)
+        return Known(ours.mdp, ours=True, law=ours.reward_law)
     try:
-        return Known(from_gymnasium(inner).mdp)
+        table = from_gymnasium(inner)
+        return Known(table.mdp, law=table.reward_law)
     except ValueError as error:
         return Known(None, str(error))
 

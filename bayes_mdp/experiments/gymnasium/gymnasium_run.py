@@ -26,12 +26,13 @@ from bayes_mdp.experiments.gymnasium.gymnasium_envs import (
 from bayes_mdp.experiments.results import to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Outcome, join, rows_so_far, units
+from bayes_mdp.experiments.rollout.paid_rewards import check_paid, held_rewards
 from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.experiments.rollout.run_beliefs import COSTS, Refits, initial_belief, listed, thins
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
-from bayes_mdp.mdp import AverageReward, CanThin, Environment, NormalReward, StateActionSpace
+from bayes_mdp.mdp import AverageReward, CanThin, StateActionSpace
 from bayes_mdp.random import plain_key
 from bayes_mdp.utils.progress import Progress
 
@@ -250,12 +251,13 @@ def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) ->
     belief = belief_keys = None
     if not isinstance(case.agent, Learner):
         belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
+        support, env = held_rewards(belief), known.environment
+        if support is not None and env is not None:
+            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.horizon)
         if thins(belief, case.prior):
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
-        if known.ours:
-            assert known.mdp is not None
-            outcome = simulator(Environment(known.mdp, NormalReward(known.mdp.reward))).outcome
-            belief = listed(belief, outcome, case.space)
+        if known.ours and env is not None:
+            belief = listed(belief, simulator(env).outcome, case.space)
     layout = layout_of(case, ends=case.space.ends, values=False)
     return PreparedGymnasium(case, opened, known, layout, belief, belief_keys, keys)
 

@@ -17,6 +17,7 @@ from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_sweeps
 from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment, listed_environment
+from bayes_mdp.experiments.rollout.paid_rewards import check_paid, held_rewards, refuse_paid
 from bayes_mdp.experiments.rollout.regret import Truth, needs_values, optimal_plan, optimal_rate, truth_of
 from bayes_mdp.experiments.rollout.run_beliefs import (
     Refits,
@@ -40,7 +41,7 @@ from bayes_mdp.experiments.seed_devices import (
     placed,
     seed_mesh,
 )
-from bayes_mdp.mdp import CanThin, Environment, PlansFromState, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import CanThin, CanUpdate, Environment, PlansFromState, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.numerics.by_numpy.keys import fold_in_each, split_key, take_keys
@@ -88,14 +89,18 @@ def prepare(case: RunConfig) -> Prepared:
     if values:
         by_action = isinstance(case.agent, PlansFromState)
         truth = truth_of(envs.mdp, case.objective, batched=case.own_env, by_action=by_action)
-    belief, constants, own_belief = None, None, False
+    belief, constants, own_belief, support = None, None, False, None
     if not isinstance(case.agent, Learner):
-        belief, constants, own_belief = _belief(key_belief, case, space, sim)
+        whole = initial_belief(plain_key(key_belief), case.prior, space, case.agent, case.options.method)
+        support = held_rewards(whole)
+        if support is not None:
+            support = check_paid(support, sim, envs.mdp, space, horizon=case.horizon, batched=case.own_env)
+        belief, constants, own_belief = _belief(key_belief, case, whole, sim)
     refits = isinstance(belief, CanRefit)
     layout = layout_of(case, ends=envs.mdp.end_probs is not None, values=values, refits=refits)
     problem = Problem(space, case.objective, case.environment.mdp.initial)
     target = None if case.options.target is None else np.asarray(case.options.target)
-    setting = on_device(RunContext(case.agent, case.rule, problem, sim, truth, constants, target))
+    setting = on_device(RunContext(case.agent, case.rule, problem, sim, truth, constants, target, support))
     mesh = seed_mesh(case.options.devices, case.num_seeds)
     setting = placed(mesh, setting, _specs(setting, case.own_env))
     keys, belief = placed(mesh, keys, EACH), placed(mesh, belief, EACH if own_belief else ALL)
@@ -129,18 +134,19 @@ def _largest_reward(env: Environment) -> float:
 
 
 def _belief(
-    key: PRNGKeyArray, case: RunConfig, space: StateActionSpace, sim: Simulator
+    key: PRNGKeyArray, case: RunConfig, whole: CanUpdate, sim: Simulator
 ) -> tuple[BeliefTree, BeliefTree, bool]:
     """The leaves of the belief that a run changes, the others, and whether the first have an axis of seeds.
 
     They have one where the belief is weighted draws: every seed then gets draws of its own, so that the mean over seeds
     averages over them too.
     """
-    key = plain_key(key)
-    whole = initial_belief(key, case.prior, space, case.agent, case.options.method)
+    key, space = plain_key(key), case.space
     own, number = thins(whole, case.prior), case.options.num_particles
     if not case.own_env:  # the outcomes that one simulator can produce are those of all seeds
-        whole = listing(whole, sim.outcome, space)
+        shorter = listing(whole, sim.outcome, space)
+        assert isinstance(shorter, CanUpdate)  # the same belief
+        whole = shorter
     if not own:
         return *split_constants(on_device(whole), _example(space)), False
     assert isinstance(whole, CanThin)
@@ -293,6 +299,8 @@ def execute(
             # it waits finds this state, and writing overlaps with nothing.
             saved.keep(done, carry, partial(rows_so_far, chunks, done))
             jax.block_until_ready(chunk)
+            if carry.refused is not None and setting.support is not None:
+                refuse_paid(carry.refused, setting.support, setting.problem.space)
             saved.write_if_old()
             bar.advance(done)
     if isinstance(setting.agent, ChecksLearnt):
@@ -408,7 +416,7 @@ def _oracle_rewards(case: RunConfig, prepared: Prepared) -> Float[np.ndarray, "N
     plan = optimal_plan(prepared.envs.mdp, case.objective)
     oracle_agent = Oracle(jnp.asarray(plan.q, float), jnp.asarray(plan.policy))
     layout = replace(prepared.layout, always=True)
-    setting = replace(prepared.setting, agent=oracle_agent, rule=EverySteps(1), constants=None)
+    setting = replace(prepared.setting, agent=oracle_agent, rule=EverySteps(1), constants=None, support=None)
     oracle = prepared._replace(layout=layout, setting=setting, belief=None, listed=None)
     silent = Progress(layout.row_length, layout.num_rows, show=False)
     return execute(oracle, silent, Snapshots(None, {})).reward

@@ -37,6 +37,7 @@ from bayes_mdp.mdp import (
     ReplanRule,
     Transitions,
 )
+from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 
 SEEDS = "seeds"
@@ -138,7 +139,7 @@ class RunContext(eqx.Module):
     """What does not change during a run.
 
     `constants` are the leaves of the belief that no update changes; `target`, Bool[*H S A] or None, the pairs whose
-    visits are counted row by row.
+    visits are counted row by row; `support`, what every reward is compared with (None: nothing, see `paid_rewards`).
     """
 
     agent: Agent
@@ -148,6 +149,7 @@ class RunContext(eqx.Module):
     truth: Truth
     constants: BeliefTree
     target: Bool[AnyArray, "*H S A"] | None = None
+    support: RewardSupport | None = None
 
     def nothing(self, like: Float[Array, "*rows"]) -> "Row":
         """A row of zeros: `like` in every column."""
@@ -173,6 +175,24 @@ class PlanState(eqx.Module):
     previous_time: Int[Array, ""]
 
 
+class RefusedReward(NamedTuple):
+    """A transition whose reward the belief cannot hold.
+
+    Args:
+        time: its step, counted from the first of the run; -1: there is none.
+        step: of the episode.
+        state, action, outcome: indices.
+        reward: that was paid.
+    """
+
+    time: Int[AnyArray, "*N"]
+    step: Int[AnyArray, "*N"]
+    state: Int[AnyArray, "*N"]
+    action: Int[AnyArray, "*N"]
+    outcome: Int[AnyArray, "*N"]
+    reward: Float[AnyArray, "*N"]
+
+
 class Carry(eqx.Module):
     """The state of one seed between two segments; outside `vmap`, of N seeds.
 
@@ -185,6 +205,7 @@ class Carry(eqx.Module):
         belief: the leaves that updates change.
         visits: of every pair.
         plan: the plan in force, or None where every segment has a plan of its own.
+        refused: the first transition whose reward the belief cannot hold; None: rewards are not compared.
     """
 
     state: Int[Array, "*N"]
@@ -192,6 +213,7 @@ class Carry(eqx.Module):
     belief: BeliefTree
     visits: Float[Array, "*H S A"]
     plan: PlanState | None
+    refused: RefusedReward | None = None
 
 
 class Row(NamedTuple):
@@ -235,7 +257,11 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Beli
     agent_state = agent.init(keys.init, problem)
     visits = jnp.zeros(problem.space.shape)
     state = setting.simulator.reset(jax.random.fold_in(keys.reset, 0))
-    carry = Carry(state, agent_state, belief, visits, None)
+    refused = None
+    if setting.support is not None:
+        zero = jnp.int32(0)
+        refused = RefusedReward(jnp.int32(-1), zero, zero, zero, zero, jnp.zeros(()))
+    carry = Carry(state, agent_state, belief, visits, None, refused)
     if layout.always:
         return carry
     zero = jnp.int32(0)
@@ -326,9 +352,26 @@ def _play_segment(
     elif layout.values:  # a plan for one state has no value of its own
         regret = setting.truth.lost_by_actions(block)
     # 4. One update by all of them; the state after the segment is set last, as `_learn` replaces other fields.
-    carry = _learn(layout, setting, carry, block)
+    carry = _compare(setting, _learn(layout, setting, carry, block), block, time)
     row = Row(jnp.sum(block.reward), regret, target=_target_visits(layout, setting, block))
     return replace(carry, state=state), row
+
+
+def _compare(setting: RunContext, carry: Carry, block: Segment, time: Int[Array, ""]) -> Carry:
+    """The carry, which remembers the first transition whose reward the belief cannot hold."""
+    if setting.support is None or carry.refused is None:
+        return carry
+    space = setting.problem.space
+    cell = (block.state, block.action) if space.horizon is None else (block.step, block.state, block.action)
+    outcome = block.outcome if space.successors is None else space.place(cell, block.outcome)
+    bad = ~setting.support.at(cell, outcome).holds(block.reward)
+    bad = bad if block.live is None else bad & block.live
+    first = jnp.argmax(bad)
+    times = time + jnp.arange(bad.shape[0])
+    columns = (times, block.step, block.state, block.action, block.outcome, block.reward)
+    new = bad.any() & (carry.refused.time < 0)
+    found = (jnp.where(new, x[first].astype(old.dtype), old) for x, old in zip(columns, carry.refused, strict=True))
+    return replace(carry, refused=RefusedReward(*found))
 
 
 def _target_visits(layout: Layout, setting: RunContext, block: Segment) -> Float[Array, ""] | None:

@@ -31,6 +31,7 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
+from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.random.resampling import systematic
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
@@ -219,6 +220,10 @@ class CollapsedPosterior(MixturePosterior):
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
         self.data_statistics.check(transitions, weight)
+
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
+        return self.data_statistics.reward_support()
 
     def _gain(self, transitions: Transitions | Counts, weight: ArrayLike) -> Float[Array, " K"]:
         """log p(data | earlier data, component), up to a constant."""

@@ -35,6 +35,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import fit_counts
 from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.utils.html_text import shown_as_html
@@ -537,14 +538,17 @@ class ConjugatePosterior(eqx.Module):
             with jax.ensure_compile_time_eval():
                 self._check_possible(kept)
 
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
+        return self.reward_cells.support()
+
     def _check_possible(self, transitions: Transitions) -> None:
         outcome = np.asarray(transitions.outcome(self.space))
         self.transition_probs.check(transitions.cell(self.space), outcome)
         if transitions.reward is not None:
             reward, seen = np.asarray(transitions.reward, float), transitions.reward_observed
             seen = np.ones(reward.shape, bool) if seen is None else np.asarray(seen)
-            self.reward_cells.check_rewards("transitions.reward", reward, seen)
-            self.reward_cells.check_cells("transitions.reward", transitions.cell(self.space), outcome, reward, seen)
+            self.reward_cells.check_rewards("transitions.reward", transitions.cell(self.space), outcome, reward, seen)
 
     def _observe_outcomes(
         self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"], weight: Float[Array, "*N"]
@@ -584,6 +588,7 @@ class ConjugatePosterior(eqx.Module):
         if is_concrete(counts, self.transition_probs.prior):
             seen = np.nonzero(np.asarray(counts.transitions))
             self.transition_probs.check(seen[:-1], seen[-1])
+            self.reward_support().check_moments("counts", counts)
         posterior = self._observe_outcomes(tuple(each), outcome, jnp.asarray(counts.transitions, float) * weight)
         rewards, more = rewards.observe_counts(counts, jnp.asarray(weight))
         return replace(posterior, reward_cells=rewards, constant=posterior.constant + more)

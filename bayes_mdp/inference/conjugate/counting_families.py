@@ -14,9 +14,10 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
+from bayes_mdp.models.reward_support import RewardSupport, make_support
 from bayes_mdp.random import dirichlet, gamma
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
-from bayes_mdp.utils.validation import check_not_negative, check_positive, require
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
+from bayes_mdp.utils.validation import check_not_negative, check_positive
 
 
 class GammaExponentialBelief(RewardBelief):
@@ -84,7 +85,6 @@ class BetaBinomialBelief(RewardBelief):
     law: ClassVar[type[dist.Distribution]] = dist.BinomialProbs
     parameters: ClassVar[tuple[str, ...]] = ("probs",)
     has_constant: ClassVar[bool] = True
-    varies: ClassVar[bool] = True
 
     def after(self, statistics: Statistics) -> "BetaBinomialBelief":
         """The belief after data."""
@@ -149,14 +149,9 @@ class BetaBinomialBelief(RewardBelief):
         both = log_rising(self.concentration1, successes) + log_rising(self.concentration0, failures)
         return both - log_rising(self.concentration1 + self.concentration0, successes + failures)
 
-    def check_rewards(self, name: str, rewards: ArrayLike) -> None:
-        """Refuse what is no count; `total_count` differs from cell to cell (see `RewardCells.check_cells`).
-
-        Raises:
-            ValueError: names the first such reward.
-        """
-        reward = np.asarray(rewards, float)
-        require(~((reward >= 0) & (reward == np.floor(reward))), name, reward, "a count (the reward law is Binomial)")
+    def support(self) -> RewardSupport:
+        """Counts up to `total_count`."""
+        return make_support(0.0, np.asarray(self.total_count), whole=True, law="Binomial")
 
     def check(self, name: str) -> None:
         """Refuse parameters that are not positive, but for a `total_count` of zero: no trial, the reward is zero.
@@ -323,15 +318,9 @@ class DirichletCategoricalBelief(RewardBelief):
         """The counts of the same rewards, each counted `factor` times."""
         return statistics * factor
 
-    def check_rewards(self, name: str, rewards: ArrayLike) -> None:
-        """Refuse what is none of the values.
-
-        Raises:
-            ValueError: names the first such reward.
-        """
-        reward, size = np.asarray(rewards, float), np.shape(self.concentration)[-1]
-        bad = ~((reward >= 0) & (reward < size) & (reward == np.floor(reward)))
-        require(bad, name, reward, f"0, 1, ..., {size - 1} (the reward law is Categorical)")
+    def support(self) -> RewardSupport:
+        """0, 1, ..., K - 1."""
+        return make_support(0.0, np.shape(self.concentration)[-1] - 1.0, whole=True, law="Categorical")
 
 
 def _beta(key: PRNGKeyArray, one: Cells, zero: Cells) -> Cells:

@@ -39,7 +39,8 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
         seen = jnp.asarray(transitions.reward_observed)
     reward = jnp.asarray(transitions.reward, float)
     if is_concrete(reward):
-        posterior.reward_cells.check_rewards("transitions.reward", np.asarray(reward), np.asarray(seen))
+        where = tuple(cell), np.asarray(outcome)
+        posterior.reward_cells.check_rewards("transitions.reward", *where, np.asarray(reward), np.asarray(seen))
     return posterior.reward_cells.log_predictive(tuple(cell), outcome, reward, seen.astype(float))
 
 

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.linalg import cho_solve
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.index_tables import Sites
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
-from bayes_mdp.models.sufficient_statistics import check_reward_values
+from bayes_mdp.models.reward_support import RewardSupport, anything
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import gamma
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
@@ -262,13 +262,9 @@ class RegressionRewards(Rewards):
         rising = log_rising(self.prior.concentration, 0.5 * count)
         return shrink + rising - self.prior.concentration * growth - 0.5 * count * jnp.log(fit.rate)
 
-    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
-        """Refuse rewards that are not finite.
-
-        Raises:
-            ValueError: names the first one that was seen.
-        """
-        check_reward_values(dist.Normal, name, reward, seen)
+    def support(self) -> RewardSupport:
+        """Every finite number."""
+        return anything("Normal")
 
     def before_data(self) -> "RegressionRewards":
         """The belief before any data."""

@@ -19,8 +19,9 @@ from jaxtyping import Float, Int, PRNGKeyArray, Real
 
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, merge_statistics, statistics
 from bayes_mdp.models.reward_laws import law_variance
-from bayes_mdp.models.sufficient_statistics import check_reward_values, log_base_measure
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.models.reward_support import RewardSupport, support_of
+from bayes_mdp.models.sufficient_statistics import log_base_measure
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive
 
 Cells = Real[AnyArray, "..."] | np.floating
@@ -40,8 +41,6 @@ class RewardBelief(eqx.Module):
     """Whether `log_constant` is not zero."""
     takes_counts: ClassVar[bool] = True
     """Whether count, mean and squared deviations of the rewards are sufficient: `Counts` are data."""
-    varies: ClassVar[bool] = False
-    """Whether cells differ in the rewards that they can give."""
     free_fields: ClassVar[tuple[str, ...]] = ("loc",)
     """Fields that may be any finite number; all others are positive."""
 
@@ -112,13 +111,11 @@ class RewardBelief(eqx.Module):
         """The statistics of the same rewards, each counted `factor` times."""
         return statistics * np.array([1.0, 0.0, 1.0]) * factor + statistics * np.array([0.0, 1.0, 0.0])
 
-    def check_rewards(self, name: str, rewards: ArrayLike) -> None:
-        """Refuse rewards that the law cannot produce; the message calls them `name`.
-
-        Raises:
-            ValueError: names the first such reward.
-        """
-        check_reward_values(self.law, name, np.asarray(rewards))
+    def support(self) -> RewardSupport:
+        """The rewards that the law can give, whatever is unknown. Host side."""
+        support = support_of(self.law)
+        assert support is not None  # a family whose support depends on a known parameter overrides this
+        return support
 
     def check(self, name: str) -> None:
         """Refuse parameters that are no belief of this family; all are finite, all but `free_fields` positive.

@@ -25,6 +25,7 @@ from bayes_mdp.inference.conjugate.rewards import (
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
+from bayes_mdp.models.reward_support import RewardSupport, anything, support_of
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_shape
 
@@ -286,17 +287,21 @@ class RewardCells(Rewards):
         """Log density of the observed rewards, as a sequence, less the data's own constants."""
         return self.prior.log_marginal(jnp.asarray(self.data)).sum()
 
-    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
-        """Refuse rewards that the law cannot give.
+    def support(self) -> RewardSupport:
+        """What the family can give; where the reward is known, what that law can (None: nothing is asked of it)."""
+        family = self.prior.support()
+        if np.ndim(family.low):
+            family = family.map_arrays(lambda element: np.asarray(self._select(element, element[0])))
+        if self.known is None or self.cell is None:
+            return replace(family, by_outcome=self.by_outcome)
+        known = (None if self.known_law is None else support_of(self.known_law)) or anything()
+        where = np.asarray(self.cell) < 0
+        return replace(
+            jax.tree.map(lambda x, y: np.where(where, x, y), replace(known, law=family.law), family),
+            by_outcome=self.by_outcome,
+        )
 
-        Raises:
-            ValueError: names the first one that was seen.
-        """
-        # What was not seen is replaced by a possible reward: all laws here but those of positive rewards give zero.
-        possible = 1.0 if self.prior.law in (dist.LogNormal, dist.Exponential) else 0.0
-        self.prior.check_rewards(name, np.where(seen, reward, possible))
-
-    def check_cells(
+    def check_rewards(
         self,
         name: str,
         cell: Index,
@@ -309,7 +314,8 @@ class RewardCells(Rewards):
         Raises:
             ValueError: names the first one.
         """
-        if self.prior.varies or self.known_law is not None:
+        super().check_rewards(name, cell, outcome, reward, seen)
+        if self.known_law is not None:
             refuse_impossible(name, reward, self.log_constant(cell, outcome, reward, seen.astype(float)))
 
     def before_data(self) -> "RewardCells":

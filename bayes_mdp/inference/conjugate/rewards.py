@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance
-from bayes_mdp.models.sufficient_statistics import check_reward_values
+from bayes_mdp.models.reward_support import RewardSupport, anything, make_support, support_of
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_finite, require
 
@@ -139,14 +139,10 @@ class Rewards(eqx.Module):
         """Log density of the observed rewards, as a sequence, less what `observe` added to the constant."""
 
     @abc.abstractmethod
-    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
-        """Refuse rewards that the law cannot give; the message calls them `name`. Host side.
+    def support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give, for some values of what is unknown. Host side."""
 
-        Raises:
-            ValueError: names the first one that was seen.
-        """
-
-    def check_cells(
+    def check_rewards(
         self,
         name: str,
         cell: Index,
@@ -154,11 +150,12 @@ class Rewards(eqx.Module):
         reward: Float[np.ndarray, "*N"],
         seen: Bool[np.ndarray, "*N"],
     ) -> None:
-        """Refuse rewards that other cells can give, and their own cannot. Host side.
+        """Refuse rewards that their cells cannot give; the message calls them `name`. Host side.
 
         Raises:
             ValueError: names the first one that was seen.
         """
+        self.support().at(cell, outcome).check(name, reward, seen)
 
     @abc.abstractmethod
     def before_data(self) -> Self:
@@ -284,12 +281,13 @@ class KnownRewards(Rewards):
         """Zero: all of it is constant."""
         return jnp.zeros(())
 
-    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
-        """Nothing is asked of rewards that are known (`infer` compares them); a law must be able to give them."""
-        if self.known_law is not None:
-            check_reward_values(type(self.known_law), name, reward, seen)
+    def support(self) -> RewardSupport:
+        """The known numbers, or what the known law can give."""
+        if self.known_law is None:
+            return make_support(np.asarray(self.known), np.asarray(self.known), by_outcome=self.by_outcome)
+        return support_of(self.known_law, by_outcome=self.by_outcome) or anything(type(self.known_law).__name__)
 
-    def check_cells(
+    def check_rewards(
         self,
         name: str,
         cell: Index,
@@ -297,11 +295,12 @@ class KnownRewards(Rewards):
         reward: Float[np.ndarray, "*N"],
         seen: Bool[np.ndarray, "*N"],
     ) -> None:
-        """Refuse rewards of density zero under the known law of their cell.
+        """Refuse rewards that are not the known ones, or of density zero under the known law of their cell.
 
         Raises:
             ValueError: names the first one.
         """
+        super().check_rewards(name, cell, outcome, reward, seen)
         if self.known_law is not None:
             refuse_impossible(name, reward, self.log_predictive(cell, outcome, reward, seen.astype(float)))
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight, weighted_density
 from bayes_mdp.inference.draws.chains import Chains
@@ -18,7 +18,8 @@ from bayes_mdp.inference.sampled.sampler_output import Drawn as SamplerOutput
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance
-from bayes_mdp.models.sufficient_statistics import RewardStatistics, Statistics, check_reward_values
+from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
+from bayes_mdp.models.sufficient_statistics import RewardStatistics, Statistics
 from bayes_mdp.numerics.moments import merge_moments
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
@@ -186,14 +187,9 @@ class SampledRewards(Rewards):
         """nan: no closed form (`bayes_mdp.evidence` estimates it)."""
         return jnp.full((), jnp.nan)
 
-    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
-        """Refuse rewards that the law cannot give, whatever its parameters.
-
-        Raises:
-            ValueError: names the first one that was seen.
-        """
-        assert self.recipe.law is not None
-        check_reward_values(self.recipe.law, name, reward, seen)
+    def support(self) -> RewardSupport:
+        """What the law can give, whatever its parameters are."""
+        return support_of_draws(self.table, self.recipe.law)
 
     def before_data(self) -> "SampledRewards":
         """Refused: the draws are of the posterior.

@@ -18,6 +18,7 @@ from bayes_mdp.inference.summary import LatentSites, Observed, describe, program
 from bayes_mdp.mdp import PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
@@ -99,6 +100,11 @@ class Mixture(MixturePosterior):
     def latent_sites(self) -> LatentSites:
         """The enumerated values of the discrete sites, by weight: they are no draws, and have no sample size."""
         return LatentSites(self.hyperparameters, self.weights, False, {}, {})
+
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give in some component. Host side."""
+        each = np.flatnonzero(self._possible).tolist()
+        return union([self.component(k).reward_support() for k in each])
 
     def prior_weight(self) -> PriorWeight:
         """What the prior of each pair weighs in the component in which it weighs least (`CanCountPrior`)."""

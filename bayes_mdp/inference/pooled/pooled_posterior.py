@@ -20,6 +20,7 @@ from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
+from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.numerics.products import einsum
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
@@ -264,6 +265,10 @@ class PooledPosterior(MixturePosterior):
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
         self.data_statistics.check(transitions, weight)
+
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
+        return self.data_statistics.reward_support()
 
     def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "PooledPosterior":
         """The posterior after one transition, a block, or `Counts`: components by conjugacy, weights by likelihood.

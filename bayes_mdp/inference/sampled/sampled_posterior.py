@@ -31,7 +31,7 @@ from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.reward_laws import law_variance
-from bayes_mdp.models.sufficient_statistics import check_rewards
+from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.random.resampling import systematic
 from bayes_mdp.utils.html_text import shown_as_html
@@ -286,7 +286,10 @@ class SampledPosterior(WeightedSamples):
         kept = unmasked(transitions, weight)
         if kept is None:
             return
-        check_rewards(self.recipe.law, kept)
+        if kept.reward is not None:
+            seen = True if kept.reward_observed is None else np.asarray(kept.reward_observed)
+            support = self.reward_support().at(kept.cell(self.space), np.asarray(kept.outcome(self.space)))
+            support.check("transitions.reward", np.asarray(kept.reward, float), seen)
         # Impossible data: density zero under every draw, which no reweighting could express.
         densities = _densities(self, kept, jnp.ones(jnp.shape(kept.state)))
         index = first_index(~np.isfinite(np.asarray(densities).max(0)))
@@ -299,6 +302,10 @@ class SampledPosterior(WeightedSamples):
             size = int(np.sum(np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))))
             if int(self.data_statistics.used) + size > self.data_statistics.capacity:
                 raise ValueError(self._overflow())
+
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
+        return support_of_draws(self.rewards, self.recipe.law)
 
     def _overflow(self) -> str:
         rows = self.data_statistics

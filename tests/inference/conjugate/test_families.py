@@ -130,9 +130,9 @@ def test_evidence_does_not_cancel_at_huge_concentration(x64):
     ],
 )
 def test_rewards_that_the_law_cannot_give_are_refused(belief, reward, sentence):
-    belief.check_rewards("x", np.array([0.0, 1.0]))
+    belief.support().check("x", np.array([0.0, 1.0]))
     with pytest.raises(ValueError, match=sentence):
-        belief.check_rewards("x", np.array([1.0, reward]))
+        belief.support().check("x", np.array([1.0, reward]))
 
 
 @pytest.mark.parametrize(
