@@ -16,6 +16,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     Keys,
     PolicyValue,
     describe_basis,
+    describe_law,
     describe_objective,
     describe_start,
     describe_unit,
@@ -79,6 +80,7 @@ class PerfectInformation(eqx.Module):
             f"  {self.validity}",
             f"  {describe_start(self.in_use)}",
             *(f"  {line}" for line in describe_basis(self.in_use.basis)),
+            *(f"  {line}" for line in describe_law(self.in_use.basis)),
         ]
         return "\n".join(lines)
 

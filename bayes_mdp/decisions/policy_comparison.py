@@ -12,6 +12,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     describe_basis,
     describe_gap,
+    describe_law,
     describe_objective,
     describe_outcomes,
     describe_start,
@@ -137,6 +138,7 @@ class PolicyComparison(eqx.Module):
         for name in order:
             notes = [*describe_basis(self.values[name].basis), *describe_gap(self.values[name])]
             lines.extend(f"  {name}: {note}" for note in notes)
+        lines.extend(f"  {line}" for line in describe_law(first.basis))
         lines.extend(f"  {line}" for line in str(self.verdict).splitlines())
         return "\n".join(lines)
 

@@ -147,6 +147,7 @@ class PolicyValue(eqx.Module):
             *(f"  {line}" for line in describe_outcomes(self)),
             f"  {describe_start(self)}",
             *(f"  {line}" for line in describe_basis(self.basis)),
+            *(f"  {line}" for line in describe_law(self.basis)),
             *(f"  {line}" for line in describe_gap(self)),
         ]
         return "\n".join(lines)
@@ -345,6 +346,11 @@ def describe_basis(basis: ValueBasis | None) -> list[str]:
             "the prior is wrong"
         )
     return lines
+
+
+def describe_law(basis: ValueBasis | None) -> list[str]:
+    """That the reward law reaches beyond all rewards seen (see `wide_law`), once for all policies of a posterior."""
+    return [] if basis is None or basis.wide_law is None else [basis.wide_law]
 
 
 def describe_gap(value: PolicyValue | OutcomeValue) -> list[str]:

@@ -1,6 +1,7 @@
 """`ValueBasis`: what the value of a policy rests on: data, the prior, or a choice by the same posterior. Host-side."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_pairs
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
+from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import (
     MDP,
     CanBorrow,
@@ -71,6 +73,8 @@ class ValueBasis(eqx.Module):
             pair that was (see `untried_rewards`); None: there are none, or it is not known.
         untried_share: the part of the policy's time spent in these.
         observed: number of transitions that the posterior has learnt from, of all pairs; nan: not known.
+        wide_law: that the reward law of the prior allows more than all rewards seen, and which one fits them (see
+            there), one sentence; None: nothing of the kind is known.
     """
 
     unvisited: Unvisited
@@ -83,6 +87,7 @@ class ValueBasis(eqx.Module):
     untried: UntriedRewards | None = None
     untried_share: float = 0.0
     observed: float = np.nan
+    wide_law: str | None = eqx.field(static=True, default=None)
 
     def __str__(self) -> str:
         """One line."""
@@ -138,7 +143,9 @@ def value_bases(
     times, best = (np.asarray(x) for x in _in_mean(mdp, policies, objective, start))
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
     parts = _Prior(share, borrowed, weight, untried_rewards(posterior))
-    return [_basis(visits, parts, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
+    wide = wide_law(posterior)
+    each = [_basis(visits, parts, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
+    return [replace(basis, wide_law=wide) for basis in each]
 
 
 def _basis(

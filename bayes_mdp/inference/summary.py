@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.inference.untried_rewards import REMEDY, untried_rewards
+from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
@@ -329,6 +330,8 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         found += _without_data(posterior)
     if untried := untried_rewards(posterior):
         found.append(f"{untried}: a policy that maximises the mean will try them; if that is not meant, {REMEDY}.")
+    if wide := wide_law(posterior):
+        found.append(f"{wide[0].upper()}{wide[1:]}.")
     if missing := int(np.isnan(frame["reward_mean"].to_numpy(float)).sum()):
         found.append(
             f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "

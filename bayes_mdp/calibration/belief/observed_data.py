@@ -14,6 +14,7 @@ from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled.conditioned_program import outcome_counts
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.mdp.labels import outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.sufficient_statistics import Statistics, fit_counts
@@ -103,7 +104,8 @@ def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePo
         if rewards.learns and not rewards.has_moments:
             again = prior.update(data)
         else:
-            again = prior.update(Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards))))
+            counts = Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards)))
+            again = prior.update(counts if rewards.learns or rewards.law else without_rewards(counts))
         own, new = own_sums(posterior), own_sums(again)
     _check_close("transitions from", axes, new.transition_counts, own.transition_counts)
     _check_close("rewards of", axes, new.rewards.count, own.rewards.count)

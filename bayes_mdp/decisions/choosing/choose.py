@@ -26,6 +26,7 @@ from bayes_mdp.decisions.choosing.stochastic_search import climb
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     check_num_draws,
+    describe_law,
     describe_objective,
     describe_start,
     read_action_probs,
@@ -108,6 +109,7 @@ class PolicyChoice(eqx.Module):
         ]
         if self.value.basis is not None and self.value.basis.untried is not None:
             lines.append(f"  {self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
+        lines += [f"  {line}" for line in describe_law(self.value.basis)]
         same = self.abstained and np.array_equal(self.candidate, self.policy)
         if self.improvement is not None and not same:
             lines.append(f"  {self.improvement}")

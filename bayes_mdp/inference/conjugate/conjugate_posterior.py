@@ -17,7 +17,7 @@ from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
 from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
+from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards, RewardSums
 from bayes_mdp.inference.conjugate.row_entries import RowEntries, row_entries
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
@@ -622,6 +622,10 @@ class ConjugatePosterior(eqx.Module):
         variance = probs * (1 - probs) * rows.inverse_total()[..., None]
         reward = self.mean_mdp().reward
         return PairMoments(probs, variance, reward, self.reward_variance(), share, self.visit_counts())
+
+    def reward_sums(self) -> RewardSums | None:
+        """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
+        return self.reward_cells.reward_sums()
 
     def rewards_seen(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""

@@ -18,6 +18,7 @@ from bayes_mdp.inference.conjugate.rewards import (
     Drawn,
     Outcome,
     Rewards,
+    RewardSums,
     Weight,
     refuse_impossible,
     weighted_density,
@@ -331,6 +332,11 @@ class RewardCells(Rewards):
     def discounted(self, factor: RealScalar) -> "RewardCells":
         """The belief after the same data, each reward counted `factor` times."""
         return replace(self, data=self.prior.discounted(self.data, factor))
+
+    def reward_sums(self) -> RewardSums | None:
+        """Those of each element; None where the family keeps others, or of other numbers."""
+        kept = self.prior.takes_counts and self.coefficient is None
+        return (self.law, np.asarray(self.data)) if kept else None
 
     def rewards_seen(self) -> float:
         """Number of observed rewards."""

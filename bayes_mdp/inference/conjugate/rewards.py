@@ -20,6 +20,8 @@ Cells = Float[AnyArray, "*cells"]
 Outcome = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""
 Weight = Float[AnyArray, "*N"]
+RewardSums = tuple[type[dist.Distribution], Float[np.ndarray, "K 3"]]
+"""The family of a reward law; count, mean and squared deviations of the rewards of K groups."""
 Drawn = tuple[Real[AnyArray, "..."], ...]
 """One draw of the unknown parameters; of a belief by draws the number of one."""
 
@@ -172,6 +174,13 @@ class Rewards(eqx.Module):
     @abc.abstractmethod
     def at_step(self, step: IntScalar) -> "Rewards":
         """The belief about the rewards of one step of the horizon."""
+
+    def reward_sums(self) -> RewardSums | None:
+        """The law of one reward; count, mean and squared deviations of groups that hold all rewards.
+
+        None: they are not kept. Host side.
+        """
+        return None
 
     def rewards_seen(self) -> float | None:
         """Number of observed rewards; None where nothing is learnt from them."""

@@ -35,6 +35,7 @@ from bayes_mdp.inference.sampled.conditioned_program import DataStatistics
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import traced_alone
@@ -168,10 +169,10 @@ def fit_of(factors: Factors, method: NUTS) -> Fit[FactorisedPosterior]:
         return joined(rows, sampled_rewards(recipe, recipe.draw(key, data), data))
 
     def summarise(transitions: Transitions) -> tuple[ConjugatePosterior, DataStatistics]:
-        return _belief(factors).update(transitions), recipe.summarise(transitions)
+        return _belief(factors).update(without_rewards(transitions)), recipe.summarise(transitions)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> FactorisedPosterior:
-        rows = _belief(factors) if data is None else refit(_belief(factors), data)
+        rows = _belief(factors) if data is None else refit(_belief(factors), without_rewards(data))
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
         draw = _drawn_prior if data is None and recipe.drawable else _drawn
         return joined(rows, jax.tree.map(np.asarray, draw(recipe, key, statistics)))

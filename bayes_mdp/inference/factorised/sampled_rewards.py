@@ -10,9 +10,9 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight, weighted_density
+from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, RewardSums, Weight, weighted_density
 from bayes_mdp.inference.draws.chains import Chains
-from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn as SamplerOutput
 from bayes_mdp.mdp import Counts, StateActionSpace
@@ -222,6 +222,10 @@ class SampledRewards(Rewards):
             ValueError: always.
         """
         raise ValueError("the rewards of all steps are one draw, expected a plan that draws a whole MDP")
+
+    def reward_sums(self) -> RewardSums | None:
+        """Those of the data; rewards that are kept one by one are groups of one."""
+        return sums_of(self.recipe.law, self.data_statistics)
 
     def rewards_seen(self) -> float:
         """Number of observed rewards."""

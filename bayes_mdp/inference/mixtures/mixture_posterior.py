@@ -22,7 +22,7 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rewards,
     lazy_rows,
 )
-from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, RewardSums
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -227,6 +227,10 @@ class MixturePosterior(eqx.Module):
 
         probs_variance, reward_variance = self.average(second)
         return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
+
+    def reward_sums(self) -> RewardSums | None:
+        """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
+        return self.component(0).reward_sums()
 
     def rewards_seen(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, Shaped
 from numpyro.distributions import constraints
 
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, split, statistics
+from bayes_mdp.inference.conjugate.rewards import RewardSums
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, observe
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, check_spec, reward_table, transition_table
@@ -228,3 +229,15 @@ def outcome_counts(data_statistics: DataStatistics) -> Float[AnyArray, "*H S A O
 def _added(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:
     table = jnp.asarray(table)
     return table.at[index].add(jnp.asarray(amount).astype(table.dtype))
+
+
+def sums_of(law: type[dist.Distribution] | None, data: DataStatistics) -> RewardSums | None:
+    """The law, and sums of the rewards of data; those that are kept one by one are groups of one. Host side."""
+    if law is None:
+        return None
+    if isinstance(data, Rows):
+        seen = np.asarray(data.weight) != 0
+        reward, weight = np.asarray(data.reward)[seen], np.asarray(data.weight)[seen]
+        return law, np.stack([weight, reward, np.zeros_like(reward)], -1)
+    moments = (np.asarray(x).ravel() for x in data.counts.reward_moments)
+    return law, np.stack(list(moments), -1)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_rewards, lazy_draws, lazy_successors
+from bayes_mdp.inference.conjugate.rewards import RewardSums
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
@@ -21,6 +22,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     Rows,
     add_data,
     outcome_counts,
+    sums_of,
     with_capacity,
 )
 from bayes_mdp.inference.sampled.recipe import Recipe
@@ -335,6 +337,10 @@ class SampledPosterior(WeightedSamples):
         reward, reward_variance = moments((self.transition_probs * means).sum(-1) if rewards.by_outcome else means)
         share = jnp.full(self.space.shape, jnp.nan)
         return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
+
+    def reward_sums(self) -> RewardSums | None:
+        """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
+        return sums_of(self.recipe.law, self.data_statistics)
 
     def rewards_seen(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""

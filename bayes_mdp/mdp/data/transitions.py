@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -439,3 +440,11 @@ def _check_masks(transitions: Transitions, space: "StateActionSpace", reached: n
         raise ValueError(
             f"transitions.next_state{list(row)} is {after}, expected {among} of state {state!r}, action {action!r}"
         )
+
+
+def without_rewards(data: Transitions | Counts) -> Transitions | Counts:
+    """The same data, of whose rewards nothing was observed. Traceable."""
+    if isinstance(data, Transitions):
+        return replace(data, reward=None, reward_observed=None)
+    zero = 0.0 * data.reward_count
+    return replace(data, reward_count=zero, reward_mean=zero, reward_ss=zero)
