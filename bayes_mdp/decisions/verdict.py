@@ -131,11 +131,14 @@ def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[st
     least, most = float(value.draws.min()), float(value.draws.max())
     if least >= low - slack and most <= high + slack:
         return []
+    # The reward law may be the cause, and another one be ready.
+    wide = None if value.basis is None else value.basis.wide_law
+    keeps = wide or "a prior that keeps to the range: known rewards, a known support, an end that is certain"
     return [
         (
             f"{name}: its values go from {amount(least)} to {amount(most)}, outside the stated range "
             f"{amount(low, 6)} to {amount(high, 6)}",
-            "a prior that keeps to the range: known rewards, a known support, an end that is certain",
+            keeps,
         )
     ]
 

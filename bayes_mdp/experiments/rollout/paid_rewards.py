@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments.rollout.simulator import Simulator
@@ -163,14 +163,25 @@ def _pieces(law: dist.Distribution) -> list[RewardSupport] | None:
         return [_normal(np.asarray(law.loc, np.float64), np.asarray(law.scale))]
     if law.has_enumerate_support:
         try:
-            values = np.asarray(law.enumerate_support(expand=False)).ravel()
+            values = np.asarray(law.enumerate_support(expand=False), np.float64).ravel()
         except NotImplementedError:  # their number differs from cell to cell
             values = np.zeros(0)
         if 0 < values.size <= MOST_VALUES:
-            possible = np.asarray(law.log_prob(jnp.asarray(values)[:, None])) > -np.inf
+            possible = _possible(law, values)
             return [_where(one, np.full(one.shape, value)) for one, value in zip(possible, values, strict=True)]
     support = support_of(law)
     return None if support is None else [support]
+
+
+def _possible(law: dist.Distribution, values: Float[np.ndarray, " V"]) -> Bool[np.ndarray, "V P"]:
+    """Whether each value has a probability. NumPyro's densities take a probability of 0 for a very small one."""
+    value = values[:, None]
+    if isinstance(law, (dist.CategoricalProbs, dist.CategoricalLogits)):
+        return np.asarray(law.probs).T > 0
+    if isinstance(law, (dist.BernoulliProbs, dist.BernoulliLogits, dist.BinomialProbs, dist.BinomialLogits)):
+        probs = np.asarray(law.probs)
+        return ((value == 0) | (probs > 0)) & ((value == values.max()) | (probs < 1))
+    return np.asarray(law.log_prob(jnp.asarray(value))) > -np.inf
 
 
 def _normal(mean: np.ndarray, scale: np.ndarray) -> RewardSupport:

@@ -292,7 +292,8 @@ class RewardCells(Rewards):
         """What the family can give; where the reward is known, what that law can (None: nothing is asked of it)."""
         family = self.prior.support()
         if np.ndim(family.low):
-            family = family.map_arrays(lambda element: np.asarray(self._select(element, element[0])))
+            element = np.arange(len(family.low)).reshape(self.shape) if self.cell is None else np.maximum(self.cell, 0)
+            family = family.map_arrays(lambda values: values[element])
         if self.known is None or self.cell is None:
             return replace(family, by_outcome=self.by_outcome)
         known = (None if self.known_law is None else support_of(self.known_law)) or anything()
