@@ -194,7 +194,9 @@ def dirichlet_poisson(
 
 
 def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
-    """Known mean rewards, unknown rows. Observed rewards then carry no information, and are not looked at.
+    """Known rewards, unknown rows. Observed rewards then carry no information; others than these are refused.
+
+    Where rewards vary around a known mean, give their law: `MDPSpec(rows, dist.Normal(mean, scale))`.
 
     Args:
         reward: an array that broadcasts to [*H S A] or to [*H S A O]; see `MDPSpec`.

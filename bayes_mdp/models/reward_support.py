@@ -89,7 +89,7 @@ class RewardSupport(eqx.Module):
         high = (self.high < other.high + slack) | ((self.high == other.high) & (~other.below | self.below))
         one = self.low == self.high
         whole = ~np.asarray(other.whole) | self.whole | (one & (np.floor(self.low) == self.low))
-        return (low & high & whole) | (one & other.holds(self.low)) | (np.asarray(self.low) > self.high)
+        return np.asarray((low & high & whole) | (one & other.holds(self.low)) | (self.low > self.high))
 
     def check(self, name: str, reward: Float[np.ndarray, "*N"], seen: ArrayLike = True) -> None:
         """Refuse rewards of these cells that they cannot give; the message calls them `name`. Host side.
