@@ -71,7 +71,7 @@ def test_close_to_the_bayes_optimum():
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     """With a kept tree and learnt rollouts in its state: the same numbers as those of a run without a stop."""
-    env, agent = bm.envs.riverswim(), BAMCP(num_simulations=20, max_depth=10, keep_tree=True, random_rollouts=0.5)
+    env, agent = bm.envs.slippery_grid(3), BAMCP(num_simulations=20, max_depth=10, keep_tree=True, random_rollouts=0.5)
     more = {"prior": bm.models.dirichlet_bernoulli(), "objective": bm.Discounted(0.9), "num_seeds": 2, "num_steps": 200}
     options = bm.RunOptions(progress=False, snapshot_seconds=0.0)
     whole = bm.run(agent, env, key=jax.random.key(0), options=options, **more)
