@@ -13,7 +13,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayes_mdp as bm
-from bayes_mdp.mdp import MDP, Environment, NormalReward
+from bayes_mdp.mdp import MDP, Environment, NormalReward, SparseMDP
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec
 
@@ -76,17 +76,14 @@ def unreachable() -> World:
     return World(env, {(0, 0, 0): [0.0]})
 
 
-def table(
-    env: Environment, values: dict[tuple[int, ...], list[float]] | Callable[[int, int, int], list[float]]
-) -> World:
+def table(env: Environment, values: Callable[[int, int, int], list[float]]) -> World:
     """A ready environment: `values` of every transition that has a probability."""
-    dense = env.mdp.to_dense() if hasattr(env.mdp, "to_dense") else env.mdp
+    dense = env.mdp.to_dense() if isinstance(env.mdp, SparseMDP) else env.mdp
     rows = np.asarray(dense.transition_probs)
     if dense.end_probs is not None:
         rows = np.concatenate([rows, np.asarray(dense.end_probs)[..., None]], -1)
     rows = rows if dense.legal is None else rows * np.asarray(dense.legal)[..., None]
-    where = [tuple(index) for index in np.argwhere(rows > 0).tolist()]
-    return World(env, {index: values(*index) for index in where})
+    return World(env, {(s, a, y): values(s, a, y) for s, a, y in np.argwhere(rows > 0).tolist()})
 
 
 def gym_table(name: str) -> World:
@@ -183,7 +180,7 @@ def _program(law: Callable[[Any], dist.Distribution], site: dist.Distribution | 
 
 def _two_kinds(space):
     """Bernoulli rewards, more often 1 or more often 0: a mixture of two posteriors."""
-    kind = numpyro.sample("kind", dist.Categorical(np.array([0.5, 0.5])))
+    kind = numpyro.sample("kind", dist.CategoricalProbs(np.array([0.5, 0.5])))
     rows = supported_dirichlet(1.0, space)
     with space.plates():
         probs = numpyro.sample("reward", dist.Beta(jnp.array([1.0, 3.0])[kind], jnp.array([3.0, 1.0])[kind]))
@@ -208,7 +205,7 @@ LAWS: dict[str, Law] = {
         lambda: _program(lambda p: dist.Geometric(probs=p), dist.Beta(3.0, 1.0)), lambda x: x >= 0 and _whole(x)
     ),
     "categories 0 to 3": Law(
-        lambda: _program(lambda p: dist.Categorical(probs=p), dist.Dirichlet(np.ones(4))), lambda x: x in (0, 1, 2, 3)
+        lambda: _program(dist.CategoricalProbs, dist.Dirichlet(np.ones(4))), lambda x: x in (0, 1, 2, 3)
     ),
     "known": Law(lambda: bm.models.known_rewards(1.0), lambda x: x == 1),
     "known law": Law(lambda: _program(lambda _: dist.Uniform(0.0, 2.0)), lambda x: 0 <= x <= 2),

@@ -177,7 +177,7 @@ def test_bayes_regret_compares_drawn_environments_with_the_agents_prior():
 def test_update_refuses_what_contradicts_a_known_reward():
     """As `infer` does; moments of counts too. Without rewards, or with weight zero, nothing is asked."""
     space = bm.StateActionSpace(2, 1)
-    belief = bm.infer(KEY, bm.models.known_rewards(1.0), space=space)
+    belief: Any = bm.infer(KEY, bm.models.known_rewards(1.0), space=space)
     wrong = bm.Transitions([0, 1], [0, 0], [1.0, 2.0], [1, 0])
     with pytest.raises(ValueError, match=r"transitions.reward\[1\] is 2, and the prior fixes this reward at 1"):
         belief.update(wrong)
@@ -190,7 +190,7 @@ def test_update_refuses_what_contradicts_a_known_reward():
 def test_moments_that_a_law_cannot_have_are_refused():
     """A mean below zero under an exponential law, one above its number of trials under a binomial one."""
     for law, mean in (("exponential", -0.5), ("binomial of 3", 3.5)):
-        belief = bm.infer(KEY, _prior(law), space=bm.StateActionSpace(2, 1))
+        belief: Any = bm.infer(KEY, _prior(law), space=bm.StateActionSpace(2, 1))
         counts = bm.Counts.of(bm.Transitions([0], [0], [mean], [1]), bm.StateActionSpace(2, 1))
         with pytest.raises(ValueError, match=r"counts.reward_mean\[0, 0\] is .*, expected a mean of rewards that are"):
             belief.update(counts)
