@@ -84,9 +84,12 @@ def _data(name, space, rng, number=80):
     next_state = np.where(state == 0, rng.integers(0, 2, number), rng.integers(0, S, number))
     law = {"horizon": lambda: rng.integers(0, 2, number), "tied": lambda: rng.poisson(2.0, number)}
     reward = law.get(name, lambda: rng.normal(state, 1.0))().astype(float)
+    action = rng.integers(0, A, number)
+    if name == "known":  # others would contradict the prior
+        reward = (A * state + action).astype(float)
     return Transitions(
         state,
-        rng.integers(0, A, number),
+        action,
         reward,
         next_state,
         rng.random(number) < 0.1 if space.ends else None,
