@@ -195,13 +195,18 @@ class MixturePosterior(eqx.Module):
         """K."""
         return self.log_weights.shape[0]
 
+    def _weighted_mean(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
+        """About the first component: what all agree on (a known reward) is exact, however many there are."""
+        centre = jnp.where(jnp.isfinite(values[0]), values[0], 0.0)
+        return centre + tensordot(self.weights.astype(values.dtype), values - centre, axes=1)
+
     def average(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
         """The weighted mean over the components of a function with arrays as answer."""
         # All components at once where they fit into memory, else one after the other.
         size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
         if size <= NUMBERS_AT_ONCE:
             answers = jax.tree.map(jnp.asarray, jax.vmap(function)(self.components))  # known numbers are numpy's
-            return jax.tree.map(lambda x: tensordot(self.weights.astype(x.dtype), x, axes=1), answers)
+            return jax.tree.map(self._weighted_mean, answers)
 
         def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
             answer = function(self.component(k))
