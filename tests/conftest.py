@@ -28,7 +28,7 @@ os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 import jax
 import pytest
 
-from tests import typecheck
+from tests import tf32, typecheck
 from tests.one_python import mark_numerics
 from tests.thorough import mark_thorough
 
@@ -44,6 +44,7 @@ KEPT_FROM = 0.2
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="seed of every test's key (default: 0)")
     parser.addoption("--part", help="I/N: of the thorough tests one of N parts, chosen by name (default: all)")
+    parser.addoption("--tf32", action="store_true", help="products of float32 arrays as on a GPU (tests/tf32.py)")
 
 
 def pytest_report_header(config):
@@ -81,6 +82,23 @@ def spread(name: str, number: int, some: int) -> list[int]:
 def pytest_collection_finish():
     """Annotations are checked from the first test on: files may make wrong arguments when they are imported."""
     typecheck.begin()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _products(request):
+    """With `--tf32` all tests compute as on a GPU."""
+    if request.config.getoption("--tf32"):
+        with tf32.gpu_products():
+            yield
+    else:
+        yield
+
+
+@pytest.fixture
+def gpu_products():
+    """Products of float32 arrays as on a GPU for the length of a test."""
+    with tf32.gpu_products():
+        yield
 
 
 @pytest.fixture

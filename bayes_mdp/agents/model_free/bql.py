@@ -61,9 +61,12 @@ class BQL(eqx.Module):
         for name in ("loc", "pseudo_count", "concentration", "rate"):
             if is_concrete(getattr(self, name)):
                 (check_finite if name == "loc" else check_positive)(name, getattr(self, name))
-        least = max(1.0 if self.update == "moment" else 0.0, 0.5 if self.choose == "vpi" else 0.0)
-        expected = f"more than {least} for {self.update!r} and {self.choose!r}"
-        check_that("concentration", self.concentration, lambda x: x > least, expected)
+        least = max(1.0 if self.update == "moment" else 0.0, 0.5 if self.choose in ("vpi", "thompson") else 0.0)
+        # The probabilities of "thompson" are right from 1/2 on, the worth of "vpi" is finite beyond 1/2.
+        included = least == 0.5 and self.choose == "thompson"
+        expected = f"{'at least' if included else 'more than'} {least} for {self.update!r} and {self.choose!r}"
+        holds = (lambda x: x >= least) if included else (lambda x: x > least)
+        check_that("concentration", self.concentration, holds, expected)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> ReturnBelief:
         """The prior of every pair; loc is -inf where an action is illegal.

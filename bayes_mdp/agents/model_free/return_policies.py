@@ -113,8 +113,8 @@ class StudentTThompson(_OverReturns):
     def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability that `action` is the best of a draw. With `noise`: 0 or -inf.
 
-        Quadrature, absolute error of the probability below 1e-5 in float32 and 1e-8 in float64 (concentrations of 1/2
-        or more).
+        Quadrature, absolute error of the probability below 1e-5 in float32 and 1e-8 in float64, for concentrations of
+        1/2 or more (`BQL` refuses others).
         """
         if self.noise is not None:
             return _certain(action, best_action(self.draw(None, state, step)), self.noise.dtype)
@@ -128,15 +128,17 @@ def _certain(action: IntScalar, best: IntScalar, dtype: DTypeLike) -> Float[Arra
 def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     """P(argmax = action) of independent Student-t numbers [A]: int f_a(x) prod_b P(X_b <= x) dx.
 
-    Gauss-Legendre in the arsinh of the own standard draw, on pieces that resolve every factor. Scales are positive; an
-    action of loc -inf never wins.
+    Gauss-Legendre in the arsinh of the own standard draw, on pieces that resolve every factor. An action of scale 0 is a
+    known number (the first of equal ones wins), one of loc -inf never wins.
 
     Args:
-        law: of every action.
+        law: of every action; degrees of freedom of 1 or more.
         action: index of the action.
     """
-    others = (jnp.arange(law.loc.shape[-1]) != action) & (law.loc > -jnp.inf)
-    loc, scale, dof = law.loc[action], law.scale[action], law.dof[action]
+    number = jnp.arange(law.loc.shape[-1])
+    others = (number != action) & (law.loc > -jnp.inf)
+    known, width = law.scale == 0, jnp.where(law.scale == 0, 1.0, law.scale)
+    loc, scale, dof = law.loc[action], width[action], law.dof[action]
     own, dtype = scale * jnp.sqrt(dof), law.loc.dtype
     nodes, weights, kink = (x.astype(dtype) for x in (*_RULES[dtype.name], _KINKS))
     # Substitution x = loc + own sinh(s): Student-t tails fall exponentially in s, so a short interval holds the mass.
@@ -154,7 +156,14 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     shift = jnp.where(others, loc - law.loc, 0.0)
     # One table for each action, read at all nodes: the incomplete beta function would take nearly all of the time.
     tables = jax.vmap(tail_table)(law.dof)
-    at = (shift + scale * z[..., None]) / law.scale
-    below = jax.vmap(cdf_from_table, in_axes=(-1, 0, 0), out_axes=-1)(at, law.dof, tables)
-    inside = jnp.sum(weight * jnp.prod(jnp.where(others, below, 1.0), axis=-1))
+
+    def chance(x: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """prod_b P(X_b <= loc_a + x)."""
+        at = (shift + x[..., None]) / width
+        below = jax.vmap(cdf_from_table, in_axes=(-1, 0, 0), out_axes=-1)(at, law.dof, tables)
+        below = jnp.where(known, (at > 0) | ((at == 0) & (number > action)), below)
+        return jnp.prod(jnp.where(others, below, 1.0), axis=-1)
+
+    inside = jnp.sum(weight * chance(scale * z))
+    inside = jnp.where(known[action], chance(jnp.zeros((), dtype)), inside)
     return jnp.where(loc > -jnp.inf, jnp.clip(inside, 0.0, 1.0), 0.0)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from bayes_mdp.agents.neural.networks import Conv, Dense, dense, dense_init
+from bayes_mdp.agents.neural.networks import Conv, Dense, dense_init, hidden
 from bayes_mdp.utils.typing import AnyArray
 
 
@@ -215,7 +215,7 @@ def patches(x: Float[Array, "B H W C"], side: int, stride: int) -> Float[Array, 
 
 
 def _features(parameters: ConvNet, x: Float[Array, "B H W C"]) -> Float[Array, "B D"]:
-    return jax.nn.relu(dense(parameters.hidden, x.reshape(len(x), -1)))
+    return hidden(parameters.hidden, x.reshape(len(x), -1))
 
 
 def _check(name: str, shape: tuple[int, ...], axes: str) -> None:

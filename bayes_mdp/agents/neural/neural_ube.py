@@ -20,7 +20,8 @@ from bayes_mdp.utils.validation import check_count
 
 
 class UncertaintyHead(eqx.Module):
-    """The network of u on the features, and how it learns.
+    """The network of u on the features, and how it learns. Its products are in float32 on every device: with a wide prior
+    the first targets are large, and later u is what weights and biases of size 1 leave of each other.
 
     Args:
         width: of its hidden layer; 0: none, u is linear in the features.
@@ -59,8 +60,8 @@ class UncertaintyHead(eqx.Module):
             parameters: from `init`, or learned.
             features: of B states.
         """
-        *hidden, last = parameters
-        for layer in hidden:
+        *inner, last = parameters
+        for layer in inner:
             features = jax.nn.relu(dense(layer, features))
         return dense(last, features)
 

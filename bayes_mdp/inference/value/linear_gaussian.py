@@ -20,7 +20,6 @@ from bayes_mdp.inference.value.gaussian_algebra import (
     learn,
     posterior_root,
     predictive,
-    shrink_block,
     shrink_one,
     shrink_root_block,
     shrink_root_one,
@@ -43,7 +42,7 @@ class LastLayerGaussian(eqx.Module):
     mean: Float[Array, "A D"]
     prior_variance: Float[Array, ""]
     noise_variance: Float[Array, ""]
-    shrinks: ClassVar[tuple[One, Block]]
+    shrinks: ClassVar[tuple[One, Block | None]]
 
     @property
     @abc.abstractmethod
@@ -159,7 +158,7 @@ class CovarianceGaussian(LastLayerGaussian):
     Rebuild before that, or keep the square root.
     """
 
-    shrinks: ClassVar[tuple[One, Block]] = (shrink_one, shrink_block)
+    shrinks: ClassVar[tuple[One, None]] = (shrink_one, None)
 
     @property
     def root(self) -> Matrices:

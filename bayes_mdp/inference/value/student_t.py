@@ -12,6 +12,7 @@ _EULER = tuple(-e / (2 * k * 4**k) for k, e in ((2, -1), (4, 5), (6, -61), (8, 1
 _SHIFT = 8
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _CELLS = {"float32": 96, "float64": 384}  # of a tail table
+_FAR = 2.0**26  # 1 is nothing beside its square in float64
 Broadcasts = Float[Array | np.ndarray, "*#shape"]
 """Arrays of the host or of the device, of shapes that broadcast."""
 
@@ -54,7 +55,13 @@ def standard_draws(key: PRNGKeyArray, dof: Float[Array | np.ndarray, "*shape"]) 
 def standard_pdf(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     """Density of a standard Student-t at `z`."""
     log_factor = _log_gamma_step(0.5 * dof) - 0.5 * jnp.log(jnp.pi * dof)
-    return jnp.exp(log_factor - 0.5 * (dof + 1.0) * jnp.log1p(z * z / dof))
+    return jnp.exp(log_factor - 0.5 * (dof + 1.0) * _log_of_one_plus_square(z / jnp.sqrt(dof)))
+
+
+def _log_of_one_plus_square(r: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
+    """log(1 + r^2), also where r^2 is beyond the largest number."""
+    far = jnp.abs(r) > _FAR
+    return jnp.where(far, 2.0 * jnp.log(jnp.where(far, jnp.abs(r), 1.0)), jnp.log1p(jnp.where(far, 0.0, r) ** 2))
 
 
 def _log_gamma_step(a: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
@@ -76,9 +83,11 @@ def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     The incomplete beta function, of z^2 / (dof + z^2) or of its complement, whichever is less: near 1 an argument in
     float32 has lost the digits of z. For many degrees of freedom, where the function loses digits, the normalising
     transformation of Hill (1970, Algorithm 395), whose error is below 4e-11 from 16 degrees of freedom on and 2e-14
-    from 64.
+    from 64. Far away the first term of the expansion in dof / z^2: with few degrees of freedom much lies where z^2 is no
+    number any more.
     """
-    square = jnp.minimum(z * z, jnp.finfo(jnp.result_type(z, dof)).max)
+    far = z > _FAR * jnp.sqrt(dof)
+    square = jnp.where(far, 0.0, z) ** 2
     many = dof > (64.0 if jnp.result_type(dof) == jnp.float64 else 16.0)
     few = jnp.where(many, 1.0, dof)
     near, half = square < few, jnp.full_like(few, 0.5)
@@ -89,14 +98,18 @@ def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
         jnp.where(near, square, few) / (few + square),
     )
     beta = 0.5 * jnp.where(near, 1.0 - beta, beta)
-    return jnp.where(many, _hill(square, jnp.where(many, dof, 64.0)), beta)
+    tail = jnp.where(many, _hill(square, jnp.where(many, dof, 64.0)), beta)
+    # P(t > z) = r^-dof / (2 a B(a, 1/2)) (1 + O(r^-2)), a = dof / 2, r = z / sqrt(dof)
+    log_factor = _log_gamma_step(0.5 * dof) - jnp.log(dof) - 0.5 * np.log(np.pi)
+    log_r = jnp.log(jnp.where(far, z, 1.0)) - 0.5 * jnp.log(dof)
+    return jnp.where(far, jnp.exp(log_factor - dof * log_r), tail)
 
 
 def _hill(square: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     """Of the square of z."""
     a = dof - 0.5
     b = 48.0 * a * a
-    s = a * jnp.log1p(square / dof)
+    s = jnp.minimum(a * jnp.log1p(square / dof), 1e4)  # the tail is 0 from there on, and s^3 a number
     second = (((4.0 * s + 33.0) * s + 240.0) * s + 855.0) / (10.0 * (b + 0.8 * s * s + 100.0))
     return ndtr(-jnp.sqrt(s) * (1.0 + (s + 3.0 - second) / b))
 
@@ -166,11 +179,15 @@ def expected_excess(gap: Float[Array | np.ndarray, "*shape"], law: StudentT) -> 
     """E[(X - loc - gap)^+] for gap >= 0, X ~ `law`; inf where dof <= 1, and 0 for an infinite gap.
 
     s E[(t - z)^+] with z = gap / s: s ((nu + z^2) / (nu - 1) f(z) - z P(t > z)) (Dearden et al. 1998, with the z^2 that
-    does not change when everything is shifted).
+    does not change when everything is shifted). (nu + z^2) f(z) is formed from its logarithm, and is finite for all z.
     """
     gap, scale, dof = jnp.broadcast_arrays(gap, law.scale, law.dof)
     exists, certain, never = dof > 1.0, scale == 0, jnp.isinf(gap)
     dof = jnp.where(exists, dof, 2.0)
     z = jnp.where(certain | never, 0.0, gap / jnp.where(certain, 1.0, scale))
-    part = (dof + z * z) / (dof - 1.0) * standard_pdf(z, dof) - z * upper_tail(z, dof)
+    z = jnp.minimum(z, jnp.finfo(z.dtype).max)
+    # nu f(0) (1 + z^2 / nu)^(-(nu - 1) / 2)
+    weighted = dof * standard_pdf(jnp.zeros_like(z), dof)
+    weighted = weighted * jnp.exp(-0.5 * (dof - 1.0) * _log_of_one_plus_square(z / jnp.sqrt(dof)))
+    part = weighted / (dof - 1.0) - z * upper_tail(z, dof)
     return jnp.where(certain | never, 0.0, jnp.where(exists, scale * jnp.maximum(part, 0.0), jnp.inf))

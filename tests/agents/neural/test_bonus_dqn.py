@@ -12,6 +12,7 @@ from bayes_mdp.agents.neural.replay import Batch
 from bayes_mdp.experiments.training.training_loop import begin, iterate
 from bayes_mdp.inference.value import LinearGaussianPrior
 from tests.agents.neural.walk import ACTIONS, PLACES, Walk
+from tests.tf32 import assert_network
 
 LEARNING = QLearning(discount=0.9, batch_size=8, learning_starts=30, learning_rate=1e-2)
 AGENT = BonusDQN(MLP((6,)), LEARNING, Epsilon(0.5, 0.5), LinearGaussianPrior(2.0), scale=0.3)
@@ -45,7 +46,7 @@ def test_bonus_by_the_inverse(run):
     for i in range(STEPS):
         phi = _features(jax.tree.map(lambda x, i=i: x[i], trunks), place[i])
         bonus = [0.3 * np.sqrt(phi[e] @ np.linalg.inv(precision[action[i, e]]) @ phi[e]) for e in range(ENVS)]
-        np.testing.assert_allclose(np.asarray(rows.extra)[i], bonus, rtol=1e-4, atol=1e-6)
+        assert_network(np.asarray(rows.extra)[i], bonus, rtol=1e-4, atol=1e-6)
         for e in range(ENVS):
             precision[action[i, e]] += np.outer(phi[e], phi[e])
     weights = np.asarray(jax.tree.leaves(trunks)[0])
@@ -73,6 +74,6 @@ def test_values(run):
     values: Any = AGENT.values(learner, PLACE)
     phi = _features(learner.q.parameters["trunk"], np.arange(PLACES))
     local = np.einsum("bd,ade,be->ba", phi, np.asarray(learner.belief.covariance, float), phi)
-    np.testing.assert_allclose(values.sd, np.sqrt(local), rtol=1e-4)
+    assert_network(values.sd, np.sqrt(local), rtol=1e-4)
     assert np.all(local <= 2 * np.sum(phi**2, 1)[:, None] * (1 + 1e-5))
     np.testing.assert_allclose(values.q, DQN(AGENT.trunk).values(learner.q, PLACE).q, rtol=1e-6)

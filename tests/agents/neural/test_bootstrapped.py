@@ -13,6 +13,7 @@ from bayes_mdp.agents.neural.bootstrapped import Kept
 from bayes_mdp.agents.neural.replay import Batch
 from bayes_mdp.experiments.training.training_loop import begin, iterate
 from tests.agents.neural.walk import PLACES, Walk
+from tests.tf32 import assert_network
 
 MEMBERS, FALSE_ALARM = 4, 1e-6
 AGENT = BootstrappedDQN(
@@ -68,7 +69,7 @@ def test_loss_by_a_loop(run):
             miss = q[place[b], batch.action[b]] - aim
             expected += batch.weight[b] * batch.extra.mask[b, m] * miss**2 / 16
     (loss, _), slope = jax.value_and_grad(AGENT.loss, has_aux=True)(parameters, target, batch)
-    assert loss == pytest.approx(expected, rel=1e-5)
+    assert_network(loss, expected, rtol=1e-5)
     sizes = np.sum([np.abs(np.asarray(x).reshape(MEMBERS, -1)).sum(1) for x in jax.tree.leaves(slope)], 0)
     assert np.all(sizes[:3] > 0)
     assert sizes[3] == 0
@@ -85,7 +86,7 @@ def test_priors_are_never_trained(run):
     rows = later.replay.rows
     prior = np.stack([_forward(later.learner.prior, m) for m in range(MEMBERS)], 1)
     place = np.asarray(rows.observation)[:20].argmax(-1)
-    np.testing.assert_allclose(np.asarray(rows.extra.prior)[:20], prior[place], rtol=1e-4, atol=1e-6)
+    assert_network(np.asarray(rows.extra.prior)[:20], prior[place], rtol=1e-4, atol=1e-6)
 
 
 def test_how_networks_begin(key):
@@ -134,8 +135,8 @@ def test_values(run):
     learner = run[1][0].learner
     q = np.stack([_forward(learner.nets.parameters, m) + 3 * _forward(learner.prior, m) for m in range(MEMBERS)])
     values: Any = AGENT.values(learner, PLACE)
-    np.testing.assert_allclose(values.q, q.mean(0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(values.sd, q.std(0), rtol=1e-4, atol=1e-5)
+    assert_network(values.q, q.mean(0), rtol=1e-4, atol=1e-5)
+    assert_network(values.sd, q.std(0), rtol=1e-4, atol=1e-5)
     assert values.u is None
 
 

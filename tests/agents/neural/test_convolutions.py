@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents.neural.convolutions import Filters, MinAtarConv, NatureConv, convolve, patches
+from tests.tf32 import assert_network
 
 
 def convolved(x, layer, stride):
@@ -49,10 +50,10 @@ def test_nature_is_numpys_convolution(key):
     apply = jax.jit(trunk.apply)
     ours = apply(parameters, jnp.asarray(frames))
     expected = features(frames.transpose(0, 2, 3, 1) / 255, parameters, (4, 2, 1))
-    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6)
+    assert_network(ours, expected, rtol=1e-4, atol=1e-6)
     assert ours.dtype == jnp.float32 and (expected > 1e-3).mean() > 0.2
     whole = apply(parameters, jnp.asarray(frames / np.float32(255)))  # floats are taken as they are
-    np.testing.assert_allclose(whole, ours, rtol=1e-5, atol=1e-6)
+    assert_network(whole, ours, rtol=1e-5, atol=1e-6)
 
 
 def test_patches_may_step(key):
@@ -70,7 +71,7 @@ def test_minatar_is_numpys_convolution(key, dtype):
     assert parameters.hidden.weight.shape == (1024, 128) == (1024, trunk.num_features((10, 10, 4)))
     planes = np.asarray(jax.random.bernoulli(key, 0.2, (6, 10, 10, 4)))
     ours = jax.jit(trunk.apply)(parameters, jnp.asarray(planes, dtype))
-    np.testing.assert_allclose(ours, features(planes.astype(float), parameters, (1,)), rtol=1e-4, atol=1e-6)
+    assert_network(ours, features(planes.astype(float), parameters, (1,)), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("shape", "side", "stride"), [((12, 13), 4, 2), ((11, 9), 3, 1), ((21, 20), 8, 4)])

@@ -11,6 +11,7 @@ import pytest
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, NeuralUBE, QLearning, Spec, UncertaintyHead
 from bayes_mdp.agents.neural.dqn import q_values
 from bayes_mdp.agents.neural.replay import Batch
+from tests.tf32 import assert_network
 
 SPEC = Spec((4,), np.dtype(np.float32), 3, 6)
 LEARNING = QLearning(discount=0.9, batch_size=8, learning_starts=1)
@@ -63,9 +64,9 @@ def test_loss_and_slope(agent):
     for b in range(8):
         slope_head[:, batch.action[b]] += pull[b] * h[b]
     (loss, watched), slope = jax.value_and_grad(agent.loss, has_aux=True)(parameters, target, batch)
-    assert loss == pytest.approx(np.mean(batch.weight * each), rel=1e-5)
-    assert watched["q"] == pytest.approx(np.mean(q[everyone, batch.action]), rel=1e-5)
-    np.testing.assert_allclose(slope["q"].weight, slope_head, rtol=1e-4, atol=1e-6)
+    assert_network(loss, np.mean(batch.weight * each), rtol=1e-5)
+    assert_network(watched["q"], np.mean(q[everyone, batch.action]), rtol=1e-5)
+    assert_network(slope["q"].weight, slope_head, rtol=1e-4, atol=1e-6)
 
 
 def test_what_does_not_count():

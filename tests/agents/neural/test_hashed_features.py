@@ -10,6 +10,7 @@ from scipy import stats
 
 from bayes_mdp.agents.neural import MLP, HashedFeatures, OneHotMLP, UnitPrior
 from bayes_mdp.inference.value import LinearGaussianPrior
+from tests.tf32 import assert_network
 
 FALSE_ALARM = 1e-6
 
@@ -112,7 +113,7 @@ def test_one_hot_mlp(key):
     def total(trunk):
         return jax.value_and_grad(lambda p: jnp.sum(weight * trunk.apply(p, planes)))(parameters)
 
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), total(dense), total(sparse))
+    jax.tree.map(lambda a, b: assert_network(a, b, rtol=1e-5, atol=1e-5), total(dense), total(sparse))
     assert sparse.num_features((3, 4)) == 5
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.agents.neural.networks import MLP, dense_init
+from tests.tf32 import assert_network
 
 
 @pytest.mark.parametrize(("shape", "widths"), [((4,), (6, 3)), ((2, 3), (5,)), ((2, 3), ())])
@@ -25,7 +26,7 @@ def test_mlp(key, shape, widths):
     found = trunk.apply(parameters, observation)
     assert found.dtype == np.float32
     assert found.shape == (7, trunk.num_features(shape))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert_network(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_first_parameters(key):

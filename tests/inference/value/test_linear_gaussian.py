@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.inference.value import CovarianceGaussian, LinearGaussian, LinearGaussianPrior
-from bayes_mdp.inference.value.gaussian_algebra import learn_block, shrink_block, shrink_root_block, some_root
+from bayes_mdp.inference.value import LinearGaussian, LinearGaussianPrior
+from bayes_mdp.inference.value.gaussian_algebra import learn_block, shrink_root_block, some_root
 
 D, PRIOR, NOISE = 16, 100.0, 0.5
 ROWS = 100_000
@@ -107,19 +107,61 @@ def test_mixed_actions_weights_and_blocks(n_actions, square_root, x64):
     single = start
     for k in range(12):
         single = single.update(*(v[k : k + 1] for v in rows))
-    scaled = rows[0] * jnp.sqrt(rows[3])[:, None], rows[1], rows[2] * jnp.sqrt(rows[3])
+    beliefs = [single, start.update(*rows), single.rebuild(*rows)]
     if isinstance(start, LinearGaussian):
+        scaled = rows[0] * jnp.sqrt(rows[3])[:, None], rows[1], rows[2] * jnp.sqrt(rows[3])
         root, mean = learn_block(shrink_root_block, (start.root, start.mean), scaled)
-        blocked = LinearGaussian(root, mean, start.prior_variance, start.noise_variance)
-    else:
-        matrix, mean = learn_block(shrink_block, (start.covariance, start.mean), scaled)
-        blocked = CovarianceGaussian(matrix, mean, start.prior_variance, start.noise_variance)
-    for belief in (single, start.update(*rows), blocked, single.rebuild(*rows)):
+        beliefs.append(LinearGaussian(root, mean, start.prior_variance, start.noise_variance))
+    for belief in beliefs:
         for a in range(n_actions):
             mine = action == a
             covariance, mean = exact(x[mine], y[mine], weight[mine])
             assert np.allclose(belief.covariance[a], covariance, rtol=1e-8, atol=1e-8)
             assert np.allclose(belief.mean[a], mean, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("variance", "bound", "products"),
+    [
+        (1e6, 1e-2, "tf32"),
+        (1e8, 1e-1, "tf32"),
+        pytest.param(1e6, 1e-2, "float32", marks=pytest.mark.slow),
+        pytest.param(1e2, 5e-4, "tf32", marks=pytest.mark.slow),
+    ],
+)
+def test_blocks_of_128_rows_with_a_wide_prior(variance, bound, products, request):
+    """In turn, and at once as a GPU does: rows of four kinds, all alike or of any direction, in one block and in eight.
+
+    By Cholesky's factor of I + F F' the variances are nan, or wrong by .7 and more, from a prior variance of 1e6 on.
+    """
+    if products == "tf32":
+        request.getfixturevalue("gpu_products")
+    rng = np.random.default_rng(5)
+    kinds = [
+        np.eye(D)[rng.integers(0, 4, (8, 128))],
+        np.repeat(rng.normal(size=(8, 1, D)), 128, 1) / 4,
+        rng.normal(size=(8, 128, D)) / 4,
+        np.maximum(rng.normal(size=(8, 128, D)) + 0.5, 0) / 4,
+    ]
+    blocks = np.stack(kinds).astype(np.float32)
+    target, action = (blocks @ np.linspace(-1, 1, D)).astype(np.float32), rng.integers(0, 2, (8, 128))
+
+    def learnt(blocks: Any, target: Any) -> Any:
+        def step(belief: Any, rows: Any) -> Any:
+            belief = belief.update(*rows)
+            return belief, (belief.variance(blocks[0]), belief.value(blocks[0]))
+
+        return jax.lax.scan(step, prior(True, variance=variance).belief(2, D), (blocks, action, target))[1]
+
+    found = [np.asarray(x) for x in jax.jit(jax.vmap(learnt))(blocks, target)]
+    for kind, (x, y) in enumerate(zip(blocks.astype(float), target.astype(float), strict=True)):
+        for count in (1, 8):
+            for a in range(2):
+                mine = action[:count] == a
+                covariance, mean = exact(x[:count][mine], y[:count][mine], variance=variance)
+                truth = NOISE * np.einsum("bd,de,be->b", x[0], covariance, x[0])
+                np.testing.assert_allclose(found[0][kind, count - 1, :, a], truth, rtol=bound)
+                np.testing.assert_allclose(found[1][kind, count - 1, mine[0], a], (x[0] @ mean)[mine[0]], atol=bound)
 
 
 @pytest.mark.few(1)
