@@ -78,7 +78,7 @@ def _log_gamma_step(a: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*sh
 
 
 def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
-    """P(t > z) for z >= 0: absolute error below 1e-12 in float64, 2e-6 in float32.
+    """P(t > z) for z >= 0: absolute error below 1e-12 in float64, 2e-6 in float32 (2e-5 where dof < 1).
 
     The incomplete beta function, of z^2 / (dof + z^2) or of its complement, whichever is less: near 1 an argument in
     float32 has lost the digits of z. For many degrees of freedom, where the function loses digits, the normalising

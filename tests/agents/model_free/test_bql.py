@@ -1,6 +1,6 @@
 """Bayesian Q-learning: the rule step by step, its policies, and that it learns."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import equinox as eqx
@@ -165,6 +165,38 @@ def test_probabilities_of_extreme_laws(monkeypatch, dtype, error):
         assert np.abs(np.asarray(coarse(law), float) - expected).max() > error
 
 
+def test_probabilities_where_numbers_end():
+    """In float32: all of any scales, distances and degrees of freedom are finite and sum to one; where one of two scales
+    is nothing beside the other, its law is a step (SciPy). Before, a scale of 0 gave nan."""
+    scales, dofs, locs = (0.0, 1e-30, 1e-5, 1.0, 1e30), (1.0, 1.001, 6.0, 1e4, 1e12), (0.0, 1.0, -1e5, 1e30, -1e37)
+    grid = np.array(list(product(scales, scales, dofs, dofs, locs, locs)), np.float32)[::7]
+    scale, dof, loc = grid[:, :2], grid[:, 2:4], grid[:, 4:]
+    both = jax.jit(jax.vmap(lambda law: jnp.stack([prob_best_student_t(law, a) for a in range(2)])))
+    found = np.asarray(both(StudentT(loc, scale, dof)), float)
+    np.testing.assert_allclose(found.sum(1), 1.0, atol=2e-5)
+    for a in range(2):
+        step = (scale[:, a] > 0) & (scale[:, 1 - a] < 1e-20 * scale[:, a])
+        z = (loc.astype(float)[:, 1 - a] - loc[:, a])[step] / scale[step, a]
+        assert step.sum() > 500
+        np.testing.assert_allclose(found[step, a], stats.t.sf(z, dof[step, a]), atol=1e-5)
+    known = np.all(scale == 0, 1)
+    np.testing.assert_array_equal(found[known, 0], loc[known, 0] >= loc[known, 1])
+
+
+def test_known_returns_among_others():
+    """Of three: the first of equal ones; beside an unknown one its distribution function; an illegal one never."""
+    zero, probability = [0.0, 0.0, 0.0], jax.jit(prob_best_student_t)
+    for loc, scale, expected in (
+        ([1.0, 1.0, 0.0], zero, [1, 0, 0]),
+        ([0.0, 1.0, 1.0], zero, [0, 1, 0]),
+        ([-np.inf, 1.0, 1.0], [1.0, 0.0, 0.0], [0, 1, 0]),
+        ([0.0, 0.5, 0.5], [2.0, 0.0, 0.0], [stats.t.sf(0.25, 3), stats.t.cdf(0.25, 3), 0]),
+        ([0.0, 0.0, 0.0], [1e-30, 1e-30, 0.0], [3 / 8, 3 / 8, 1 / 4]),
+    ):
+        law = StudentT(jnp.array(loc), jnp.array(scale), jnp.full(3, 3.0))
+        np.testing.assert_allclose([probability(law, a) for a in range(3)], expected, atol=1e-5)
+
+
 def _beats(loc, scale, dof):
     """P(X_0 > X_1), by SciPy's adaptive quadrature over u = P(X_0 <= x) on pieces around where the other law turns."""
 
@@ -221,6 +253,7 @@ def test_prior_registry_and_bad_input():
         (lambda: BQL(rate=0.0), "rate is 0.0"),
         (lambda: BQL("moment", concentration=1.0), "concentration is 1.0"),
         (lambda: BQL(choose="vpi", concentration=np.array([1.0, 0.5])), r"concentration\[1\] is 0.5"),
+        (lambda: BQL(concentration=0.1), "concentration is 0.1, expected at least 0.5 for 'mixture' and 'thompson'"),
         (lambda: BQL(loc=np.zeros(2)).init(KEY, _problem(FirstExit())), r"loc has shape \(2,\)"),
         (lambda: BQL().init(KEY, _problem(AverageReward())), "AverageReward"),
     ):

@@ -1,7 +1,10 @@
 """Student-t laws against SciPy: density, distribution function, moments, draws."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +12,7 @@ from scipy import stats
 from bayes_mdp.inference.value.student_t import (
     StudentT,
     cdf_from_table,
+    expected_excess,
     standard_draws,
     standard_pdf,
     tail_table,
@@ -54,6 +58,63 @@ def test_distribution_near_zero_and_far_away(dtype):
             assert np.abs(np.asarray(found, float) - right).max() < (1e-12 if dtype == np.float64 else 2e-6)
         far = standard_cdf(jnp.asarray(-z, dtype), jnp.full(len(z), 100.0, dtype))
         assert np.all(np.diff(far) <= 0)  # nowhere nan
+
+
+EXTREME_DOF = 10.0 ** np.arange(-6, 13)[:, None]
+EXTREME_Z = np.concatenate([[0.0], 10.0 ** np.linspace(-37, 38, 51), [np.inf]])
+
+
+@pytest.mark.parametrize(("dtype", "absolute", "relative"), [(np.float64, 1e-12, 1e-10), (np.float32, 2e-6, 2e-5)])
+def test_any_degrees_of_freedom_at_any_distance(dtype, absolute, relative):
+    """1e-6 to 1e12 of them, from 0 to infinity: with few of them much lies beyond the root of the largest number (where it
+    was nothing before), with very many the transformation's powers end (where it was 1)."""
+    dof, z = np.broadcast_arrays(EXTREME_DOF.astype(dtype), EXTREME_Z.astype(dtype))
+    with jax.enable_x64(dtype == np.float64):
+        tail, density = jax.jit(lambda z, dof: (upper_tail(z, dof), standard_pdf(z, dof)))(z, dof)
+    dof, z = dof.astype(float), z.astype(float)
+    with np.errstate(all="ignore"):
+        right, exact = stats.t.logpdf(z, dof), stats.t.sf(z, dof)
+    exact[dof == 1] = np.arctan2(1.0, z[dof == 1]) / np.pi  # where SciPy is off by 1e-9
+    error = np.abs(np.asarray(tail, float) - exact)
+    assert error[dof >= 1].max() < absolute
+    assert error.max() < (absolute if dtype == np.float64 else 2e-5)
+    shown = right > np.log(np.finfo(np.float32).tiny)
+    np.testing.assert_allclose(np.asarray(density, float)[shown], np.exp(right[shown]), rtol=relative)
+    assert np.all(np.asarray(density)[~shown] < 2 * np.finfo(np.float32).tiny)
+
+
+def _excess(gap: float, scale: float, dof: float) -> float:
+    """The integral of the tail, by the incomplete beta function in 60 digits."""
+    with mpmath.workdps(60):
+        z, nu = mpmath.mpf(gap) / mpmath.mpf(scale), mpmath.mpf(dof)
+        ratio = nu / (nu + z**2)
+        tail = mpmath.betainc(nu / 2, 0.5, 0, ratio, regularized=True) / 2
+        density = ratio ** ((nu + 1) / 2) / (mpmath.sqrt(nu) * mpmath.beta(nu / 2, 0.5))
+        return float(mpmath.mpf(scale) * ((nu + z**2) / (nu - 1) * density - z * tail))
+
+
+@pytest.mark.parametrize(("dtype", "relative"), [(np.float64, 1e-11), (np.float32, 1e-5)])
+def test_excess_over_any_gap(dtype, relative):
+    """E[(X - loc - gap)^+], of the value without a gap, by mpmath: gaps from 0 to 1e37, scales 1e-30 to 1e30, means that
+    hardly exist. It was nan for gaps beyond 1e19 scales."""
+    cases = np.array(
+        [
+            (gap * scale, scale, dof)
+            for dof in (1.0001, 1.01, 1.5, 3.0, 30.0, 1e4, 1e6)
+            for scale in (1e-30, 1.0, 1e30)
+            for gap in (0.0, 1e-30, 1e-3, 1.0, 30.0, 1e4, 1e7, 1e10, 1e20, 1e30, 1e37)
+            if 0 <= gap * scale < 1e38 and (gap == 0 or gap * scale > 1e-37)
+        ]
+    ).astype(dtype)
+    gap, scale, dof = cases.T
+    with jax.enable_x64(dtype == np.float64):
+        excess: Any = jax.jit(lambda g, s, d: expected_excess(g, StudentT(jnp.zeros_like(g), s, d)))
+        found, top = (np.asarray(excess(g, scale, dof), float) for g in (gap, np.zeros_like(gap)))
+        nowhere = excess(np.array([np.inf, 1.0, 1.0], dtype), np.array([1.0, 0.0, 1.0], dtype), np.array([2, 2, 1], dtype))
+    expected = np.array([_excess(*map(float, case)) for case in cases])
+    assert np.all(np.isfinite(found)) and np.all(found >= 0)
+    np.testing.assert_allclose(found / top, expected / top, rtol=relative, atol=relative)
+    np.testing.assert_array_equal(nowhere, [0.0, 0.0, np.inf])
 
 
 def test_variance():
