@@ -1,10 +1,10 @@
 """TF32 on a CPU: products of float32 arrays as a recent NVIDIA GPU makes them.
 
 Such a GPU rounds the operands of a product to 10 bits of mantissa unless `Precision.HIGHEST` is asked for. Within
-`gpu_products` JAX's default precision is "tensorfloat32", which on a CPU has no meaning; both operands of such a product
-are then rounded (`lax.reduce_precision`) when a program is lowered, so that those of gradients, of batches and of loops
-are too. JAX tells programs apart by the default precision, the cache on disk by their text: none of one setting is used
-in the other. Where the library takes another way on a GPU (`lax.platform_dependent`), it is taken here as well.
+`gpu_products` JAX's default precision is "tensorfloat32", which has no meaning on a CPU; here both operands of such a
+product are rounded (`lax.reduce_precision`) when a program is lowered, so that those of gradients, of batches and of
+loops are too. JAX tells programs apart by the default precision, the cache on disk by their text: none of one setting
+is used in the other. Where the library takes another way on a GPU (`lax.platform_dependent`), it is taken here as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -72,8 +72,7 @@ _square = jax.jit(lambda x: x @ x)
 
 
 def assert_network(found: Any, expected: Any, rtol: float, atol: float = 0.0) -> None:
-    """As `assert_allclose`, of numbers that a network computes: where its products are of TF32 within `LOOSE` of the
-    largest."""
+    """As `assert_allclose`, of numbers that a network computes: within `LOOSE` of the largest in TF32."""
     if off() > 1e-5:
         rtol, atol = max(rtol, LOOSE), atol + LOOSE * float(np.max(np.abs(expected)))
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)

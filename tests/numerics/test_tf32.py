@@ -1,4 +1,4 @@
-"""That TF32 on a CPU is what it says: every kind of product rounds its operands, and nothing is left of it afterwards."""
+"""That TF32 on a CPU is what it says: every product rounds its operands, and nothing is left of it afterwards."""
 
 from typing import Any
 

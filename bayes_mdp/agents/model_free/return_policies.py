@@ -128,8 +128,8 @@ def _certain(action: IntScalar, best: IntScalar, dtype: DTypeLike) -> Float[Arra
 def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     """P(argmax = action) of independent Student-t numbers [A]: int f_a(x) prod_b P(X_b <= x) dx.
 
-    Gauss-Legendre in the arsinh of the own standard draw, on pieces that resolve every factor. An action of scale 0 is a
-    known number (the first of equal ones wins), one of loc -inf never wins.
+    Gauss-Legendre in the arsinh of the own standard draw, on pieces that resolve every factor. An action of scale 0 is
+    a known number (the first of equal ones wins), one of loc -inf never wins.
 
     Args:
         law: of every action; degrees of freedom of 1 or more.

@@ -1,8 +1,8 @@
 """Trunks: observations -> features. Each holds its sizes only; parameters are trees of arrays.
 
-On recent NVIDIA GPUs the products of hidden layers and of convolutions are of TF32, JAX's default: relative errors of
-about 1e-3 in features, as much in their gradients. Last layers (`dense`) multiply in float32: there weights cancel biases,
-and a variance of 1e-3 may be left of numbers of size 1. Beliefs on the features are in float32 anyhow.
+What may be TF32 on a recent NVIDIA GPU, JAX's default there: the products of hidden layers and of convolutions, and
+those of their gradients (relative errors of about 1e-3). All else is in float32: last layers (`dense`), where weights
+cancel biases and a variance of 1e-3 may be left of numbers of size 1; the head of u; features that are fixed; beliefs.
 """
 
 from collections.abc import Iterable

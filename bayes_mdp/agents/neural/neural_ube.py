@@ -20,8 +20,10 @@ from bayes_mdp.utils.validation import check_count
 
 
 class UncertaintyHead(eqx.Module):
-    """The network of u on the features, and how it learns. Its products are in float32 on every device: with a wide prior
-    the first targets are large, and later u is what weights and biases of size 1 leave of each other.
+    """The network of u on the features, and how it learns.
+
+    Its products are in float32 on every device: with a wide prior the first targets are large, and later u is what
+    weights and biases of size 1 leave of each other.
 
     Args:
         width: of its hidden layer; 0: none, u is linear in the features.

@@ -59,10 +59,10 @@ def shrink_root_block(
 ) -> tuple[Matrices, Float[Array, "A K D"]]:
     """The same for K rows at once, and the gain of every row, zero for the other actions.
 
-    S - S Q' (I + P)^-1 Q, with F = rows S, L L' = I + F F', P = L^-1 and Q = L^-1 F (Andrews 1968). Cholesky's factor of
-    I + F F' itself has lost the digits that rows far apart from I leave, all of them at a prior variance of 10^6 and 128
-    rows alike. (P Q) are (I F) with orthonormal rows instead, by CholeskyQR with a shift and two repetitions (Fukaya,
-    Kannan, Nakatsukasa, Yamamoto and Yanagisawa 2020): products and small triangles alone, which a GPU does quickly.
+    S - S Q' (I + P)^-1 Q, with F = rows S, L L' = I + F F', P = L^-1 and Q = L^-1 F (Andrews 1968). Cholesky's factor
+    of I + F F' loses what I adds to rows that are nearly alike, all of it at a prior variance of 10^6 and 128 rows. So
+    (P Q) are (I F) with orthonormal rows, by CholeskyQR with a shift and two repetitions (Fukaya, Kannan, Nakatsukasa,
+    Yamamoto and Yanagisawa 2020): products and small triangles alone, which a GPU does quickly.
     """
     # Rows of every action; zeros where another one was taken.
     of_action = jnp.where((action == jnp.arange(len(root))[:, None])[:, :, None], rows, 0.0)
@@ -87,7 +87,7 @@ def learn(
     mean: Float[Array, "A D"],
     rows: tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None, Float[Array, " K"] | None],
 ) -> tuple[Matrices, Float[Array, "A D"]]:
-    """Matrix and mean after K rows: features, action, target, weight. `shrinks`: for a row, for a block; None: only in turn."""
+    """Matrix and mean after K rows: features, action, target, weight. `shrinks`: by a row, by a block (None: never)."""
     features, action, target, weight = rows
     # A row of weight w counts as sqrt(w) times the row and its target.
     if weight is not None:
@@ -102,11 +102,11 @@ def learn(
     def in_turn(now: tuple[Array, Array], rows: Rows) -> tuple[Array, Array]:
         return jax.lax.scan(lambda x, row: (one(x, row), None), now, rows)[0]
 
-    now, rows = (matrix, mean), (features, action, target)
+    now, scaled = (matrix, mean), (features, action, target)
     if shrinks[1] is None:
-        return in_turn(now, rows)
+        return in_turn(now, scaled)
     # On a CPU one row after the other takes a tenth to the whole of a block's time (D 84 to 512, K 10 to 512).
-    return jax.lax.platform_dependent(now, rows, cpu=in_turn, default=partial(learn_block, shrinks[1]))
+    return jax.lax.platform_dependent(now, scaled, cpu=in_turn, default=partial(learn_block, shrinks[1]))
 
 
 def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Matrices, Float[Array, "A D"]]:

@@ -83,8 +83,8 @@ def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     The incomplete beta function, of z^2 / (dof + z^2) or of its complement, whichever is less: near 1 an argument in
     float32 has lost the digits of z. For many degrees of freedom, where the function loses digits, the normalising
     transformation of Hill (1970, Algorithm 395), whose error is below 4e-11 from 16 degrees of freedom on and 2e-14
-    from 64. Far away the first term of the expansion in dof / z^2: with few degrees of freedom much lies where z^2 is no
-    number any more.
+    from 64. Far away the first term of the expansion in dof / z^2: with few degrees of freedom much lies where z^2 is
+    no number any more.
     """
     far = z > _FAR * jnp.sqrt(dof)
     square = jnp.where(far, 0.0, z) ** 2

@@ -66,8 +66,8 @@ EXTREME_Z = np.concatenate([[0.0], 10.0 ** np.linspace(-37, 38, 51), [np.inf]])
 
 @pytest.mark.parametrize(("dtype", "absolute", "relative"), [(np.float64, 1e-12, 1e-10), (np.float32, 2e-6, 2e-5)])
 def test_any_degrees_of_freedom_at_any_distance(dtype, absolute, relative):
-    """1e-6 to 1e12 of them, from 0 to infinity: with few of them much lies beyond the root of the largest number (where it
-    was nothing before), with very many the transformation's powers end (where it was 1)."""
+    """1e-6 to 1e12 of them, from 0 to infinity: with few of them much lies beyond the root of the largest number (where
+    it was nothing before), with very many the transformation's powers end (where it was 1)."""
     dof, z = np.broadcast_arrays(EXTREME_DOF.astype(dtype), EXTREME_Z.astype(dtype))
     with jax.enable_x64(dtype == np.float64):
         tail, density = jax.jit(lambda z, dof: (upper_tail(z, dof), standard_pdf(z, dof)))(z, dof)
@@ -95,8 +95,8 @@ def _excess(gap: float, scale: float, dof: float) -> float:
 
 @pytest.mark.parametrize(("dtype", "relative"), [(np.float64, 1e-11), (np.float32, 1e-5)])
 def test_excess_over_any_gap(dtype, relative):
-    """E[(X - loc - gap)^+], of the value without a gap, by mpmath: gaps from 0 to 1e37, scales 1e-30 to 1e30, means that
-    hardly exist. It was nan for gaps beyond 1e19 scales."""
+    """E[(X - loc - gap)^+] over its value without a gap, by mpmath: gaps from 0 to 1e37, scales 1e-30 to 1e30, means
+    that hardly exist. It was nan for gaps beyond 1e19 scales."""
     cases = np.array(
         [
             (gap * scale, scale, dof)
@@ -110,7 +110,9 @@ def test_excess_over_any_gap(dtype, relative):
     with jax.enable_x64(dtype == np.float64):
         excess: Any = jax.jit(lambda g, s, d: expected_excess(g, StudentT(jnp.zeros_like(g), s, d)))
         found, top = (np.asarray(excess(g, scale, dof), float) for g in (gap, np.zeros_like(gap)))
-        nowhere = excess(np.array([np.inf, 1.0, 1.0], dtype), np.array([1.0, 0.0, 1.0], dtype), np.array([2, 2, 1], dtype))
+        nowhere = excess(
+            np.array([np.inf, 1.0, 1.0], dtype), np.array([1.0, 0.0, 1.0], dtype), np.array([2, 2, 1], dtype)
+        )
     expected = np.array([_excess(*map(float, case)) for case in cases])
     assert np.all(np.isfinite(found)) and np.all(found >= 0)
     np.testing.assert_allclose(found / top, expected / top, rtol=relative, atol=relative)
