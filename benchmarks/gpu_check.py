@@ -1,7 +1,8 @@
 """The same computations on the CPU and on a GPU, and how far apart they are.
 
-    python -m benchmarks.gpu_check [--parts products planners posteriors decisions plans runs] [--seconds 250]
+    python -m benchmarks.gpu_check [--parts products planners posteriors decisions plans runs deep] [--seconds 250]
         [--tight] [--out FOLDER]
+    python -m benchmarks.gpu_check --parts deep [--emulate-tf32]
 
 Every part is computed by several processes at once, some on the CPU and some on the GPU. For every computation one
 line: the largest difference of an array of the result, divided by the largest number in that array on the CPU; seconds
@@ -18,8 +19,13 @@ line whose name ends in "=" shows a number itself, on each device.
 * runs: `run` of every tabular agent, 2 seeds. A run is chaotic: where rounding changes one action, all that follows
   differs. The column is then the difference of the regret.
 
+* deep: tests of deep agents, of beliefs about a last layer and of Student's t, beside NumPy, SciPy and mpmath. One line
+  a test: the largest error that it measured, seconds, passed or FAILED. The part runs on a CPU, too, and says so; with
+  `--emulate-tf32` products are then those of a GPU (`tests/tf32.py`).
+
 `--tight` adds the GPU under `JAX_DEFAULT_MATMUL_PRECISION=highest`, which shows what of a difference is of products.
-Ends with status 2 where JAX finds no GPU, and with 1 where a computation failed on one of the devices alone.
+Ends with status 2 where JAX finds no GPU (and another part than `deep` is asked for), and with 1 where a computation
+failed on one of the devices alone, or a test of `deep` failed.
 """
 
 import argparse
@@ -30,6 +36,7 @@ import sys
 import tempfile
 import time
 import traceback
+import xml.etree.ElementTree as ET
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +45,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Work: TypeAlias = tuple[str, Callable[[], Any]]
-PARTS = ("products", "planners", "posteriors", "decisions", "plans", "runs")
+PARTS = ("products", "planners", "posteriors", "decisions", "plans", "runs", "deep")
 SHARES = {"planners": 3, "posteriors": 2, "decisions": 2, "plans": 4, "runs": 4}
 """Processes that share a part, on each device."""
 S, A, HORIZON = 200, 4, 20
@@ -205,20 +212,18 @@ def posteriors() -> Iterator[Work]:
     rng = np.random.default_rng(5)
     features = rng.normal(size=(64, 32)).astype(np.float32)
     action, target = rng.integers(0, 3, 64), rng.normal(size=64).astype(np.float32)
-    for rooted in (False, True):
 
-        def layer(rooted: bool = rooted) -> Any:
-            from bayes_mdp.inference.value import gaussian_algebra as algebra
+    def layer() -> Any:
+        from bayes_mdp.inference.value import gaussian_algebra as algebra
 
-            shrinks = (algebra.shrink_root_one, algebra.shrink_root_block)
-            shrinks = shrinks if rooted else (algebra.shrink_one, algebra.shrink_block)
-            matrix = jnp.broadcast_to(10.0 * jnp.eye(32), (3, 32, 32))
-            program = jax.jit(lambda m, rows: algebra.learn(shrinks, m, jnp.zeros((3, 32)), rows))  # pyright: ignore
-            matrix, mean = program(matrix, (*(jnp.asarray(x) for x in (features, action, target)), None))
-            square = np.asarray(matrix, float)
-            return (square @ square.swapaxes(1, 2) if rooted else square), mean
+        shrinks = (algebra.shrink_root_one, algebra.shrink_root_block)
+        matrix = jnp.broadcast_to(10.0 * jnp.eye(32), (3, 32, 32))
+        program = jax.jit(lambda m, rows: algebra.learn(shrinks, m, jnp.zeros((3, 32)), rows))  # pyright: ignore
+        matrix, mean = program(matrix, (*(jnp.asarray(x) for x in (features, action, target)), None))
+        square = np.asarray(matrix, float)
+        return square @ square.swapaxes(1, 2), mean
 
-        yield f"last layer of 32 features, 64 rows at once{', by roots' if rooted else ''}", layer
+    yield "last layer of 32 features, 64 rows at once", layer
 
 
 def decisions() -> Iterator[Work]:
@@ -343,6 +348,60 @@ PART: dict[str, Callable[[], Iterator[Work]]] = {
 }
 
 
+DEEP = {
+    "agents/neural/test_bonus_dqn.py": ("bonus_by_the_inverse", "values"),
+    "agents/neural/test_bootstrapped.py": ("loss_by_a_loop", "priors_are_never_trained", "values"),
+    "agents/neural/test_convolutions.py": ("nature_is_numpys_convolution", "minatar_is_numpys_convolution"),
+    "agents/neural/test_dqn.py": ("loss_and_slope",),
+    "agents/neural/test_hashed_features.py": ("one_hot_mlp",),
+    "agents/neural/test_networks.py": ("mlp",),
+    "agents/neural/test_neural_ube.py": ("fixed_point_is_the_tabular_one", "sigma_is_the_inverse", "targets"),
+    "agents/neural/test_deep_ube.py": ("u_is_that_of_counts", "targets_by_a_loop", "with_a_full_covariance"),
+    "inference/value/test_linear_gaussian.py": ("blocks_of_128_rows_with_a_wide_prior",),
+    "inference/value/test_last_layer_laplace.py": ("fit_finds_the_mode_and_the_curvature",),
+    "inference/value/test_student_t.py": ("any_degrees_of_freedom_at_any_distance", "excess_over_any_gap"),
+    "agents/model_free/test_bql.py": (
+        "probabilities_of_extreme_laws",
+        "probabilities_where_numbers_end",
+        "known_returns_among_others",
+        "regret_is_a_number",
+    ),
+}
+"""Tests below `tests`. The fourteen that failed on an H100 are those of the first seven files."""
+
+
+def deep(folder: Path, env: dict[str, str], *, emulate: bool, seconds: float) -> int:
+    """Run the tests of `DEEP`, print a line for each; 1 where one failed or was not reached."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", *(["--tf32"] if emulate else [])]
+    started, of = [], max(1, min(6, (os.cpu_count() or 1) // 2))
+    for share in range(of):
+        report = folder / f"deep-{share}.xml"
+        report.unlink(missing_ok=True)
+        names = [f"tests/{path}::test_{name}" for path in list(DEEP)[share::of] for name in DEEP[path]]
+        with report.with_suffix(".txt").open("w") as told:
+            words = [*command, f"--junitxml={report}", *names]
+            process = subprocess.Popen(words, env=env, stdout=told, stderr=subprocess.STDOUT)
+        started.append((report, process))
+    deadline, status = time.monotonic() + seconds, 0
+    for report, process in started:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        status |= process.poll() != 0
+        if not report.exists():
+            print(f"FAILED  no report, or not in time: {report.with_suffix('.txt')}")
+            continue
+        for case in ET.parse(report).getroot().iter("testcase"):
+            errors = [float(p.attrib["value"]) for p in case.iter("property") if p.attrib["name"] == "error"]
+            failed = case.find("failure") is not None or case.find("error") is not None
+            word = "FAILED" if failed else "skipped" if case.find("skipped") is not None else "passed"
+            shown = f"{errors[0]:.1e}" if errors else "   -   "
+            name = f"{case.attrib['classname'].rpartition('.')[2]}::{case.attrib['name']}"
+            print(f"{word:8s}{shown}  {float(case.attrib['time']):6.1f} s  {name}")
+    return status
+
+
 def numbers(result: Any) -> list[np.ndarray]:
     """The arrays of numbers in a result."""
     import jax
@@ -410,6 +469,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--seconds", type=float, default=250.0, help="after which a process starts no computation")
     parser.add_argument("--tight", action="store_true", help="also the GPU with products in full precision")
+    parser.add_argument("--emulate-tf32", action="store_true", help="of `deep` on a CPU: products as on a GPU")
     parser.add_argument("--out", type=Path, help="keep the numbers in this folder")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -419,8 +479,11 @@ def main() -> None:
         return
     find = "import jax; print(jax.__version__, jax.devices('gpu')[0].device_kind)"
     seen = subprocess.run([sys.executable, "-c", find], capture_output=True, text=True, check=False)
-    if seen.returncode and "GPU_CHECK_TRY" not in os.environ:
-        sys.stderr.write("JAX finds no GPU here: install jax for it\n")
+    others = [part for part in given.parts if part != "deep"]
+    if seen.returncode and others and "GPU_CHECK_TRY" not in os.environ:
+        sys.stderr.write(
+            "JAX finds no GPU here: install jax for it, or check `--parts deep --emulate-tf32` on the CPU\n"
+        )
         raise SystemExit(2)
     folder = given.out or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
@@ -429,7 +492,7 @@ def main() -> None:
     if given.tight:
         kinds["tight"] = {**base, "JAX_DEFAULT_MATMUL_PRECISION": "highest"}
     started = []
-    for part in given.parts:
+    for part in others:
         for kind, env in kinds.items():
             if kind == "tight" and part == "runs":
                 continue
@@ -444,8 +507,13 @@ def main() -> None:
             process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
-    print(seen.stdout.strip())
-    raise SystemExit(table(folder, list(kinds), given.parts))
+    print(seen.stdout.strip() or "no GPU: all that follows is of the CPU")
+    status = table(folder, list(kinds), others)
+    if "deep" in given.parts:
+        print(f"\ndeep{', TF32 emulated' if given.emulate_tf32 else ''}: the largest error that a test measured")
+        env = {**base, "BAYES_MDP_TYPES": "off"}
+        status |= deep(folder, env, emulate=given.emulate_tf32, seconds=given.seconds + 200)
+    raise SystemExit(status)
 
 
 def table(folder: Path, kinds: list[str], parts: list[str]) -> int:

@@ -69,10 +69,13 @@ def off() -> float:
 
 
 _square = jax.jit(lambda x: x @ x)
+MEASURED: list[float] = []
+"""Errors that the tests of a run have measured, for `benchmarks/gpu_check.py`."""
 
 
 def assert_network(found: Any, expected: Any, rtol: float, atol: float = 0.0) -> None:
     """As `assert_allclose`, of numbers that a network computes: within `LOOSE` of the largest in TF32."""
+    MEASURED.append(float(np.max(np.abs(np.asarray(found) - expected)) / np.max(np.abs(expected))))
     if off() > 1e-5:
         rtol, atol = max(rtol, LOOSE), atol + LOOSE * float(np.max(np.abs(expected)))
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)

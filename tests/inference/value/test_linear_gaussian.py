@@ -10,6 +10,7 @@ from scipy import stats
 
 from bayes_mdp.inference.value import LinearGaussian, LinearGaussianPrior
 from bayes_mdp.inference.value.gaussian_algebra import learn_block, shrink_root_block, some_root
+from tests import tf32
 
 D, PRIOR, NOISE = 16, 100.0, 0.5
 ROWS = 100_000
@@ -160,6 +161,7 @@ def test_blocks_of_128_rows_with_a_wide_prior(variance, bound, products, request
                 mine = action[:count] == a
                 covariance, mean = exact(x[:count][mine], y[:count][mine], variance=variance)
                 truth = NOISE * np.einsum("bd,de,be->b", x[0], covariance, x[0])
+                tf32.MEASURED.append(float(np.max(np.abs(found[0][kind, count - 1, :, a] / truth - 1))))
                 np.testing.assert_allclose(found[0][kind, count - 1, :, a], truth, rtol=bound)
                 np.testing.assert_allclose(found[1][kind, count - 1, mine[0], a], (x[0] @ mean)[mine[0]], atol=bound)
 

@@ -18,6 +18,7 @@ from bayes_mdp.inference.value.student_t import (
     tail_table,
     upper_tail,
 )
+from tests.tf32 import MEASURED
 
 DOF = np.array([0.5, 1.1, 2.0, 5.0, 15.0, 17.0, 63.0, 65.0, 1e3, 1e7])[:, None]
 Z = np.concatenate([np.linspace(-9.0, 9.0, 37), [-200.0, 200.0]])
@@ -76,6 +77,7 @@ def test_any_degrees_of_freedom_at_any_distance(dtype, absolute, relative):
         right, exact = stats.t.logpdf(z, dof), stats.t.sf(z, dof)
     exact[dof == 1] = np.arctan2(1.0, z[dof == 1]) / np.pi  # where SciPy is off by 1e-9
     error = np.abs(np.asarray(tail, float) - exact)
+    MEASURED.append(float(error.max()))
     assert error[dof >= 1].max() < absolute
     assert error.max() < (absolute if dtype == np.float64 else 2e-5)
     shown = right > np.log(np.finfo(np.float32).tiny)
@@ -115,6 +117,7 @@ def test_excess_over_any_gap(dtype, relative):
         )
     expected = np.array([_excess(*map(float, case)) for case in cases])
     assert np.all(np.isfinite(found)) and np.all(found >= 0)
+    MEASURED.append(float(np.max(np.abs(found - expected) / top)))
     np.testing.assert_allclose(found / top, expected / top, rtol=relative, atol=relative)
     np.testing.assert_array_equal(nowhere, [0.0, 0.0, np.inf])
 
