@@ -146,7 +146,9 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     around = jnp.concatenate([-kink[:0:-1], kink])
     # Every other action's distribution function changes quickly around its own loc: break the interval there.
     kinks = jnp.where(others[:, None], law.loc[:, None] + law.scale[:, None] * around, loc).ravel()
-    inner = jnp.where(loc > -jnp.inf, jnp.arcsinh((kinks - loc) / own), 0.0)
+    # What lies beyond the ends counts as the ends: no quotient is infinite, which compilers treat differently.
+    reach = own * jnp.sinh(edge)
+    inner = jnp.where(loc > -jnp.inf, jnp.arcsinh(jnp.clip(kinks - loc, -reach, reach) / own), 0.0)
     pieces = jnp.concatenate([inner, edge * jnp.linspace(-1.0, 1.0, _NUM_PIECES + 1)])
     edges = jnp.sort(jnp.clip(pieces, -edge, edge))
     half = 0.5 * jnp.diff(edges)[:, None]
@@ -154,12 +156,13 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     z = jnp.sqrt(dof) * jnp.sinh(0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes)
     weight = half * weights * standard_pdf(z, dof) * jnp.sqrt(dof + z * z)
     shift = jnp.where(others, loc - law.loc, 0.0)
+    reaches = width * jnp.sqrt(law.dof) * jnp.sinh(tail_edge(law.dof))
     # One table for each action, read at all nodes: the incomplete beta function would take nearly all of the time.
     tables = jax.vmap(tail_table)(law.dof)
 
     def chance(x: Float[Array, "*N"]) -> Float[Array, "*N"]:
         """prod_b P(X_b <= loc_a + x)."""
-        at = (shift + x[..., None]) / width
+        at = jnp.clip(shift + x[..., None], -reaches, reaches) / width
         below = jax.vmap(cdf_from_table, in_axes=(-1, 0, 0), out_axes=-1)(at, law.dof, tables)
         below = jnp.where(known, (at > 0) | ((at == 0) & (number > action)), below)
         return jnp.prod(jnp.where(others, below, 1.0), axis=-1)
