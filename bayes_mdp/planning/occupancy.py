@@ -3,14 +3,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
+from scipy.sparse.csgraph import connected_components
 
-from bayes_mdp.mdp import MDP, AverageReward, Episodic, Objective, PolicyLike, SparseMDP
-from bayes_mdp.mdp.hypothesis import check_mdp
-from bayes_mdp.mdp.objectives import check_objective, step_discount
+from bayes_mdp.mdp import MDP, AverageReward, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
+from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.planning.linear.structure import reachable_pairs
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.policy_chain import mix
+from bayes_mdp.planning.solve import check_problem, in_one_dtype, require_exit
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import check_initial, check_probability_rows, is_concrete
 
@@ -29,18 +31,29 @@ def occupancy(
 
     Returns:
         Discounted: sum_t discount^t P(s_t, a_t). Episodic: [H S A], discount^t times the probability of each pair
-        at each step t. FirstExit: expected number of visits (not finite for a policy that never ends). AverageReward:
-        the stationary distribution (`initial` is not needed; a chain with one recurrent class). [PUTERMAN94]
-        section 6.9.
+        at each step t. FirstExit: expected number of visits. AverageReward: the stationary distribution (`initial` is
+        not needed). [PUTERMAN94] section 6.9. Under tracing what would be refused is not finite.
 
     Raises:
-        ValueError, TypeError: `initial` is no distribution or missing; as `policy_probs`.
+        ValueError, TypeError: as `evaluate`; `initial` is no distribution or missing; for `AverageReward`, a chain with
+            several recurrent classes: the time in each depends on the start.
+
+    Example:
+        >>> mdp = bm.MDP([[[0.9, 0.1]], [[0.3, 0.7]]], [[0.0], [1.0]])
+        >>> print(np.asarray(bm.planning.occupancy(mdp, [0, 0], bm.AverageReward())).round(3).ravel())
+        [0.75 0.25]
     """
-    check_mdp(mdp)
-    check_objective(objective)
+    check_problem(mdp, objective)
+    mdp = in_one_dtype(mdp)
     if isinstance(objective, AverageReward):
         probs = policy_probs(policy, mdp)
-        return chain_occupancy(mix(mdp, probs), objective)[:, None] * probs
+        chain = mix(mdp, probs)
+        time = chain_occupancy(chain, objective)
+        if is_concrete(chain):
+            _require_one_class(chain)
+        else:
+            time = jnp.where(_reached_from_all(chain, jnp.argmax(time)), time, jnp.nan)
+        return time[:, None] * probs
     initial = _initial(mdp, initial)
     if isinstance(objective, Episodic):
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
@@ -49,7 +62,10 @@ def occupancy(
             return time
         return time * jnp.asarray(objective.discount ** np.arange(objective.horizon), time.dtype)[:, None, None]
     probs = policy_probs(policy, mdp)
-    return chain_occupancy(mix(mdp, probs), objective, initial)[:, None] * probs
+    chain = mix(mdp, probs)
+    if isinstance(objective, FirstExit) and is_concrete(chain):
+        require_exit(chain, "the policy")
+    return chain_occupancy(chain, objective, initial)[:, None] * probs
 
 
 def chain_occupancy(
@@ -58,10 +74,10 @@ def chain_occupancy(
     initial: Float[AnyArray, " S"] | None = None,
     inverse: Float[Array, "S S"] | None = None,
 ) -> Float[Array, " S"]:
-    """Time in the states of a chain (an MDP with one action), as `occupancy`. Traceable.
+    """Time in the states of a chain (an MDP with one action), as `occupancy`. Traceable; looks for no reason to refuse.
 
     Args:
-        chain: the chain.
+        chain: the chain; of `AverageReward` with one recurrent class and without ends.
         objective: `Discounted`, `FirstExit` or `AverageReward`.
         initial: distribution of the first state; only `AverageReward` does without.
         inverse: as in `solve_chain`, not for `AverageReward`.
@@ -76,6 +92,42 @@ def chain_occupancy(
     initial = jnp.asarray(initial)
     discount = jnp.asarray(step_discount(objective), chain.reward.dtype)
     return solve_chain(chain, discount, initial, initial, adjoint=True, inverse=inverse)
+
+
+def _require_one_class(chain: MDP | SparseMDP) -> None:
+    """Refuse a chain with several recurrent classes. Host-side.
+
+    Raises:
+        ValueError: names a state of each of two.
+    """
+    graph = reachable_pairs(chain, np.ones((chain.n_states, 1), bool))
+    number, component = connected_components(graph, directed=True, connection="strong")
+    start, target = component[np.asarray(graph.nonzero())]
+    recurrent = np.setdiff1d(np.arange(number), start[start != target])
+    if len(recurrent) > 1:
+        one, two = sorted(int(np.flatnonzero(component == c)[0]) for c in recurrent)[:2]
+        raise ValueError(
+            f"the policy has {len(recurrent)} recurrent classes (state {one} is in one, state {two} in another), "
+            "expected one: the time in each depends on the start (AverageReward)"
+        )
+
+
+def _reached_from_all(chain: MDP | SparseMDP, state: IntScalar) -> Bool[Array, ""]:
+    """Whether a chain comes to a state from all others, without ends. Traceable.
+
+    Then its one recurrent class is that of the state. If there is one class, the state of most time is in it; if there
+    are several, no state is reached from all.
+    """
+    fixed = jax.lax.stop_gradient(chain)
+
+    def step(carry: tuple[Bool[Array, " S"], Bool[Array, ""]]) -> tuple[Bool[Array, " S"], Bool[Array, ""]]:
+        reach, _ = carry
+        further = reach | (fixed.expected_next(reach.astype(fixed.reward.dtype))[:, 0] > 0)
+        return further, jnp.any(further != reach)
+
+    alone = jnp.arange(chain.n_states) == state
+    reach, _ = jax.lax.while_loop(lambda carry: carry[1], step, (alone, jnp.array(True)))
+    return jnp.all(reach) if fixed.end_probs is None else jnp.all(reach) & ~jnp.any(fixed.end_probs > 0)
 
 
 def _initial(mdp: MDP | SparseMDP, initial: Float[AnyArray, " S"] | None) -> Float[Array, " S"]:
