@@ -30,7 +30,7 @@ STATES = ("H", "S1", "S2", "D")
 STRATEGIES = {"SoC": (False, False), "A": (True, False), "B": (False, True), "AB": (True, True)}  # which treatments
 YEARS = 75
 MORTALITY = np.loadtxt(Path(__file__).with_name("lifetable_2015.csv"), delimiter=",", skiprows=3)[:, 1]  # rates
-# Within a cycle as in the tutorials; no Simpson's rule, which has 4/3 in odd years and needs an even number of them.
+# Within a cycle as in the tutorials, moves too; no Simpson's rule, which has 4/3 in odd years and needs an even number.
 WEIGHTS = 1.03 ** -np.arange(YEARS + 1) * np.where(np.arange(YEARS + 1) % 2, 2 / 3, 4 / 3)
 WEIGHTS[[0, -1]] /= [4, 2]
 # A site each. Rates a year: shape and rate of a gamma law. Ratios of rates: median, sd of the logarithm.
@@ -79,9 +79,10 @@ def outcomes(by_age: bool) -> dict[str, dict[str, Float[Array, ""]]]:
         drugs = a * site["c_trtA"] + b * site["c_trtB"]
         cost = jnp.array([site["c_H"], site["c_S1"] + drugs, site["c_S2"] + drugs, 0])
         utility = jnp.array([site["u_H"], site["u_trtA" if a else "u_S1"], site["u_S2"], 0])
+        of_moves = {"transition": ways[b], "event_weights": WEIGHTS}
         found[name] = {
-            "cost": bm.cohort_total(traces[b], cost, WEIGHTS, per_transition=paid, transition=ways[b]),
-            "effect": bm.cohort_total(traces[b], utility, WEIGHTS, per_transition=-lost, transition=ways[b]),
+            "cost": bm.cohort_total(traces[b], cost, WEIGHTS, per_transition=paid, **of_moves),
+            "effect": bm.cohort_total(traces[b], utility, WEIGHTS, per_transition=-lost, **of_moves),
         }
     return found
 

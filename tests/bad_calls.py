@@ -1086,8 +1086,14 @@ CALLS = [
     Call(
         "cohort_total",
         {"trace": value(np.ones((3, 2))), "per_state": value([1.0, 2.0]), "weights": value(np.ones(3))},
-        {"per_state": [[1.0], np.ones((2, 2))], "weights": [np.ones(2), 1.0], "per_transition": [np.eye(2)]},
-        {"per_transition": "transition"},
+        {
+            "per_state": [[1.0], np.ones((2, 2))],
+            "weights": [np.ones(2), 1.0],
+            "per_transition": [np.eye(2)],
+            "once": [[1.0], [1.0, 0.0]],
+            "event_weights": [np.ones(2)],
+        },
+        {"per_transition": "transition", "once": "once|event_weights"},
     ),
     Call(
         "decisions.trace_dataset",

@@ -2,7 +2,8 @@
 
 A cohort of weight one starts in `initial`; cycle t = 1..T moves it by the matrix of that cycle. What is counted is the
 occupancy after t transitions, t = 0..T, each with a weight: a discount of its own for every outcome, and a rule for
-what happens within a cycle. Traced: the functions may be jitted, differentiated and vmapped.
+what happens within a cycle. Events (moves, what is paid once) do not last: they are discounted, and that rule does not
+hold for them. Traced: the functions may be jitted, differentiated and vmapped.
 
 Source: Briggs, Claxton and Sculpher (2006), *Decision Modelling for Health Economic Evaluation*, chapter 2.
 """
@@ -67,12 +68,28 @@ def cohort_trace(
     return jnp.concatenate([start[None], later])
 
 
+class CycleWeights(np.ndarray):
+    """Weights of `cycle_weights`, a NumPy array that knows their discount. What is computed from it is without one.
+
+    Args:
+        discount: [T+1], (1 + rate)^-t; None: not known.
+    """
+
+    discount: Float[np.ndarray, " n_cycles_and_1"] | None
+
+    def __array_finalize__(self, source: object) -> None:
+        """NumPy calls this for what is made from an array: a slice, a copy, a product."""
+        del source
+        self.discount = None
+
+
 def cycle_weights(
     n_cycles: int, rate: float | Float[AnyArray, ""] = 0.0, counting: Counting = "end"
 ) -> Float[AnyArray, " n_cycles_and_1"]:
     """The weight of the occupancy after t = 0..T transitions: (1 + rate)^-t times the share that is counted.
 
     In NumPy's float64 where the rate is a number: computed outside a program it has the digits that it has inside.
+    `cohort_total` then knows the discount of moves and of what is paid once, too: that without the share.
 
     Args:
         n_cycles: T.
@@ -104,7 +121,10 @@ def cycle_weights(
             raise ValueError(f"n_cycles is {n_cycles}, expected an even number for counting='simpson'")
         share[1::2], share[2:-1:2], share[[0, -1]] = 4 / 3, 2 / 3, 1 / 3
     if known:
-        return share * (1.0 + float(rate)) ** -np.arange(n_cycles + 1)
+        discount = (1.0 + float(rate)) ** -np.arange(n_cycles + 1)
+        weights = (share * discount).view(CycleWeights)
+        weights.discount = discount
+        return weights
     return jnp.asarray(share) * (1.0 + jnp.asarray(rate, float)) ** -jnp.arange(n_cycles + 1)
 
 
@@ -115,10 +135,14 @@ def cohort_total(
     *,
     per_transition: ArrayLike | None = None,
     transition: ArrayLike | None = None,
+    once: ArrayLike | None = None,
+    event_weights: ArrayLike | None = None,
 ) -> Float[Array, ""]:
-    """An outcome of a cohort: sum over t of weight_t (occupancy_t . per_state + moves_t . per_transition).
+    """An outcome of a cohort: of cycles spent in states, of moves, and of what is paid once.
 
-    It has the unit of `per_state`, a cycle's.
+    The sum over t of weight_t occupancy_t . per_state + discount_t (moves_t . per_transition + occupancy_t . once_t).
+    It has the unit of `per_state`, a cycle's. Moves happen and payments are made at one time, so that of the weights
+    the discount alone is theirs, whatever the `counting`: a move of cycle t is counted at its end.
 
     Args:
         trace: occupancies, as of `cohort_trace`.
@@ -126,30 +150,90 @@ def cohort_total(
         weights: [T+1], of `cycle_weights` or one's own.
         per_transition: [S S], of each move, counted when it has happened (t = 1..T).
         transition: [S S] or [T S S], as in `cohort_trace`; needed with `per_transition`.
+        once: [S], paid at the start by those who are in each state, or [T+1 S], paid once after t transitions.
+        event_weights: [T+1], of moves and of what is paid once; None: the discount (1 + rate)^-t of the `weights`,
+            which those of `cycle_weights` know (of a rate that is a number), one's own do not.
 
     Raises:
-        ValueError: shapes that do not fit; moves without `transition`.
+        ValueError: shapes that do not fit; moves without `transition`; moves, or what is paid once, with weights of
+            one's own and without `event_weights`; `per_state` of one time alone, of which the weights count a part.
 
     Example:
-        >>> trace = bm.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 2)  # alive, dead
-        >>> round(float(bm.cohort_total(trace, [1.0, 0.0], bm.cycle_weights(2))), 3)  # 0.9 + 0.81 years
-        1.71
+        >>> matrix = [[0.8, 0.2], [0.0, 1.0]]  # alive, dead
+        >>> trace = bm.cohort_trace(matrix, [1.0, 0.0], 1)
+        >>> weights = bm.cycle_weights(1, counting="half-cycle")
+        >>> round(float(bm.cohort_total(trace, [1.0, 0.0], weights)), 3)  # years: (1 + 0.8) / 2
+        0.9
+        >>> dying = {"per_transition": [[0.0, 100.0], [0.0, 0.0]], "transition": matrix}
+        >>> round(float(bm.cohort_total(trace, [0.0, 0.0], weights, **dying)), 3)  # 20 % die, at 100 each
+        20.0
+        >>> round(float(bm.cohort_total(trace, [0.0, 0.0], weights, once=[500.0, 0.0])), 3)  # an operation at the start
+        500.0
     """
     number, size = trace.shape
     values, share = jnp.asarray(per_state, float), jnp.asarray(weights, float)
     check_shape("weights", share, (number,), "T+1")
     check_shape("per_state", values, (number, size) if values.ndim == 2 else (size,), "[T+1] S")
+    _refuse_part_of_one_time(values, weights)
     total = jnp.sum(share[:, None] * trace * values)
-    if per_transition is None:
+    if per_transition is None and once is None:
         return total
-    if transition is None:
+    if per_transition is not None and transition is None:
         raise ValueError("transition is None, expected the matrices of the cycles with per_transition")
+    discount = _event_discount(weights, event_weights, number)
+    if once is not None:
+        paid = jnp.asarray(once, float)
+        check_shape("once", paid, (number, size) if paid.ndim == 2 else (size,), "[T+1] S")
+        total += jnp.sum(discount[:, None] * trace * paid) if paid.ndim == 2 else discount[0] * jnp.sum(trace[0] * paid)
+    if per_transition is None or transition is None:
+        return total
     moves, matrices = jnp.asarray(per_transition, float), jnp.asarray(transition, float)
     check_shape("per_transition", moves, (size, size), "S S")
     if matrices.ndim == 3 and len(matrices) < number - 1:
         raise ValueError(f"transition has {len(matrices)} matrices, expected those of all {number - 1} cycles")
     gained = jnp.sum((matrices[: number - 1] if matrices.ndim == 3 else matrices) * moves, axis=-1)
-    return total + jnp.sum(share[1:, None] * trace[:-1] * gained)
+    return total + jnp.sum(discount[1:, None] * trace[:-1] * gained)
+
+
+def _event_discount(weights: ArrayLike, given: ArrayLike | None, number: int) -> Float[Array, " n_cycles_and_1"]:
+    """What moves and payments at t = 0..T count.
+
+    Raises:
+        ValueError: it is not given, and the weights do not know it; a shape that does not fit.
+    """
+    given = getattr(weights, "discount", None) if given is None else given
+    if given is None:
+        raise ValueError(
+            "event_weights is None, and the weights are not as `cycle_weights` made them from a number, so that their "
+            "discount is not known, expected the weights [T+1] of moves and of what is paid once, such as "
+            "(1 + rate) ** -np.arange(T + 1)"
+        )
+    discount = jnp.asarray(given, float)
+    check_shape("event_weights", discount, (number,), "T+1")
+    return discount
+
+
+def _refuse_part_of_one_time(values: Float[Array, "*n_cycles_and_1 S"], weights: ArrayLike) -> None:
+    """Refuse values of one time t alone where the rule for what happens within a cycle does not count them in full.
+
+    No course of a cost within cycles is meant by that: neither a payment nor a cost of one cycle.
+
+    Raises:
+        ValueError: names t, and what it would count for.
+    """
+    discount = getattr(weights, "discount", None)
+    if values.ndim != 2 or discount is None or not is_concrete(values):
+        return
+    times = np.flatnonzero(np.asarray(values).any(-1))
+    if len(times) != 1 or len(values) == 1:
+        return
+    t = int(times[0])
+    share = float(np.asarray(weights)[t] / discount[t])
+    if abs(share - 1.0) > 1e-9:
+        raise ValueError(
+            f"per_state is 0 but at t = {t}, of which these weights count {share:.3g}, expected values of all cycles, "
+            "or what is paid once in `once`, which counts in full"
+        )
 
 
 def trace_dataset(traces: dict[str, ArrayLike], states: tuple[str, ...]) -> xr.Dataset:

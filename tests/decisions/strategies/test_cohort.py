@@ -29,7 +29,7 @@ def test_trace():
 def test_totals_by_state_and_by_move():
     with jax.enable_x64(True):
         trace = np.asarray(bm.cohort_trace(MATRICES, START))
-        weights = np.asarray(bm.cycle_weights(6, 0.05))
+        weights = bm.cycle_weights(6, 0.05)
         by_time, moves = RNG.normal(size=(7, 3)), RNG.normal(size=(3, 3))
         total = bm.cohort_total(trace, by_time, weights, per_transition=moves, transition=MATRICES)
         wanted = 0.0
@@ -39,8 +39,83 @@ def test_totals_by_state_and_by_move():
                 wanted += 1.05**-t * sum(trace[t - 1, i] * MATRICES[t - 1, i] @ moves[i] for i in range(3))
         assert float(total) == pytest.approx(wanted, rel=1e-12)
         same = bm.cohort_trace(MATRICES[0], START, 6)
-        once = bm.cohort_total(same, np.zeros(3), np.ones(7), per_transition=np.ones((3, 3)), transition=MATRICES[0])
-        assert float(once) == pytest.approx(6)
+        of_moves = {"per_transition": np.ones((3, 3)), "transition": MATRICES[0], "event_weights": np.ones(7)}
+        assert float(bm.cohort_total(same, np.zeros(3), np.ones(7), **of_moves)) == pytest.approx(6)
+
+
+COUNTINGS = ("start", "end", "half-cycle", "simpson")
+
+
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_events_count_in_full_under_every_counting(counting):
+    """It was 10 under half-cycle, 0 under start: one cycle, 20 % die, 100 each. 500 at the start were 250, and 0."""
+    cycles = 2 if counting == "simpson" else 1
+    matrix = np.array([[0.8, 0.2], [0.0, 1.0]]) if cycles == 1 else np.array([[[0.8, 0.2], [0, 1]], [[1, 0], [0, 1]]])
+    trace, weights = bm.cohort_trace(matrix, [1.0, 0.0], cycles), bm.cycle_weights(cycles, counting=counting)
+    dying = [[0.0, 100.0], [0.0, 0.0]]
+    total = bm.cohort_total(trace, [0.0, 0.0], weights, per_transition=dying, transition=matrix)
+    assert float(total) == pytest.approx(20, rel=1e-6)
+    assert float(bm.cohort_total(trace, [0.0, 0.0], weights, once=[500.0, 0.0])) == pytest.approx(500, rel=1e-6)
+
+
+def walked(matrices, counting, rate, per_state, per_move, once):
+    """The costs of a cohort, cycle by cycle in a plain loop, from what each counting says of a cycle."""
+    total, cohort = 0.0, START
+    at = lambda t: (1 + rate) ** -t  # noqa: E731
+    for t in range(len(matrices) + 1):
+        total += at(t) * cohort @ once[t]
+        if t == len(matrices):
+            return total
+        moved = cohort[:, None] * matrices[t]
+        total += at(t + 1) * (moved * per_move).sum()
+        begin, end = at(t) * cohort @ per_state[t], at(t + 1) * moved.sum(0) @ per_state[t + 1]
+        total += {"start": begin, "end": end, "half-cycle": (begin + end) / 2}[counting]
+        cohort = moved.sum(0)
+
+
+@pytest.mark.parametrize("counting", COUNTINGS[:3])
+@pytest.mark.parametrize("rate", [0.0, 0.05])
+def test_states_moves_and_payments_against_a_cohort_that_is_walked(counting, rate, x64):
+    by_time, moves, once = RNG.normal(size=(7, 3)), RNG.normal(size=(3, 3)), RNG.normal(size=(7, 3))
+    weights = bm.cycle_weights(6, rate, counting)
+    of_moves = {"per_transition": moves, "transition": MATRICES}
+    total = jax.jit(lambda x: bm.cohort_total(bm.cohort_trace(MATRICES, START), x, weights, once=once, **of_moves))
+    assert float(total(by_time)) == pytest.approx(walked(MATRICES, counting, rate, by_time, moves, once), rel=1e-12)
+    given = bm.cohort_total(
+        loop(MATRICES), by_time, np.asarray(weights), once=once, event_weights=1.05 ** -np.arange(7.0), **of_moves
+    )
+    if rate == 0.05:
+        assert float(given) == pytest.approx(float(total(by_time)), rel=1e-12)
+    start = bm.cohort_total(loop(MATRICES), np.zeros(3), weights, once=once[0])
+    assert float(start) == pytest.approx(START @ once[0], rel=1e-12)
+
+
+def test_what_the_weights_do_not_say_of_events_is_refused():
+    of_moves = {"per_transition": np.ones((3, 3)), "transition": MATRICES}
+    for weights in (np.ones(7), bm.cycle_weights(6) * 2, bm.cycle_weights(7)[1:], jnp.asarray(bm.cycle_weights(6))):
+        for event in (of_moves, {"once": np.ones(3)}):
+            with pytest.raises(ValueError, match=r"event_weights is None, and the weights are not .*arange\(T \+ 1\)"):
+                bm.cohort_total(loop(MATRICES), np.zeros(3), weights, **event)
+    with pytest.raises(ValueError, match="event_weights is None"):
+        jax.jit(lambda r: bm.cohort_total(loop(MATRICES), np.zeros(3), bm.cycle_weights(6, r), **of_moves))(0.1)
+
+
+@pytest.mark.parametrize(("counting", "t", "part"), [("half-cycle", 0, "0.5"), ("end", 0, "0"), ("start", 6, "0"),
+                                                     ("simpson", 3, "1.33")])  # fmt: skip
+def test_values_of_one_time_alone_of_which_the_counting_takes_a_part_are_refused(counting, t, part):
+    """A payment written into the row of its cycle: half of it was counted."""
+    paid = np.zeros((7, 3))
+    paid[t] = 100.0
+    weights = bm.cycle_weights(6, 0.03, counting)
+    with pytest.raises(
+        ValueError, match=rf"per_state is 0 but at t = {t}, of which these weights count {part}, .*once"
+    ):
+        bm.cohort_total(loop(MATRICES), paid, weights)
+    wanted = 1.03**-t * loop(MATRICES)[t].sum() * 100
+    assert float(bm.cohort_total(loop(MATRICES), np.zeros(3), weights, once=paid)) == pytest.approx(wanted, rel=1e-5)
+    if counting in ("end", "start"):
+        full = bm.cycle_weights(6, 0.03, "start" if counting == "end" else "end")
+        assert float(bm.cohort_total(loop(MATRICES), paid, full)) == pytest.approx(wanted, rel=1e-5)
 
 
 def test_weights():
