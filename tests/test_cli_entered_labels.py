@@ -84,7 +84,7 @@ def test_wrong_tables(table, columns, message):
 def test_starts():
     log = Log(Transitions([0, 1], [0, 0], [0.0, 0.0], [1, 0]), SPACE.state_names, SPACE.action_names)
     start = lambda text: initial_of(Namespace(initial=text), SPACE, log)  # noqa: E731
-    assert start(None) is None and start("logged") is log and start("1") == 1
+    assert start(None) is None and start("logged") is log and start("1") == 1  # of one stretch without an end
     assert start("0=0.25,1=0.75") == {0: 0.25, 1: 0.75}
     for text, message in (
         ("2", r"^--initial is '2', expected 'logged', STATE=PROBABILITY,\.\.\. or a state of the log$"),

@@ -2,10 +2,12 @@
 
 import argparse
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
+import bayes_mdp as bm
 from bayes_mdp.cli import build_parser
 from bayes_mdp.cli.options import labels_of, log_of
 from bayes_mdp.cli.problem import _rewards, space_of
@@ -37,6 +39,55 @@ def test_costs_are_read_as_minus_rewards(capsys, log):
     assert code == 0 and by_cost.split("\n\n", 1)[1] == by_reward
     refused(capsys, "expected one of them", "fit", log, *COLUMNS, "--cost", "cost", "--reward", "reward")
     refused(capsys, "cost is column 'price', which log.csv has not", "fit", log, *COLUMNS, "--cost", "price")
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Ten episodes of three rows: eight begin `new`, two `worn`, none `broken`, where each row costs most."""
+    rows = [("worn" if e % 5 == 0 else "new", "worn", "broken") for e in range(10)]
+    state = np.array(rows).ravel()
+    cost = np.select([state == "new", state == "worn"], [1.0, 3.0], 50.0)
+    frame = pd.DataFrame({"s": state, "a": np.tile(["run", "fix"], 15), "cost": cost})
+    frame = frame.assign(s2=np.append(state[1:], "new"), cut=np.tile([0, 0, 1], 10))
+    path = tmp_path / "episodes.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+STARTED = (*COLUMNS, "--cost", "cost", "--truncated", "cut", "--discount", 0.5)
+AS_LOGGED = "start: the first states of the log's 10 episodes (new 0.8, worn 0.2)"
+
+
+@pytest.mark.slow
+def test_every_command_starts_where_the_log_does_and_says_it(capsys, started):
+    """`fit` and `next-experiment` started uniformly where `decide` started as logged: one file had two values."""
+    of_decide = ("--draws", 100, "--no-checks", "--prior", "dirichlet_normal")
+    for command, *more in (("fit", "--draws", 200), ("next-experiment", "--data-sets", 2), ("decide", *of_decide)):
+        code, out, _ = run(capsys, command, started, *STARTED, *more)
+        assert code == 0 and AS_LOGGED in out and "uniform over" not in out
+    code, out, _ = run(capsys, "fit", started, *STARTED, "--draws", 200, "--initial", "broken")
+    assert code == 0 and "start: the given distribution (state broken)" in out
+
+
+def test_fit_has_the_values_of_python_from_the_log(capsys, started):
+    code, out, _ = run(capsys, "fit", started, *STARTED, "--draws", 200)
+    log = bm.read_log(started, state="s", action="a", cost="cost", next_state="s2", truncated="cut")
+    space, key = bm.StateActionSpace.from_log(log), jax.random.key(0)
+    posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
+    policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": bm.greedy(posterior, bm.Discounted(0.5))}
+    compared = bm.compare_policies(key, posterior, policies, bm.Discounted(0.5), initial=log, num_draws=200)
+    assert code == 0 and AS_LOGGED in out and str(compared) in out
+    np.testing.assert_allclose(compared.values["logged"].initial, [0.0, 0.8, 0.2])  # broken, new, worn
+
+
+def test_a_log_in_chunks_does_not_say_where_episodes_start(capsys, started):
+    """It said that no --initial could be given at all."""
+    chunks = (*STARTED, "--draws", 200, "--chunksize", 7)
+    code, out, _ = run(capsys, "fit", started, *chunks)
+    assert code == 0 and "start: uniform over the 3 states (no initial distribution was given)" in out
+    code, out, _ = run(capsys, "fit", started, *chunks, "--initial", "new=0.8,worn=0.2")
+    assert code == 0 and "start: the given distribution (new 0.8, worn 0.2)" in out
+    refused(capsys, "--initial is 'logged' with logs in chunks", "fit", started, *chunks, "--initial", "logged")
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     log = _read(arguments)
     space = space_of(arguments, log, arguments.successors)
     prior = prior_of(arguments, space, "dirichlet_normal_gamma")
-    initial = None if isinstance(log, bm.FoldedLog) else initial_of(arguments, space, log)
+    initial = initial_of(arguments, space, log)
     key = jax.random.key(arguments.seed)
     posterior = bm.infer(key, prior, log, space=space, method=method)
     say_costs(log)
@@ -107,7 +107,7 @@ def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":
     if len(arguments.log) == 1 and arguments.chunksize is None:
         arguments.log = arguments.log[0]
         return log_of(arguments)
-    for option in ("check", "netcdf", "initial"):
+    for option in ("check", "netcdf"):
         if getattr(arguments, option):
             raise ValueError(
                 f"--{option} is given with {len(arguments.log)} logs in chunks of rows, expected one log that is read "

@@ -40,7 +40,8 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--initial",
         metavar="STATE",
-        help="state in which episodes start, or STATE=PROBABILITY,...; 'logged': as often as those of the log",
+        help="state in which episodes start, or STATE=PROBABILITY,...; 'logged': as often as those of the log (the "
+        "default, but uniform where the log is one stretch without an end, or read in chunks)",
     )
 
 
@@ -84,16 +85,26 @@ def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", default: 
 
 
 def initial_of(
-    arguments: argparse.Namespace, space: "StateActionSpace", log: "Log"
+    arguments: argparse.Namespace, space: "StateActionSpace", log: "Log | FoldedLog"
 ) -> "Log | Hashable | dict[Hashable, float] | None":
-    """Where episodes start, as `initial=` takes it; None: nothing was given.
+    """Where episodes start, as `initial=` takes it: as given, else as `start_of_log`; None too where it was in chunks.
 
     Raises:
-        ValueError: a state that the log does not have, what is no probability.
+        ValueError: a state that the log does not have, what is no probability; 'logged' of a log in chunks.
     """
-    if arguments.initial is None:
-        return None
-    return log if arguments.initial == LOGGED else start_of("--initial", arguments.initial, space)
+    import bayes_mdp as bm
+    from bayes_mdp.decisions.start import start_of_log
+
+    if arguments.initial not in (None, LOGGED):
+        return start_of("--initial", arguments.initial, space)
+    if not isinstance(log, bm.FoldedLog):
+        return log if arguments.initial == LOGGED else start_of_log(log)
+    if arguments.initial == LOGGED:
+        raise ValueError(
+            f"--initial is {LOGGED!r} with logs in chunks of rows, which do not say where episodes start, expected a "
+            "state, STATE=PROBABILITY,... or one log that is read as a whole"
+        )
+    return None
 
 
 def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.ndarray, 'S A O']":

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.mdp import MDP, Log, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.data.log_split import episode_numbers
+from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_initial
 
@@ -25,6 +25,15 @@ class Start(NamedTuple):
     probs: Float[np.ndarray, " S"]
     given: bool
     words: str
+
+
+def start_of_log(log: Log) -> Log | None:
+    """What `initial` is where a log is at hand and nothing was given: the log, if it has episodes; else uniform (None).
+
+    Args:
+        log: as a whole.
+    """
+    return log if has_episodes(log) else None
 
 
 def read_start(mdp: MDP | SparseMDP, initial: InitialLike | None, space: StateActionSpace | None = None) -> Start:

@@ -13,6 +13,7 @@ from bayes_mdp.decisions.choosing.policy_set import PolicyLimits
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, compare_policies
 from bayes_mdp.decisions.policy_evaluation import check_num_draws
+from bayes_mdp.decisions.start import start_of_log
 from bayes_mdp.decisions.verdict import Range, check_value_range
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import CanSample, Log, Objective, PolicyLike, PolicyOrLabels, StateActionSpace
@@ -75,7 +76,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         split: share of the episodes with which the policy is chosen, in [0, 1); 0: the whole log chooses and judges,
             and nothing is recommended.
         initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
-            each state.
+            each state (of one stretch without an end: uniform).
         value_range: the lowest and the highest value that a policy can have, if known.
         checks: whether `criticise` runs; without it nothing is recommended.
 
@@ -112,8 +113,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         raise ValueError("log holds no transitions, expected some to choose from")
     keys = jax.random.split(key, 6)
     first, second = split_log(keys[0], log, split) if float(split) > 0 else (log, log)
-    begins = log if initial is None else initial
-    start = space.initial_probs(begins)
+    begins = start_of_log(log) if initial is None else initial
+    if begins is not None:
+        space.initial_probs(begins)  # refuses what is none, before anything is inferred
     today = behaviour_policy(log, space=space) if baseline is None else _read_baseline(baseline, space, objective)
     with stage("decide: choose a policy"):
         chooser = infer(keys[1], prior, first, space=space)
@@ -141,6 +143,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
             value_range=value_range,
             held_out=float(split) > 0,
         )
+    start = comparison.values[CHOSEN].initial
     gain = comparison.difference(CHOSEN, BASELINE).draws
     improvement = Improvement(gain, float(slack), float(confidence))
     with stage("decide: check the posterior"):
@@ -148,7 +151,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         if float(split) > 0:
             whole = infer(keys[1], prior, log, space=space)
             by_all = _gain(keys[5], whole, today, choice.candidate, objective, begins, int(num_draws))
-        criticism = criticise(keys[4], whole, log, objective, initial=start) if checks else None
+        criticism = criticise(keys[4], whole, log, objective, initial=begins) if checks else None
     reasons = _reasons(choice, comparison, improvement, criticism)
     return Decision(
         choice.candidate,
@@ -178,7 +181,7 @@ def _gain(
     baseline: PolicyLike,
     candidate: PolicyLike,
     objective: Objective,
-    initial: InitialLike,
+    initial: InitialLike | None,
     num_draws: int,
 ) -> Float[np.ndarray, " num_draws"]:
     """The gain of the candidate in draws of a posterior."""

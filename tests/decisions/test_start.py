@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.start import read_start
+from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.mdp import MDP, Log, StateActionSpace, Transitions
 
 SPACE = StateActionSpace(4, 1, states=("a", "b", "c", "d"))
@@ -34,6 +34,20 @@ def test_starts(mdp, initial, space, probs, words):
     np.testing.assert_allclose(start.probs, probs, rtol=1e-12)
     assert start.words == words
     assert start.given == (initial is not None or mdp is STATED)
+
+
+@pytest.mark.parametrize(
+    ("more", "starts"),
+    [({}, False), ({"truncated": [0, 1]}, True), ({"terminated": [0, 1]}, True), ({"truncated": [0, 0]}, False)],
+)
+def test_a_log_starts_where_its_episodes_begin_and_one_stretch_nowhere(more, starts):
+    one = Log(Transitions([0, 1], [0, 0], [0.0, 0.0], [1, 0], **more), SPACE.state_names, (0,))
+    assert start_of_log(one) is (one if starts else None)
+    assert start_of_log(LOG) is LOG
+    jump = Log(Transitions([0, 2], [0, 0], [0.0, 0.0], [1, 0], **more), SPACE.state_names, (0,))
+    assert start_of_log(jump) is jump
+    none = np.zeros(0, int)
+    assert start_of_log(Log(Transitions(none, none, none + 0.0, none), SPACE.state_names, (0,))) is None
 
 
 def test_what_is_no_start_is_refused():

@@ -14,12 +14,12 @@ from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHE
 from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, to_float64
-from bayes_mdp.decisions.start import read_start
+from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
-from bayes_mdp.mdp.data.log_split import episode_numbers, split_log
+from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning.outline import outline
@@ -67,6 +67,7 @@ class Criticism:
         false_alarm: probability that any check fails though the belief is right, at most (Bonferroni over the checks;
             that of "returns" is approximate).
         objective: of the values.
+        start: where episodes start, in words.
     """
 
     findings: Mapping[str, Finding]
@@ -75,6 +76,7 @@ class Criticism:
     log_density: Mapping[str, float]
     false_alarm: float
     objective: Objective
+    start: str = ""
 
     @property
     def threshold(self) -> float:
@@ -128,6 +130,7 @@ class Criticism:
     def __str__(self) -> str:
         """A line for each check."""
         lines = [f"Criticism, {describe_objective(self.objective)}: {self.headline}"]
+        lines += [f"  start: {self.start}"] if self.start else []
         for name, finding in self.findings.items():
             mark = "failed" if name in self.alarms else "passed"
             p_value = f"p = {finding.p_value:.3g}; fails at {self.threshold:.3g} or less"
@@ -171,8 +174,8 @@ def criticise(
         posterior: as `infer` returns it, from `log`; rows that do not depend on the step.
         log: as a whole.
         objective: of the values.
-        initial: distribution of the first state, as in `policy_value`; None: that of the log's episodes (of one stretch
-            without an end: uniform).
+        initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
+            each state (of one stretch without an end: uniform).
         rivals: name -> prior program, compared by the log predictive density of the second half.
         num_replicates: of the rank tests, at least 159.
         false_alarm: probability that any check fails although the belief is right.
@@ -208,7 +211,8 @@ def criticise(
         )
     keys = jax.random.split(key, 5)
     first, second = split_log(keys[0], log)
-    start = _start(posterior, log, initial)
+    shape = outline(jax.random.key(0), posterior, (space.n_states, space.n_actions))
+    start, _, words = read_start(shape, start_of_log(log) if initial is None else initial, space)
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
@@ -235,7 +239,7 @@ def criticise(
     number = len(second.transitions.state)
     density = {name: gain / number for name, gain in gained.items() if gain is not None}
     bases = _bases(posterior, log, objective, start)
-    return Criticism(findings, skipped, bases, density, float(false_alarm), objective)
+    return Criticism(findings, skipped, bases, density, float(false_alarm), objective, words)
 
 
 def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
@@ -244,14 +248,6 @@ def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
     if not isinstance(rivals, Mapping) or not all(callable(prior) for prior in rivals.values()):
         raise TypeError(f"rivals is {described(rivals)}, expected name -> prior program")
     return {str(name): prior for name, prior in rivals.items()}
-
-
-def _start(posterior: FittedPosterior, log: Log, initial: InitialLike | None) -> Float[np.ndarray, " S"]:
-    """The given distribution of the first state, or that of the log's episodes; of one stretch: uniform."""
-    space = posterior.space
-    if initial is None and int(episode_numbers(log.transitions)[-1]) > 0:
-        initial = log
-    return read_start(outline(jax.random.key(0), posterior, (space.n_states, space.n_actions)), initial, space).probs
 
 
 def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> FittedPosterior:

@@ -32,6 +32,15 @@ def first_states(log: Log) -> Float[np.ndarray, " S"]:
     return counts / max(counts.sum(), 1)
 
 
+def has_episodes(log: Log) -> bool:
+    """Whether a log says where episodes begin: it has several, or one that ends; one stretch that goes on does not."""
+    transitions = log.transitions
+    if not np.size(transitions.state):
+        return False
+    flags = [np.asarray(x).any() for x in (transitions.terminated, transitions.truncated) if x is not None]
+    return any(flags) or int(episode_numbers(transitions)[-1]) > 0
+
+
 def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, Log]:
     """Two parts of a log, by episodes drawn at random; by single transitions where no episode ends.
 

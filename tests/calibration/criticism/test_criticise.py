@@ -43,6 +43,7 @@ def test_a_right_belief(right, log):
     assert right.skipped[RETURNS] == "it does not apply: no episode of the log ends, so that none has a return"
     text = str(right)
     assert text.startswith("Criticism, discount 0.8: no check failed")
+    assert "\n  start: the first state" in text
     for part in (
         "new outcomes (passed, p = ",
         "; fails at 0.0167 or less): ",
