@@ -30,6 +30,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.route import infer
+from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
@@ -56,6 +57,8 @@ class BayesOptimal(eqx.Module):
         initial_given: whether it was given; if not it is uniform.
         space: sizes and names.
         discount: of the objective.
+        untried: the pairs that were never tried and whose mean reward, the prior's, lies above that of every pair that
+            was (see `untried_rewards`); None: there are none.
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
@@ -73,6 +76,7 @@ class BayesOptimal(eqx.Module):
     initial_given: bool
     space: StateActionSpace
     discount: float = 1.0
+    untried: UntriedRewards | None = None
 
     @overload
     def share(self, value: float) -> float: ...
@@ -102,6 +106,7 @@ class BayesOptimal(eqx.Module):
                 f"  {_describe_start(self)}",
                 *(f"  {line}" for line in _describe_actions(self)),
                 f"  {self.num_hyperstates} hyper-states (state and counts), solved exactly",
+                *([] if self.untried is None else [f"  {self.untried.warning(TRIED)}"]),
             ]
         )
 
@@ -160,7 +165,8 @@ def bayes_optimal(
         q = _first_q(problem, layers, report)
     v = q.max(-1)
     value = float(np.where(start > 0, v, 0.0) @ start)
-    return BayesOptimal(value, v, q, total, horizon, start, initial is not None, posterior.space, discount)
+    given, untried = initial is not None, untried_rewards(posterior)
+    return BayesOptimal(value, v, q, total, horizon, start, given, posterior.space, discount, untried)
 
 
 def _check_objective(objective: object) -> tuple[int, float]:

@@ -27,6 +27,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     row_faults,
     to_float64,
 )
+from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.planning import solve
@@ -50,6 +51,8 @@ class PerfectInformation(eqx.Module):
         draws: Float64[num_draws], V*(draw) - V^pi(draw), values.
         gap: the largest bound on a draw's numerical error.
         validity: what `value` is of the expected value of perfect information, E max_pi V - max_pi E V.
+        untried: the pairs that were never tried and whose mean reward, the prior's, lies above that of every pair that
+            was (see `untried_rewards`); None: there are none, or it is not known.
     """
 
     value: float
@@ -60,6 +63,7 @@ class PerfectInformation(eqx.Module):
     draws: Float[np.ndarray, " num_draws"]
     gap: float
     validity: Validity
+    untried: UntriedRewards | None = None
 
     @property
     def value_in_use(self) -> float:
@@ -82,6 +86,8 @@ class PerfectInformation(eqx.Module):
             *(f"  {line}" for line in describe_basis(self.in_use.basis)),
             *(f"  {line}" for line in describe_law(self.in_use.basis)),
         ]
+        if self.untried is not None:
+            lines.append("  " + self.untried.warning("what it is worth to know of them is the prior's"))
         return "\n".join(lines)
 
 
@@ -129,7 +135,10 @@ def expected_value_of_perfect_information(
     mean, error = float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(num_draws))
     interval = (mean - NORMAL_95 * error, mean + NORMAL_95 * error)
     verdict = validity_of(posterior, policy is None)
-    return PerfectInformation(mean, error, interval, in_use, float(best.mean()), draws, gap + in_use.gap, verdict)
+    with_information, untried = float(best.mean()), untried_rewards(posterior)
+    return PerfectInformation(
+        mean, error, interval, in_use, with_information, draws, gap + in_use.gap, verdict, untried
+    )
 
 
 def _optimal_values(

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.inference.untried_rewards import REMEDY, untried_rewards
+from bayes_mdp.inference.untried_rewards import untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.prior_weight import describe_weight
@@ -329,7 +329,7 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     else:
         found += _without_data(posterior)
     if untried := untried_rewards(posterior):
-        found.append(f"{untried}: a policy that maximises the mean will try them; if that is not meant, {REMEDY}.")
+        found.append(untried.warning("a policy that maximises the mean will try them") + ".")
     if wide := wide_law(posterior):
         found.append(f"{wide[0].upper()}{wide[1:]}.")
     if missing := int(np.isnan(frame["reward_mean"].to_numpy(float)).sum()):

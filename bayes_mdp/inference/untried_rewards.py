@@ -24,6 +24,8 @@ REMEDY = (
     f"PolicyLimits(min_count=...); in the shell --legal logged, --min-count N) {see('how-to/write-a-prior')}"
 )
 """What to do about such pairs."""
+TRIED = "the plan may try them for what the prior alone says"
+"""What such pairs do to a plan that learns."""
 
 
 class UntriedRewards(NamedTuple):
@@ -53,6 +55,14 @@ class UntriedRewards(NamedTuple):
     def expected(self) -> tuple[float, float]:
         """The smallest and the largest mean reward of these pairs."""
         return float(self.reward[self.pairs].min()), float(self.reward[self.pairs].max())
+
+    def warning(self, consequence: str) -> str:
+        """The sentence for a reader.
+
+        Args:
+            consequence: of these pairs for what is shown.
+        """
+        return f"{self}: {consequence}; if that is not meant, {REMEDY}"
 
     def among(self, used: Bool[np.ndarray, "*H S A"]) -> "UntriedRewards | None":
         """Those of the pairs that a policy uses; None: it uses none."""

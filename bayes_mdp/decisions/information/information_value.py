@@ -26,6 +26,7 @@ class InformationValue:
         reason: how it was computed, and why it stands so.
         useless: by regression, the value found for the same sites in random order, whose true value is 0.
         unit: of `value`, in words: for one decision, or of policies for one start.
+        warning: of policies, how much of it is the prior's alone, in words; "": nothing to warn of, or not known.
     """
 
     kind: Kind
@@ -40,6 +41,7 @@ class InformationValue:
     reason: str
     useless: float | None = None
     unit: str = PER_DECISION
+    warning: str = ""
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -53,4 +55,6 @@ class InformationValue:
         ]
         if self.useless is not None:
             lines.append(f"  the same sites in random order, which are worth 0: {self.useless:.6g}")
+        if self.warning:
+            lines.append(f"  {self.warning}")
         return "\n".join(lines)

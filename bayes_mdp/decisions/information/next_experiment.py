@@ -26,6 +26,8 @@ from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_stud
 from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, to_float64
 from bayes_mdp.decisions.start import read_start
+from bayes_mdp.decisions.value_basis import value_bases
+from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
@@ -68,6 +70,11 @@ class NextExperiment(eqx.Module):
         initial_given: whether it was given; if not it is uniform.
         num_episodes: Int[C], of the studies; None: candidates are pairs.
         start: where `initial` is from, in words; "": not known.
+        untried: the pairs that were never tried and whose mean reward, the prior's, lies above that of every pair that
+            was (see `untried_rewards`): `value` of these, and of what leads there, is the prior's. None: there are
+            none, or it is not known.
+        from_prior: Bool[C], which candidates are such pairs, or studies whose policy may try one.
+        untried_share: the part of its time that the present plan spends in such pairs.
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
@@ -93,6 +100,9 @@ class NextExperiment(eqx.Module):
     initial_given: bool
     num_episodes: Int[np.ndarray, " C"] | None = None
     start: str = eqx.field(static=True, default="")
+    untried: UntriedRewards | None = None
+    from_prior: Bool[np.ndarray, " C"] | None = None
+    untried_share: float = 0.0
 
     @property
     def per_cost(self) -> Float[np.ndarray, " C"]:
@@ -117,18 +127,24 @@ class NextExperiment(eqx.Module):
             f"  value of the present plan {self.value_now:.6g}; {what} {describe_unit(self.objective)}",
             f"  {self.validity}",
         ]
+        marked = np.zeros(len(self.pairs), bool) if self.from_prior is None else self.from_prior
+        if self.untried is not None:
+            lines.append("  " + self.untried.warning(f"the {what} of observing them is the prior's"))
+        if self.untried_share > 0:
+            share = f"{100 * self.untried_share:.3g} % of its time"
+            lines.append(f"  the present plan spends {share} in these: its value is the prior's too")
         numbers_of = ("error", "cost", f"{what} / cost")
         of = ("pair",) if self.num_episodes is None else ("study", "episodes")
-        rows: list[tuple[str, ...]] = [(*of, what, *numbers_of)]
+        rows: list[tuple[str, ...]] = [(*of, what, *numbers_of, "")]
         for i in range(min(len(self.pairs), SHOWN)):
             error = "none" if self.enumerated[i] else f"{self.standard_error[i]:.2g}"
             numbers = (f"{self.value[i]:.6g}", error, f"{self.cost[i]:.6g}", f"{self.per_cost[i]:.6g}")
             episodes = () if self.num_episodes is None else (str(self.num_episodes[i]),)
-            rows.append((", ".join(map(str, self.pairs[i])), *episodes, *numbers))
+            rows.append((", ".join(map(str, self.pairs[i])), *episodes, *numbers, "the prior's" if marked[i] else ""))
         width = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for first, *rest in rows:
             cells = [first.ljust(width[0]), *(x.rjust(w) for x, w in zip(rest, width[1:], strict=True))]
-            lines.append("  " + "  ".join(cells))
+            lines.append("  " + "  ".join(cells).rstrip())
         if len(self.pairs) > SHOWN:
             lines.append(f"  and {len(self.pairs) - SHOWN} more candidates")
         if not self.value.any():
@@ -146,8 +162,11 @@ class NextExperiment(eqx.Module):
         data = {name: ("candidate", np.asarray(getattr(self, name))) for name in columns}
         if self.num_episodes is not None:
             data["num_episodes"] = ("candidate", self.num_episodes)
+        if self.from_prior is not None:
+            data["from_prior"] = ("candidate", self.from_prior)
         attrs = {"n": self.n, "value_now": self.value_now, "validity": str(self.validity), "gap": self.gap}
         attrs["objective"] = describe_objective(self.objective)
+        attrs |= {} if self.untried is None else {"untried": str(self.untried), "untried_share": self.untried_share}
         return xr.Dataset(data, names, attrs)
 
 
@@ -174,6 +193,9 @@ def next_experiment(
     Where few different data sets are possible (discrete outcomes; rewards known, Bernoulli, binomial or categorical)
     all are enumerated with their probabilities: no Monte Carlo error. `bayes_optimal` looks further ahead than one
     experiment; for it observing costs steps of the episode.
+
+    Where rewards are costs and the prior of their mean is centred at zero, a pair that nobody tried looks free, and
+    comes first: such pairs are named, and their values marked as the prior's (see `untried`).
 
     A candidate can also be a study: episodes under a policy (`PolicyStudy`). Its data are simulated: an MDP is drawn
     from the posterior, the policy plays the episodes in it from the start given here, and all that follows is the same.
@@ -223,7 +245,15 @@ def next_experiment(
         plan, mean = present_plan(wide, aim)
         start, given, words = read_start(mean, initial, belief.space)
         value_now = float(value_at_start(plan, aim, start))
-        found = asked.gains(key, _Present(belief, wide, aim, plan, mean, start), num_data_sets)
+        present = _Present(belief, wide, aim, plan, mean, start)
+        found = asked.gains(key, present, num_data_sets)
+        untried = untried_rewards(belief)
+        from_prior, share = np.zeros(len(asked.index), bool), 0.0
+        if untried is not None:
+            from_prior = asked.tries(untried.pairs, present)
+            probs = jax.nn.one_hot(plan.policy, belief.space.n_actions, dtype=float)
+            basis = value_bases(wide, probs[None], aim, start)[0]
+            share = 0.0 if basis is None else basis.untried_share
     best_first = np.argsort(-found.value / costs, kind="stable")
     return NextExperiment(
         pairs=tuple(asked.names(belief.space)[i] for i in best_first),
@@ -242,6 +272,9 @@ def next_experiment(
         initial_given=given,
         num_episodes=None if asked.num_episodes is None else asked.num_episodes[best_first],
         start=words,
+        untried=untried,
+        from_prior=from_prior[best_first],
+        untried_share=share,
     )
 
 
@@ -279,6 +312,11 @@ class _Pairs:
         """Labels of the pairs."""
         states, actions = space.state_names, space.action_names
         return [(*i[:-2], states[i[-2]], actions[i[-1]]) for i in self.index.tolist()]
+
+    def tries(self, pairs: Bool[np.ndarray, "*H S A"], present: _Present) -> Bool[np.ndarray, " C"]:
+        """Whether each candidate is one of `pairs`."""
+        del present
+        return pairs[tuple(self.index.T)]
 
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
         """What each pair is worth; what is known already is worth nothing: it is not looked at."""
@@ -325,6 +363,11 @@ class _Studies:
         """Names of the studies."""
         del space
         return [(name,) for name in self.studies]
+
+    def tries(self, pairs: Bool[np.ndarray, "*H S A"], present: _Present) -> Bool[np.ndarray, " C"]:
+        """Whether the policy of each study may try one of `pairs`."""
+        designs = read_studies(self.studies, present.mean, present.objective, present.belief.space)
+        return np.array([(pairs & (np.asarray(design.probs) > 0)).any() for design in designs.values()])
 
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
         """What each study is worth, by simulated data."""

@@ -81,6 +81,7 @@ def evpi(
         standing,
         reason,
         unit=_unit_of(belief),
+        warning=_warning_of(belief),
     )
 
 
@@ -170,6 +171,21 @@ def _unit_of(belief: StrategyDraws | PolicyComparison) -> str:
     if not isinstance(belief, PolicyComparison):
         return PER_DECISION
     return describe_unit(next(iter(belief.values.values())).objective)
+
+
+def _warning_of(belief: StrategyDraws | PolicyComparison) -> str:
+    """Which compared policies spend time in untried pairs that the prior makes look better than all tried ones."""
+    if not isinstance(belief, PolicyComparison):
+        return ""
+    bases = {name: value.basis for name, value in belief.values.items() if value.basis is not None}
+    shares = {name: basis.untried_share for name, basis in bases.items() if basis.untried is not None}
+    if not shares:
+        return ""
+    most = max(shares, key=lambda name: shares[name])
+    untried = bases[most].untried
+    assert untried is not None
+    times = ", ".join(f"{name} {share:.2g} of its time" for name, share in shares.items())
+    return untried.warning(f"what it is worth to know of them is the prior's ({times})")
 
 
 def _is_of_blocks(model: DecisionModel, names: frozenset[str]) -> bool:

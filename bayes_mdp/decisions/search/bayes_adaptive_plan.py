@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
+from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanSampleLazily, Objective, StateActionSpace
 from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
@@ -56,6 +57,8 @@ class BayesAdaptivePlan(eqx.Module):
         objective: of the search.
         space: sizes and names.
         full: whether the tree had no room for more nodes.
+        untried: the pairs that were never tried and whose mean reward, the prior's, lies above that of every pair that
+            was (see `untried_rewards`); None: there are none, or it is not known.
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
@@ -80,6 +83,7 @@ class BayesAdaptivePlan(eqx.Module):
     objective: Objective
     space: StateActionSpace
     full: bool = False
+    untried: UntriedRewards | None = None
 
     _repr_html_ = shown_as_html
 
@@ -100,6 +104,8 @@ class BayesAdaptivePlan(eqx.Module):
             f"{self.seconds:.2g} s{' (the tree is full: max_nodes)' if self.full else ''}"
         )
         lines.append("  mean returns rank actions; they are biased low and are not the value of the plan")
+        if self.untried is not None:
+            lines.append(f"  {self.untried.warning(TRIED)}")
         return "\n".join(lines)
 
     def to_dataset(self) -> "xr.Dataset":
@@ -216,6 +222,7 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
         objective,
         space,
         bool(answer.num_nodes == nodes and nodes <= answer.visits.sum()),
+        untried_rewards(belief),
     )
 
 
