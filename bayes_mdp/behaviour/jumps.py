@@ -6,12 +6,12 @@ such a value selects, indexes or multiplies jumps there, unless both sides agree
 `where(x > y, x, y)`. Gradients do not see jumps, so samplers that follow gradients must not be used.
 
 Not refused means continuous by the data flow, with these exceptions, which are taken on trust: operations with an own
-derivative (`jax.custom_jvp`, `custom_vjp`, linear solves) are as smooth as their rule says, a pole (1 / x at 0) is
-never met, and no value is infinite or no number where a guard (`isfinite`, `x > -inf`, `x == 0`) looks. A selection by
-a comparison is continuous if its two sides agree at points of its surface, found by bisection between random values of
-all that it is made of. This is a check at points, not a proof; what cannot be checked counts as a jump. So do a mask
-as a factor, `(x > 0) * x`, an equality of two arrays, and a loop whose number of turns depends on the parameter: what
-is refused may well be continuous.
+derivative (`jax.custom_jvp`, `custom_vjp`, linear solves) are as smooth as their rule says, values are finite and a
+pole (1 / x at 0) is never met but where one stands beside a selection that switches there, and no value is infinite or
+no number where a guard (`isfinite`, `x > -inf`, `x == 0`) looks. What a comparison of c and d selects jumps nowhere if
+the expression is the same for both outcomes once c = d is put into it: `where(x > y, x, y)`, `where(e >= 0, up, down) *
+e`, `(x > 0) * x`, `sign(e) * e`. That is a proof, by substitution and the rules of `_put`; no numbers are tried. What
+is not proven counts as a jump, and what is refused may well be continuous.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from bayes_mdp.inference.detection.equations import scan_parts
 from bayes_mdp.mdp import Transitions
 
 Item: TypeAlias = tuple[str, bool, int]
-"""A parameter; whether it came through `stop_gradient`; of a jump: the predicate of its selection, or -1."""
+"""A parameter; whether it came through `stop_gradient`; of a jump: the expression that switches, or -1 (not known)."""
 Items: TypeAlias = frozenset[Item]
 NONE: Items = frozenset()
 
@@ -97,8 +97,9 @@ def refuse_jumps(model: BehaviourModel, *, ends: bool = False) -> None:
     for name, what in jumping_parameters(model, ends=ends).items():
         raise ValueError(
             f"model may jump in its parameter {name!r} ({what} of what depends on it decides probabilities), which "
-            "gradients do not see, expected one that is continuous in it (BoltzmannQ in place of EpsilonGreedyQ), a "
-            "known value in its place, or a kernel without gradients, as in NUTS(kernel=numpyro.infer.SA)"
+            "gradients do not see, expected one that is continuous in it (BoltzmannQ in place of EpsilonGreedyQ; two "
+            "rates of an error e as up * jnp.maximum(e, 0) + down * jnp.minimum(e, 0)), a known value in its place, or "
+            "a kernel without gradients, as in NUTS(kernel=numpyro.infer.SA)"
         )
 
 
@@ -116,14 +117,21 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "expm1": np.expm1, "sqrt": np.sqrt, "tanh": np.tanh, "logistic": special.expit, "square": np.square,
     "pow": np.power, "erf": special.erf, "erfc": special.erfc, "sin": np.sin, "cos": np.cos, "and": np.logical_and,
     "or": np.logical_or, "not": np.logical_not, "is_finite": np.isfinite, "sign": np.sign, "floor": np.floor,
-    "stop_gradient": lambda x: x, "copy": lambda x: x, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "stop_gradient": lambda x: x, "copy": lambda x: x, "spread": lambda x: x, "rsqrt": lambda x: 1 / np.sqrt(x),
 }  # fmt: skip
+_SAME = ("stop_gradient", "copy", "spread")
+_SPREADS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
+_ZERO_AT_ZERO = ("neg", "abs", "square", "sqrt", "tanh", "expm1", "log1p", "erf", *_SAME)
+"""Functions of one number that are 0 at 0 alone."""
+_FLAT = ("max", "min", "select_n", "floor", "sign", "convert_element_type")
+"""Functions that may be constant where their arguments are not: an equality with a constant may hold for long."""
+_COMMUTE = ("add", "mul", "max", "min")
 _KEEP_SIGN = (
     "add", "mul", "div", "max", "min", "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "cumsum", "sqrt",
-    "square", "stop_gradient", "broadcast_in_dim", "reshape", "squeeze", "transpose", "copy", "abs",
+    "square", "stop_gradient", "broadcast_in_dim", "reshape", "squeeze", "transpose", "copy", "abs", "spread",
 )  # fmt: skip
 _POINTS = 64
-_EARLY, _HALVINGS = 20, 1100  # a bisection towards 0 ends at the least positive number
+_ROUNDING = 1e-6  # of constants, in float32
 
 
 class _Reader:
@@ -133,6 +141,10 @@ class _Reader:
         self._numbers: dict[Any, int] = {}
         self._made_of: list[tuple[str, Any, tuple[int, ...], str]] = []
         self._jumps: dict[int, Items] = {}
+        self._switches: dict[int, Items] = {}
+        self._flips: dict[int, frozenset[int]] = {}
+        self._put_in: dict[tuple[int, int, int], dict[int, int]] = {}
+        self._known_surfaces: dict[int, list[dict[int, int]] | None] = {}
         self.why: dict[str, str] = {}
 
     def atom(self, kind: str = "f") -> int:
@@ -180,7 +192,11 @@ class _Reader:
         known: dict[Any, Flow] = dict(zip((*jaxpr.constvars, *jaxpr.invars), inputs, strict=True))
         look = lambda v: Flow(self._constant(v.val)) if isinstance(v, Literal) else known[v]  # noqa: E731
         for eqn in jaxpr.eqns:
-            known.update(zip(eqn.outvars, self._equation(eqn, [look(v) for v in eqn.invars]), strict=True))
+            outs = self._equation(eqn, [look(v) for v in eqn.invars])
+            for flow in outs:
+                self._jumps[flow.term] = self._jumps.get(flow.term, NONE) | flow.jump
+                self._switches[flow.term] = self._switches.get(flow.term, NONE) | flow.switch
+            known.update(zip(eqn.outvars, outs, strict=True))
         return [look(v) for v in jaxpr.outvars]
 
     def _equation(self, eqn: Any, inputs: list[Flow]) -> list[Flow]:
@@ -198,8 +214,8 @@ class _Reader:
             return self._while(params, inputs, kinds)
         if name == "cond":
             branches = [self.read(branch, inputs[1:]) for branch in params["branches"]]
-            outs = [self.renamed(_joined(*each)) for each in zip(*branches, strict=True)]
-            return [self._switched(inputs[0].switch, x, kind) for x, kind in zip(outs, kinds, strict=True)]
+            outs = zip(*branches, kinds, strict=True)
+            return [self._primitive("select_n", {}, [inputs[0], *each], [kind])[0] for *each, kind in outs]
         inner = [x for x in params.values() if isinstance(x, ClosedJaxpr | Jaxpr)]
         inner = [] if name.startswith("scatter") else [x if isinstance(x, Jaxpr) else x.jaxpr for x in inner]
         consts = [Flow(self._constant(c)) for x in params.values() if isinstance(x, ClosedJaxpr) for c in x.consts]
@@ -209,6 +225,8 @@ class _Reader:
             # A call of unknown kind (a reduction by an own function, say): everything may jump.
             bad = frozenset().union(*(x.every for x in inputs))
             return [self._switched(bad, Flow(self.atom(kind)), kind) for kind in kinds]
+        if name in _SPREADS and eqn.invars[0].aval.size == 1:
+            name = "spread"  # one number in several places: element by element
         return self._primitive(name, params, inputs, kinds)
 
     def _primitive(self, name: str, params: Any, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
@@ -217,36 +235,62 @@ class _Reader:
         plain = {k: v for k, v in params.items() if k not in ("sharding", "out_sharding")}
         made = [self.term(name if i == 0 else f"{name} {i}", plain, terms, kind) for i, kind in enumerate(kinds)]
         literal = self._made_of[terms[0]][0] == "literal" if len(inputs) else False
-        if name in ("broadcast_in_dim", "copy") and literal:
-            made = [terms[0]]
-        if name == "convert_element_type" and kinds[0] == _kind_of(self._made_of[terms[0]]):
-            made = [terms[0]]
+        alike = name == "convert_element_type" and kinds[0] == self._made_of[terms[0]][3]
+        if alike or (literal and name in ("spread", "copy")):
+            return [inputs[0]]
         if name == "stop_gradient":
             stop = lambda items: frozenset((who, True, origin) for who, _, origin in items)  # noqa: E731
             return [Flow(made[0], stop(smooth), stop(switch), stop(jump))]
         if name == "select_n":
-            cases = frozenset().union(*(x.smooth for x in inputs[1:]))
-            of_cases = Flow(made[0], cases, frozenset().union(*(x.switch for x in inputs[1:])), jump)
-            if kinds[0] == "f" and inputs[0].switch and self._continuous(made[0]):
-                # What a guard inside made jump by the same predicate, where(x > 0, log(where(x > 0, x, 1)), -inf), is
-                # gone too, unless it came by another way than element by element.
-                kept = frozenset(x for x in jump if x[2] != terms[0]) | self._jumps_below(made[0])
-                return [of_cases._replace(smooth=cases | inputs[0].switch, jump=kept)]
-            by = frozenset((who, stopped, terms[0]) for who, stopped, _ in inputs[0].switch)
-            return [self._switched(by, of_cases, kinds[0])]
+            return [self._selected(made[0], terms, inputs, kinds[0])]
         outs = []
         for term, kind in zip(made, kinds, strict=True):
             if kind == "f":
-                self._jumps[term] = jump | switch
                 step = smooth if name in _STEPS or (name == "sort" and len(inputs) > 1) else NONE
                 step = NONE if name == "sign" and self._positive(terms[0]) else step
                 self._note(step, name)
-                outs.append(Flow(term, smooth, NONE, jump | switch | step))
+                # Which expression switches: the sign, or the truth value that becomes a number.
+                step = _by(step, term if name == "sign" else -1)
+                switched = _by(switch, terms[0] if name == "convert_element_type" else -1)
+                own = frozenset(flip for *_, flip in step | switched if flip >= 0)
+                outs.append(Flow(term, smooth, NONE, self._left(term, jump | switched | step, own)))
             else:
-                fresh = NONE if self._harmless(name, inputs) else smooth | jump
+                fresh = NONE if self._harmless(name, inputs) else _by(smooth | jump, -1)
                 self._note(fresh, name)
                 outs.append(Flow(term, NONE, switch | fresh))
         return outs
+
+    def _selected(self, term: int, terms: tuple[int, ...], inputs: list[Flow], kind: str) -> Flow:
+        """One of several, by a value that may switch."""
+        smooth, switch, jump = _unions(inputs[1:])
+        flow = Flow(term, smooth, switch, jump | inputs[0].jump)
+        by = _by(inputs[0].switch, terms[0])
+        if kind != "f" or not by:
+            return self._switched(by, flow, kind)
+        own = frozenset() if self._never(terms[0]) else frozenset({terms[0]})
+        left = self._left(term, flow.jump | _by(switch, -1) | (by if own else NONE), own)
+        return Flow(term, smooth | inputs[0].switch, NONE, left)
+
+    def _left(self, term: int, jump: Items, own: frozenset[int]) -> Items:
+        """Of the jumps of an expression, those that are not proven to be none.
+
+        A factor that is 0 where a part of it switches takes the jump away, and a pole there may bring it back.
+        """
+        name, params, children, _ = self._made_of[term]
+        if _function(name, params) is None:
+            return jump
+        cases = children[1:] if name == "select_n" else children
+        flips = own.union(*(self._flips.get(child, frozenset()) for child in cases))
+        self._flips[term] = flips
+        if not flips:
+            return jump
+        below = self._jumps_below(term)
+        for flip in flips:
+            if self._proven(term, flip):
+                jump = frozenset(x for x in jump if x[2] != flip or x in below) | self._compared_jumps(flip)
+            else:
+                jump |= _by(self._switches.get(flip, NONE) or self._jumps.get(flip, NONE), flip)
+        return jump
 
     def _note(self, items: Items, name: str) -> None:
         for who, *_ in items:
@@ -297,38 +341,174 @@ class _Reader:
         switch = self.read(params["cond_jaxpr"], [*of_cond, *state])[0].switch
         return [self._switched(switch, self.renamed(x), kind) for x, kind in zip(state, kinds, strict=True)]
 
-    def _continuous(self, term: int) -> bool:
-        """Whether a selection has the same value on both sides of the surfaces of its predicate."""
-        predicate = self._made_of[term][2][0]
+    def _proven(self, term: int, flip: int) -> bool:
+        """Whether an expression is the same whatever the outcome of a part that switches, wherever that may switch."""
+        surfaces = self._surfaces(flip)
+        if not surfaces:
+            return False
+        outcomes = (-1.0, 0.0, 1.0) if self._made_of[flip][0] == "sign" else (0.0, 1.0)
+        for place in range(len(surfaces)):
+            one, *others = (self._put(term, flip, place, i) for i in range(len(outcomes)))
+            if not all(self._equal(one, other) for other in others):
+                return False
+        return True
+
+    def _equal(self, one: int, two: int) -> bool:
+        x, y = (self._made_of[term] for term in (one, two))
+        if x[0] == y[0] == "literal":
+            near = np.isfinite(x[1]) and abs(x[1] - y[1]) <= _ROUNDING * (1.0 + abs(x[1]))
+            return x[1] == y[1] or bool(near)
+        return one == two
+
+    def _compared_jumps(self, flip: int) -> Items:
+        """The jumps of the numbers that a value compares: it may switch there too, off its surfaces."""
+        name, _, children, kind = self._made_of[flip]
+        if name in _COMPARISONS or (name == "sign" and kind == "f"):
+            return _by(frozenset().union(*(self._jumps.get(self._plain(child), NONE) for child in children)), -1)
+        if kind == "f":
+            return NONE
+        return frozenset().union(*(self._compared_jumps(child) for child in children))
+
+    def _surfaces(self, flip: int) -> list[dict[int, int]] | None:
+        """Where a value may switch: each surface as expressions with what they are there; None: not known."""
+        if flip not in self._known_surfaces:
+            self._known_surfaces[flip] = self._find_surfaces(flip)
+        return self._known_surfaces[flip]
+
+    def _find_surfaces(self, flip: int) -> list[dict[int, int]] | None:
+        name, _, children, kind = self._made_of[flip]
+        if name == "sign" and kind == "f":
+            return self._surface(children[0], self._literal(0.0))
+        kinds = [self._made_of[child][3] for child in children]
+        # A truth value, or one that became an integer: the index of a branch.
+        known = kind == "b" or (name in ("convert_element_type", *_SAME) and kinds[0] != "f")
+        if kind == "f" or not known:
+            return None
+        if not self._switches.get(flip, NONE):
+            return []
+        if name in _COMPARISONS:
+            return self._surface(*children)
+        if name in ("and", "or", "not", "convert_element_type", *_SAME):
+            parts = [self._surfaces(child) for child in children]
+            return None if any(part is None for part in parts) else [x for part in parts for x in part or []]
+        return None
+
+    def _surface(self, one: int, two: int) -> list[dict[int, int]] | None:
+        """That two numbers are equal; None: they are no numbers. Where they jump is another matter."""
+        one, two = self._plain(one), self._plain(two)
+        numbers = [x for x in (one, two) if self._made_of[x][0] != "literal"]
+        if any(self._made_of[x][3] != "f" for x in numbers):
+            return None
+        if self._made_of[one][0] == "literal":
+            one, two = two, one
+        if self._made_of[two][0] != "literal":
+            zero, kind = self._literal(0.0), "f"
+            one, two = (two, one) if self._holds(one, two) else (one, two)  # what is replaced is no part of the other
+            differences = {self.term("sub", {}, pair, kind): zero for pair in ((one, two), (two, one))}
+            return [differences | {two: one}] if one != two else []
+        there = {one: two}
+        if self._made_of[two][1] == 0:
+            name, params, children, _ = self._made_of[one]
+            while name in _ZERO_AT_ZERO or (name == "integer_pow" and params["y"] > 0):
+                one = self._plain(children[0])
+                there[one] = two
+                name, params, children, _ = self._made_of[one]
+            if name == "sub":
+                u, v = (self._plain(child) for child in children)
+                there |= {self.term("sub", {}, pair, "f"): two for pair in ((u, v), (v, u))}
+                u, v = (v, u) if self._made_of[v][0] == "literal" or self._holds(u, v) else (u, v)
+                there |= {} if u == v else {v: u}
+        return [there]
+
+    def _literal(self, value: float) -> int:
+        return self.term("literal", value + 0.0, (), "f")  # no -0.0
+
+    def _plain(self, term: int) -> int:
+        """What an expression repeats."""
+        while self._made_of[term][0] in _SAME:
+            term = self._made_of[term][2][0]
+        return term
+
+    def _holds(self, term: int, part: int) -> bool:
+        """Whether an expression has a part."""
+        waiting, seen = [term], {term}
+        while waiting:
+            new = {child for child in self._made_of[waiting.pop()][2] if child not in seen}
+            seen |= new
+            waiting += new
+        return part in seen
+
+    def _put(self, term: int, flip: int, place: int, outcome: int) -> int:
+        """An expression on a surface of `flip`, by one of its outcomes, in short form; other switches stay unknown."""
+        memo = self._put_in.setdefault((flip, place, outcome), {})
+        if term not in memo:
+            memo[term] = self._put_anew(term, flip, place, outcome)
+        return memo[term]
+
+    def _put_anew(self, term: int, flip: int, place: int, outcome: int) -> int:
+        name, params, children, kind = self._made_of[term]
+        if term == flip:
+            return self._literal(float(outcome - 1 if name == "sign" else outcome))
+        there = self._surfaces(flip)
+        assert there is not None
+        if term in there[place]:
+            target = there[place][term]
+            return target if self._made_of[target][0] == "literal" else self._put(target, flip, place, outcome)
+        # What switches elsewhere is the same for both outcomes.
+        if name == "literal" or _function(name, params) is None or kind != "f":
+            return self._literal(params) if name == "literal" else term
+        at = [self._put(child, flip, place, outcome) for child in children]
+        if name in _SAME:
+            return at[0]
+        made = [self._made_of[x] for x in at]
+        numbers = [x[1] for x in made if x[0] == "literal"]
+        if name == "select_n":
+            if made[0][0] == "literal":
+                return at[1 + int(np.clip(made[0][1], 0, len(at) - 2))]
+            return at[1] if len(set(at[1:])) == 1 else self.term(name, params, tuple(at), kind)
+        if name == "convert_element_type" and not numbers:
+            return self.term(name, params, tuple(at), kind)
+        if len(numbers) == len(at):
+            function = _function(name, params)
+            assert function is not None
+            with np.errstate(all="ignore"):
+                value = float(function(*numbers))
+            return self.atom() if np.isnan(value) else self._literal(value)  # equal to nothing
+        return self._shortened(name, params, at, kind)
+
+    def _shortened(self, name: str, params: Any, at: list[int], kind: str) -> int:
+        """x + 0, 1 x, 0 x (x is finite), x - x, max(x, x)."""
+        number = {x: self._made_of[x][1] for x in at if self._made_of[x][0] == "literal"}
+        others = [x for x in at if x not in number]
+        if name in _COMMUTE:
+            at = sorted(at)
+        if name == "add" and 0 in number.values():
+            return others[0]
+        if name == "mul" and 0 in number.values():
+            return self._literal(0.0)
+        if name == "mul" and 1 in number.values():
+            return others[0]
+        if name == "sub" and at[0] == at[1]:
+            return self._literal(0.0)
+        if name in ("sub", "div") and number.get(at[1]) == (0 if name == "sub" else 1):
+            return at[0]
+        if name == "div" and number.get(at[0]) == 0:
+            return self._literal(0.0)
+        if name in ("max", "min") and at[0] == at[1]:
+            return at[0]
+        return self.term(name, params, tuple(at), kind)
+
+    def _never(self, predicate: int) -> bool:
+        """Whether a guard is never met, on trust: an equality with a constant that holds for no random numbers."""
         atoms: dict[int, str] = {}
-        self._collect(term, atoms, set())
+        parts: set[int] = set()
+        self._collect(predicate, atoms, parts)
+        if not self._exact(predicate) or any(self._made_of[x][0] in _FLAT for x in parts):
+            return False
         rng = np.random.default_rng(0)
-        one, two = ({a: _sample(rng, kind) for a, kind in atoms.items()} for _ in range(2))
-        # What is whole or true or false stays the same on the way from one point to the other.
-        two = {a: x if atoms[a] == "f" else one[a] for a, x in two.items()}
         with np.errstate(all="ignore"):
-            sides = [np.broadcast_to(self._value(predicate, at, {}), _POINTS).astype(bool) for at in (one, two)]
-            crossing = sides[0] != sides[1]
-            if not crossing.any():
-                return self._exact(predicate)
-            low, high = ({a: x[crossing] for a, x in at.items()} for at in (one, two))
-            side = sides[0][crossing]
-            before = [np.broadcast_to(self._value(term, at, {}), side.shape) for at in (low, high)]
-            for halving in range(_HALVINGS):
-                if halving == _EARLY:
-                    before = [np.broadcast_to(self._value(term, at, {}), side.shape) for at in (low, high)]
-                middle = {a: low[a] + 0.5 * (high[a] - low[a]) if atoms[a] == "f" else low[a] for a in low}
-                if all(np.all((middle[a] == low[a]) | (middle[a] == high[a])) for a in low):
-                    break  # neighbours
-                same = np.broadcast_to(self._value(predicate, middle, {}), side.shape).astype(bool) == side
-                low = {a: np.where(same, middle[a], low[a]) for a in low}
-                high = {a: np.where(same, high[a], middle[a]) for a in high}
-            left, right = (np.broadcast_to(self._value(term, at, {}), side.shape) for at in (low, high))
-            near = np.abs(left - right) <= 1e-6 * (1.0 + np.abs(left))
-            # One side is -inf, the other on its way there, as log(x) beside where(x > 0, log(x), -inf).
-            down = lambda x, was, other: np.isneginf(other) & (x < np.minimum(was - 5.0, -15.0))  # noqa: E731
-            down = down(left, before[0], right) | down(right, before[1], left)
-            return bool(np.all(near | down | (left == right)))
+            found = self._value(predicate, {a: _sample(rng, kind) for a, kind in atoms.items()}, {})
+        return len(np.unique(np.broadcast_to(found, _POINTS).astype(bool))) == 1
 
     def _jumps_below(self, term: int) -> Items:
         """The jumps of the parts of an expression that are not made element by element."""
@@ -343,7 +523,10 @@ class _Reader:
             return all(self._exact(child) for child in children)
         if name == "is_finite":
             return True
-        return name in ("eq", "ne") and any(self._made_of[child][0] == "literal" for child in children)
+        if name not in ("eq", "ne") or not any(self._made_of[child][0] == "literal" for child in children):
+            return False
+        others = [child for child in children if self._made_of[child][0] != "literal"]
+        return all(self._made_of[x][3] == "f" and not self._jumps.get(x, NONE) for x in others)
 
     def _positive(self, term: int) -> bool:
         """Whether an expression is above 0 by its form."""
@@ -399,6 +582,11 @@ def _selected(which: Any, *cases: Any) -> Any:
     return np.select([index == i for i in range(len(cases))], cases)
 
 
+def _by(items: Items, flip: int) -> Items:
+    """The same, as jumps where `flip` switches."""
+    return frozenset((who, stopped, flip) for who, stopped, _ in items)
+
+
 def _unions(flows: Sequence[Flow]) -> tuple[Items, Items, Items]:
     """What several arrays depend on: smoothly, as a switch, with a jump."""
     parts = ([x.smooth for x in flows], [x.switch for x in flows], [x.jump for x in flows])
@@ -415,10 +603,6 @@ def _kind(dtype: Any) -> str:
     if jnp.issubdtype(dtype, jnp.inexact):
         return "f"
     return "b" if jnp.issubdtype(dtype, jnp.bool_) else "i"
-
-
-def _kind_of(made: tuple[str, Any, tuple[int, ...], str]) -> str:
-    return made[3]
 
 
 def _sample(rng: np.random.Generator, kind: str) -> np.ndarray:

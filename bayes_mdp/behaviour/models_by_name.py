@@ -63,6 +63,17 @@ def _q_learning(agent: type[BoltzmannQ]) -> Callable[[ChoiceLog, Objective], Beh
     return make
 
 
+def _two_rates(log: ChoiceLog, objective: Objective) -> BehaviourModel:
+    names = ("learning_rate_up", "learning_rate_down")
+    parameters = {**dict.fromkeys(names, Parameter("unit")), "sensitivity": Parameter("positive")}
+
+    def one(p: Values) -> BoltzmannQ:
+        up, down = (p[name] for name in names)
+        return BoltzmannQ(1.0 / p["sensitivity"], up, falling_rate=down)
+
+    return LearnerChoices(one, parameters, _problem(log, objective))
+
+
 def _constant(log: ChoiceLog, objective: Objective) -> BehaviourModel:
     del objective
     if len(log.actions) < 2:
@@ -85,6 +96,7 @@ def _two_step(num_parameters: int) -> Callable[[ChoiceLog, Objective], Behaviour
 
 MODELS: dict[str, Callable[[ChoiceLog, Objective], BehaviourModel]] = {
     "q_learning": _q_learning(BoltzmannQ),
+    "q_learning_two_rates": _two_rates,
     "soft_q": _q_learning(SoftQ),
     "two_step": _two_step(7),
     "two_step_6": _two_step(6),
@@ -95,7 +107,8 @@ MODELS: dict[str, Callable[[ChoiceLog, Objective], BehaviourModel]] = {
 
 DESCRIPTIONS = {
     "q_learning": "Q-learning with a softmax: learning rate, sensitivity (1 / temperature).",
-    "soft_q": "The same with a soft maximum in the target.",
+    "q_learning_two_rates": "The same with two learning rates, for positive and negative prediction errors.",
+    "soft_q": "Q-learning with a soft maximum in the target.",
     "two_step": "The hybrid learner of the two-step task, seven parameters (Daw 2011).",
     "two_step_6": "The same with lambda = 1.",
     "two_step_4": "The same with one learning rate and one sensitivity.",

@@ -12,7 +12,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import EpsilonGreedyQ
 from bayes_mdp.behaviour import LearnerChoices, Parameter, PlannerChoices, TwoStep, fit, log_likelihood, simulate
-from bayes_mdp.behaviour.jumps import jumping_parameters
+from bayes_mdp.behaviour.jumps import jumping_parameters, refuse_jumps
 from bayes_mdp.inference import SamplingWarning
 from bayes_mdp.mdp import Problem
 from tests.behaviour.bandits import ENVIRONMENT, MODEL
@@ -41,6 +41,11 @@ CONTINUOUS: dict[str, Any] = {
     "guard": lambda xp, x, y: xp.where(x > 0, xp.log1p(xp.where(x > 0, x, 1.0)), 0.0) + y,
     "finite": lambda xp, x, y: xp.where(xp.isfinite(x), x, 0.0) + y,
     "sorted": lambda xp, x, y: xp.sort(xp.stack([x, y]), axis=0)[1],
+    "two rates": lambda xp, x, y: xp.where(x >= 0, 0.7, y) * x,
+    "two rates of a difference": lambda xp, x, y: xp.where(x > y, 2.0, xp.tanh(x)) * (y - x) + y,
+    "mask of itself": lambda xp, x, y: (x > 0) * x + y,
+    "sign of itself": lambda xp, x, y: xp.sign(x) * x * y,
+    "both halves": lambda xp, x, y: xp.where(x >= 0, y, 0.0) * x + xp.where(x < 0, 2.0, 0.0) * x,
 }
 JUMPING: dict[str, Any] = {
     "step": lambda xp, x, y, p, q: xp.where(x > y, p, q),
@@ -167,9 +172,87 @@ def test_a_continuous_selection_is_not_refused(name):
 
 @pytest.mark.parametrize("number", [10, pytest.param(500, marks=pytest.mark.slow)])
 def test_few_continuous_random_programs_are_refused(number):
-    """Those with a comparison that never switches, |x| > 0: no point of its surface is found."""
+    """Those whose two sides are the same by more than the rules of the proof."""
     refused = sum(jumping_parameters(model) != {} for model, _ in programs(number, 0.0, 2))
     assert refused <= 0.2 * number
+
+
+class Errors(type(MODEL)):
+    """A value that moves by a rule of the prediction error and of two rates."""
+
+    parameters = {"up": Parameter("unit"), "down": Parameter("unit"), "beta": Parameter("positive")}  # noqa: RUF012
+
+    def __init__(self, rule):
+        self.rule = rule
+
+    def update(self, params, q, transition):
+        a = transition.action
+        return q.at[a].add(self.rule(transition.reward - q[a], params["up"], params["down"], q[1 - a]))
+
+
+STOP = jax.lax.stop_gradient
+SAME_AT_ZERO: dict[str, Any] = {
+    "where": lambda e, u, d, o: jnp.where(e >= 0, u, d) * e,
+    "open": lambda e, u, d, o: e * jnp.where(e > 0, u, d),
+    "products": lambda e, u, d, o: jnp.where(e < 0, d * e, u * e),
+    "below": lambda e, u, d, o: jnp.where(jnp.greater(0, e), d, u) * e,
+    "not": lambda e, u, d, o: jnp.where(~(e >= 0), d, u) * e,
+    "negative": lambda e, u, d, o: jnp.where(-e <= 0, u, d) * e,
+    "cond": lambda e, u, d, o: jax.lax.cond(e >= 0, lambda: u * e, lambda: d * e),
+    "rate by cond": lambda e, u, d, o: jax.lax.cond(e >= 0, lambda: u, lambda: d) * e,
+    "select": lambda e, u, d, o: jax.lax.select(e >= 0, u, d) * e,
+    "maximum": lambda e, u, d, o: u * jnp.maximum(e, 0) + d * jnp.minimum(e, 0),
+    "clip": lambda e, u, d, o: u * jnp.clip(e, 0, 1) + d * jnp.clip(e, -1, 0),
+    "modulus": lambda e, u, d, o: u * (e + jnp.abs(e)) + d * (e - jnp.abs(e)),
+    "sign": lambda e, u, d, o: u * jnp.sign(e) * e + d * e,
+    "masks": lambda e, u, d, o: u * (e > 0) * e + d * (e <= 0).astype(float) * e,
+    "stopped": lambda e, u, d, o: jnp.where(STOP(e) >= 0, u, d) * e,
+    "rates of more": lambda e, u, d, o: jnp.tanh(jnp.where(e >= 0, u + o, d)) * jnp.sin(o) * e,
+    "spread": lambda e, u, d, o: jnp.sum(jnp.where(e >= 0, u, d) * (jnp.array([0.2, 0.3]) * e)),
+    "far": lambda e, u, d, o: jnp.where(e >= 0.1, u, d) * (e - 0.1),
+    "square": lambda e, u, d, o: jnp.where(e >= 0, u, -d) * e**2 / (1.0 + e**2),
+    "both": lambda e, u, d, o: jnp.where((e >= 0) & (e < 0.5), u * e * (0.5 - e), 0.0),
+}  # fmt: skip
+OTHER_AT_ZERO: dict[str, Any] = {
+    "rate alone": lambda e, u, d, o: jnp.where(e >= 0, u, d),
+    "shifted": lambda e, u, d, o: jnp.where(e >= 0.1, u, d) * e,
+    "of another": lambda e, u, d, o: jnp.where(o >= 0, u, d) * e,
+    "and of another": lambda e, u, d, o: jnp.where((e >= 0) & (o > 0.2), u, d) * e,
+    "rate of a sum": lambda e, u, d, o: (jnp.where(e >= 0, u, d) + 1.0) * (e + o),
+    "pole": lambda e, u, d, o: jnp.where(e >= 0, u, d) * e / jnp.abs(e),
+    "pole before": lambda e, u, d, o: jnp.where(e >= 0, u, d) * e * (1.0 / e),
+    "power": lambda e, u, d, o: jnp.where(e >= 0, u, d) * e * e**-1,
+    "sign": lambda e, u, d, o: jnp.sign(e) * u,
+    "sign of another": lambda e, u, d, o: jnp.sign(o) * u * e,
+    "two signs": lambda e, u, d, o: jnp.where(e >= 0, u, d) * jnp.sign(e),
+    "step": lambda e, u, d, o: jnp.floor(jnp.where(e >= 0, 2.5, 0.5)) * u + d * e,
+    "rounded": lambda e, u, d, o: jnp.where(jnp.floor(e) >= 0, u, d) * e * jnp.floor(4.0 * e),
+    "cond": lambda e, u, d, o: jax.lax.cond(e >= 0, lambda: u * e, lambda: d * e + 0.01),
+    "three": lambda e, u, d, o: jnp.where(e >= 0, jnp.where(o >= 0, u, d), u) * e,
+    "steps of a step": lambda e, u, d, o: jnp.where(jnp.where(o >= 0, e, e + 1.0) >= 0, u, d) * e,
+    "each of two": lambda e, u, d, o: jnp.sum(jnp.where(jnp.stack([e, o]) >= 0, u, d)) * e,
+    "reversed": lambda e, u, d, o: jnp.sum(jnp.where(jnp.stack([e, o]) >= 0, u, d) * jnp.stack([e, o])[::-1]),
+    "guard that holds": lambda e, u, d, o: jnp.where(jnp.maximum(e, 100.0) == 100.0, u, d),
+    "best action": lambda e, u, d, o: jnp.where(jnp.argmax(jnp.stack([e, o])) == 7, u, d) * e,
+    "infinite": lambda e, u, d, o: jnp.where(e >= 0, jnp.exp(-1.0 / jnp.maximum(e, 0.0)), -jnp.inf) + d * e,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME_AT_ZERO)
+def test_rates_of_the_sign_of_an_error_are_continuous_times_the_error(name):
+    """`where(e >= 0, up, down) * e` was refused."""
+    assert jumping_parameters(Errors(SAME_AT_ZERO[name])) == {}
+
+
+@pytest.mark.parametrize("name", OTHER_AT_ZERO)
+def test_what_differs_where_it_switches_is_refused(name):
+    """Poles, other variables, other thresholds, other elements, roundings: the proof must not reach them."""
+    assert jumping_parameters(Errors(OTHER_AT_ZERO[name])) != {}
+
+
+def test_the_refusal_says_how_to_write_two_rates():
+    with pytest.raises(ValueError, match=r"two rates of an error e as up \* jnp\.maximum\(e, 0\) \+ down \* jnp\.min"):
+        refuse_jumps(Errors(OTHER_AT_ZERO["shifted"]))
 
 
 class Looped(type(MODEL)):

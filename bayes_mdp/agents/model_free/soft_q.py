@@ -10,15 +10,17 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from bayes_mdp.agents.common.learner import place_of
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_value
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
-from bayes_mdp.agents.model_free.tabular_q import TabularQ
-from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP
+from bayes_mdp.agents.model_free.tabular_q import TabularQ, bellman_target
+from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation
+from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.utils.typing import RealScalar, Scalar
 from bayes_mdp.utils.validation import check_fraction
 
@@ -87,6 +89,8 @@ class BoltzmannQ(TabularQ):
 
     Args:
         temperature, learning_rate, initial_q, replan: as in `SoftQ`.
+        falling_rate: the learning rate where the target lies below the value (a negative prediction error), in [0, 1];
+            None: `learning_rate`.
 
     Raises:
         ValueError: a number outside its range.
@@ -97,11 +101,14 @@ class BoltzmannQ(TabularQ):
     learning_rate: float | Array = 0.1
     initial_q: float | Array = 0.0
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule)
+    falling_rate: float | Array | None = eqx.field(default=None, kw_only=True, metadata={UNDESCRIBED_DEFAULT: True})
 
     def __check_init__(self) -> None:
         check_above_zero("temperature", self.temperature)
         check_fraction("learning_rate", self.learning_rate)
         check_value("initial_q", self.initial_q)
+        if self.falling_rate is not None:
+            check_fraction("falling_rate", self.falling_rate)
 
     @property
     def step_size(self) -> Scalar:
@@ -117,6 +124,19 @@ class BoltzmannQ(TabularQ):
         """Actions with probability proportional to exp(`q` / temperature)."""
         return Boltzmann(q, self.temperature)
 
+    def observe(
+        self, problem: Problem, state: Float[Array, "*H S A"], transition: Transitions, weight: Scalar = 1.0
+    ) -> Float[Array, "*H S A"]:
+        """As `TabularQ.observe`, by the rate of the sign of the error."""
+        if self.falling_rate is None:
+            return super().observe(problem, state, transition, weight)
+        place = place_of(problem, transition)
+        target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
+        error = target - state[place.here]
+        # Continuous in the error, also as a program: maximum and minimum meet at 0.
+        step = weight * (self.learning_rate * jnp.maximum(error, 0.0) + self.falling_rate * jnp.minimum(error, 0.0))
+        return state.at[place.here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))
+
 
 class SoftQ(BoltzmannQ):
     """Soft Q-learning (Haarnoja et al. 2017, tabular; Fox et al. 2016) at a fixed temperature tau.
@@ -128,6 +148,7 @@ class SoftQ(BoltzmannQ):
         temperature: tau, in units of the reward; .05 in [KL21].
         learning_rate: in [0, 1].
         initial_q: initial value of every entry.
+        falling_rate: as in `BoltzmannQ`.
         replan: when the policy is updated; every step by default. Under `Episodic` "episode" gives the
             same behaviour (a table has a row for every step) and runs faster.
 
