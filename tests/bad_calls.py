@@ -1618,6 +1618,7 @@ _OPTIONS: dict[str, list[Any]] = {
     "noise": NOT_NEGATIVE,
     "regularization": POSITIVE,
     "learning_rate": FRACTION,
+    "falling_rate": without(FRACTION, None),
     "epsilon": FRACTION,
     "initial_q": NUMBER,
     "frozen": BOOL,

@@ -74,7 +74,7 @@ class NextExperiment(eqx.Module):
             was (see `untried_rewards`): `value` of these, and of what leads there, is the prior's. None: there are
             none, or it is not known.
         from_prior: Bool[C], which candidates are such pairs, or studies whose policy may try one.
-        untried_share: the part of its time that the present plan spends in such pairs.
+        untried_share: share of its time that the present plan spends in such pairs, from 0 to 1.
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
