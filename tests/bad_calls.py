@@ -973,7 +973,7 @@ CALLS = [
         {
             "allowed": ["no", NAN, [[2, 1], [1, 1]]],
             "min_count": [-1, 2.5, "3", None],
-            "bootstrap_below": [-1, 2.5, "3", None],
+            "bootstrap_below": [-1, 2.5, "3"],
             "max_change": [0.0, 1.5, *NUMBER],
             "stochastic": BOOL,
         },

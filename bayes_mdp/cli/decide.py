@@ -49,6 +49,13 @@ def add_decide(commands: Commands) -> None:
     parser.add_argument("--confidence", type=float, default=0.95, help="of being no worse than the baseline")
     parser.add_argument("--slack", type=float, default=0.0, help="loss of value that still counts as no worse")
     parser.add_argument("--split", type=float, default=0.5, help="share of the episodes that chooses; 0: no split")
+    parser.add_argument(
+        "--bootstrap-below",
+        type=count,
+        metavar="N",
+        help="actions that the part that chooses has less often in the state keep the baseline's probability "
+        "(default: 5, or 0 with --min-count)",
+    )
     parser.add_argument("--stochastic", action="store_true", help="allow mixtures of actions")
     parser.add_argument("--no-checks", action="store_true", help="leave out the checks of the belief")
     parser.add_argument("--draws", type=count, default=400, help="posterior draws of the search, and of the judgement")
@@ -74,7 +81,11 @@ def _decide(arguments: argparse.Namespace) -> None:
         objective,
         space=space,
         criterion=arguments.criterion,
-        limits=PolicyLimits(min_count=arguments.min_count, stochastic=arguments.stochastic),
+        limits=PolicyLimits(
+            min_count=arguments.min_count,
+            bootstrap_below=arguments.bootstrap_below,
+            stochastic=arguments.stochastic,
+        ),
         baseline=baseline_of(arguments, space),
         confidence=arguments.confidence,
         slack=arguments.slack,

@@ -1,5 +1,7 @@
 """`decide`: a policy from a log, chosen on one part of it and judged on the other, or the one in use."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
@@ -23,11 +25,14 @@ from bayes_mdp.mdp.labelled_arguments import policy_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision
+from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision, RarelyTried
 from bayes_mdp.recommend.differences import differences, variance_shares
 from bayes_mdp.utils.progress import stage
-from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
+from bayes_mdp.utils.typing import AnyArray, InitialLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type
+
+LEAST_TRIED = 5
+"""Pairs that the data which choose have less often keep the baseline's probability, unless the limits say otherwise."""
 
 
 def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
@@ -50,8 +55,11 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
 ) -> Decision:
     """Choose a policy from a log and judge it, or recommend the one in use and say why. Host-side.
 
-    The log is split by episodes. A policy is chosen with the first part (see `choose`). It is compared with the
-    baseline in common draws from the posterior of the second part, which was not used for the choice. It is recommended
+    The log is split by episodes. A policy is chosen with the first part (see `choose`). Pairs that were hardly tried
+    mislead such a choice most, so by default those that the first part has less than five times keep the probability
+    that the baseline gives them, and the rest goes to the best of the others; where a state has none, the policy
+    follows the baseline (SPIBB, see `PolicyLimits`). The policy is compared with the baseline in common draws from the
+    posterior of the second part, which was not used for the choice. It is recommended
     if it is no worse than the baseline with the probability asked for, the comparison reaches a verdict (see
     `compare_policies`) and no check of the belief fails (see `criticise`). This probability is that of the posterior:
     it is right only if prior and model are.
@@ -69,7 +77,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         log: as a whole; one row for each transition, in the order of time.
         objective: of the values.
         space: None: `StateActionSpace.from_log(log)`.
-        criterion, limits, slack, num_draws: as in `choose`.
+        criterion, slack, num_draws: as in `choose`.
+        limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
+            `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
             the log did (`behaviour_policy`).
         confidence: probability of being no worse than the baseline, in (0, 1).
@@ -98,6 +108,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     check_key("key", key)
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
+    check_type("limits", limits, PolicyLimits, "PolicyLimits")
     criterion = read_criterion(criterion)
     check_number("split", split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
     check_value_range(value_range)
@@ -117,6 +128,8 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     if begins is not None:
         space.initial_probs(begins)  # refuses what is none, before anything is inferred
     today = behaviour_policy(log, space=space) if baseline is None else _read_baseline(baseline, space, objective)
+    if limits.bootstrap_below is None and not limits.min_count:
+        limits = replace(limits, bootstrap_below=LEAST_TRIED)
     with stage("decide: choose a policy"):
         chooser = infer(keys[1], prior, first, space=space)
         choice = choose(
@@ -172,7 +185,17 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         _anchored(log, objective, gain) if baseline is None and initial is None else None,
         dict(log.columns),
         by_all,
+        _rarely_tried(chooser.visit_counts(), space, limits.bootstrap_below or 0),
     )
+
+
+def _rarely_tried(visits: Float[AnyArray, "*H S A"], space: StateActionSpace, below: int) -> RarelyTried | None:
+    """How many legal pairs keep the baseline's probability; None: none is asked to."""
+    if not below:
+        return None
+    seen = np.asarray(visits, np.float64).reshape(-1, space.n_states, space.n_actions).sum(0)
+    legal = np.ones(seen.shape, bool) if space.legal is None else np.asarray(space.legal)
+    return RarelyTried(below, int((legal & (seen < below)).sum()), int(legal.sum()))
 
 
 def _gain(

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -40,6 +40,27 @@ ANCHORED = (
 )
 
 
+class RarelyTried(NamedTuple):
+    """The pairs in which a candidate may not differ from the baseline.
+
+    Args:
+        below: the number of transitions of the part that chooses below which a pair is one of them.
+        pairs: how many are.
+        of: the number of all legal pairs.
+    """
+
+    below: int
+    pairs: int
+    of: int
+
+    def __str__(self) -> str:
+        """One sentence."""
+        return (
+            f"pairs seen less than {self.below} times by the data that choose keep the baseline's probability "
+            f"({self.pairs} of {self.of}; PolicyLimits(bootstrap_below={self.below}), in the shell --bootstrap-below)"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Decision:
     """Result of `decide`; `print` shows it, `write_report` makes a page of it.
@@ -65,6 +86,8 @@ class Decision:
         columns: role ("state", "action", "reward", ...) -> name of the log's column; empty: not known.
         by_all: Float64[num_draws], gain of the candidate under the posterior of the whole log, in units of the value:
             beside `improvement`, no part of the rule; None: the whole log judged.
+        rarely_tried: the pairs that keep the baseline's probability because the data that choose have them too rarely;
+            None: none had to.
     """
 
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
@@ -84,6 +107,7 @@ class Decision:
     anchored: Mapping[str, AnchoredValue] | None = None
     columns: Mapping[str, Hashable] = field(default_factory=dict)
     by_all: Float[np.ndarray, " num_draws"] | None = None
+    rarely_tried: RarelyTried | None = None
 
     @property
     def recommended(self) -> bool:
@@ -156,6 +180,7 @@ class Decision:
         lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions ({whole}): {self.headline}"]
         lines += [f"  because {reason}" for reason in self.reasons]
         lines.append(f"  a value is the {self.unit}; {describe_start(self.comparison.values[CHOSEN])}")
+        lines += [] if self.rarely_tried is None else [f"  {self.rarely_tried}"]
         if self.unchanged:
             lines += ["", "The baseline, by the posterior that judges:"]
             lines += [f"  {line}" for line in str(self.comparison.values[BASELINE]).splitlines()]

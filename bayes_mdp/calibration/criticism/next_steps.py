@@ -30,7 +30,8 @@ NEXT_STEPS = {
     ),
     CHOSEN: (
         "take a prior that expects such values: compare its rows and rewards with the first half (bm.predictive_check)",
-        "choose among policies of what was tried often (PolicyLimits(min_count=...); --min-count in the shell), "
+        "choose among policies of what was tried often (PolicyLimits(bootstrap_below=...) or (min_count=...); "
+        "--bootstrap-below, --min-count in the shell), "
         "collect more data, or take a prior that expects less of what was hardly tried",
     ),
     RETURNS: (_OBJECTIVE, _OBJECTIVE),

@@ -253,7 +253,7 @@ def _policy_sets(
     if today is None or counts is None:
         return sets
     for below in THRESHOLDS:
-        if below > limits.bootstrap_below:
+        if below > (limits.bootstrap_below or 0):
             name = (
                 f"the optimum of the mean MDP that follows the baseline where actions were seen less than {below} times"
             )

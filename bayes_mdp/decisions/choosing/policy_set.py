@@ -19,7 +19,7 @@ class PolicyLimits(eqx.Module):
             follows the baseline there, or, without one, the actions that the data have most often.
         bootstrap_below: with a baseline: actions that the data have less often than this keep the probability that the
             baseline gives them, the rest of the probability is free (SPIBB; Laroche, Trichelair and Tachet des Combes
-            2019).
+            2019). None: not stated, which is zero; `decide` then takes 5, unless `min_count` is stated.
         max_change: with a baseline: the part of the decisions that may differ from it, in every state: the policy is
             (1 - max_change) baseline + max_change any policy, so that no state's probabilities are further from the
             baseline's than this (total variation).
@@ -33,13 +33,14 @@ class PolicyLimits(eqx.Module):
         default=None, converter=lambda x: None if x is None else np.asarray(as_mask("allowed", x))
     )
     min_count: int = 0
-    bootstrap_below: int = 0
+    bootstrap_below: int | None = None
     max_change: float = 1.0
     stochastic: bool = False
 
     def __check_init__(self) -> None:
         check_count("min_count", self.min_count, 0)
-        check_count("bootstrap_below", self.bootstrap_below, 0)
+        if self.bootstrap_below is not None:
+            check_count("bootstrap_below", self.bootstrap_below, 0)
         check_number("max_change", self.max_change, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
         check_bool("stochastic", self.stochastic)
 
@@ -124,7 +125,7 @@ def policy_set(
         check_shape("allowed", limits.allowed, pairs, "state, action")
         free = free & limits.allowed
         require(~free.any(-1), "allowed", limits.allowed.any(-1), "at least one legal action in every state")
-    below = limits.bootstrap_below if threshold is None else int(threshold)
+    below = limits.bootstrap_below or 0 if threshold is None else int(threshold)
     if (below or limits.max_change < 1) and baseline is None:
         name = "max_change" if limits.max_change < 1 else "bootstrap_below"
         raise ValueError(f"{name} is given without a baseline, expected the policy that it is measured from")
