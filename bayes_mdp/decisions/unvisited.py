@@ -116,6 +116,11 @@ def _described(pairs: Sequence[Pair], share: Float[np.ndarray, " pairs"]) -> str
     return describe_pairs([" ".join(map(str, pair)) for pair in pairs], share)
 
 
+def describe_parts(parts: Sequence[tuple[Pair, float]]) -> str:
+    """The first pairs, each with its part, in size."""
+    return describe_pairs([" ".join(map(str, pair)) for pair, _ in parts], [abs(part) for _, part in parts])
+
+
 def describe_pairs(names: Sequence[str], share: Sequence[float] | Float[np.ndarray, " names"]) -> str:
     """The first names, each with its part."""
     shown = [

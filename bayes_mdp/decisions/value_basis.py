@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_pairs
+from bayes_mdp.decisions.reward_prior import RewardPrior, reward_priors
+from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import (
@@ -75,6 +76,7 @@ class ValueBasis(eqx.Module):
         observed: number of transitions that the posterior has learnt from, of all pairs; nan: not known.
         wide_law: that the reward law of the prior allows more than all rewards seen, and which one fits them (see
             there), one sentence; None: nothing of the kind is known.
+        rewards: what the prior of the rewards adds to the value; None: the posterior does not know it (draws).
     """
 
     unvisited: Unvisited
@@ -88,6 +90,7 @@ class ValueBasis(eqx.Module):
     untried_share: float = 0.0
     observed: float = np.nan
     wide_law: str | None = eqx.field(static=True, default=None)
+    rewards: RewardPrior | None = None
 
     def __str__(self) -> str:
         """One line."""
@@ -98,6 +101,11 @@ class ValueBasis(eqx.Module):
             share += f" ({self.informative:.2g} of it informative)"
         if self.borrowed is not None:
             share += f", borrowed from other pairs at most {self.borrowed:.2g}"
+        if self.rewards is None:
+            of = "it" if self.prior_share is None else "the rewards"
+            share += f"; what the prior weighs in {of} is not known"
+        elif str(self.rewards):
+            share += f"; {self.rewards}"
         return f"{amount(self.transitions, 3)} transitions behind it (effective number){share}"
 
     @property
@@ -116,7 +124,7 @@ class ValueBasis(eqx.Module):
     @property
     def describe_weakest(self) -> str:
         """The weakest pairs, in words."""
-        return describe_pairs([" ".join(map(str, pair)) for pair, _ in self.weakest], [x for _, x in self.weakest])
+        return describe_parts(self.weakest)
 
 
 def value_bases(
@@ -143,9 +151,12 @@ def value_bases(
     times, best = (np.asarray(x) for x in _in_mean(mdp, policies, objective, start))
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
     parts = _Prior(share, borrowed, weight, untried_rewards(posterior))
+    rewards = reward_priors(posterior, times, np.asarray(mdp.reward, np.float64), names)
     wide = wide_law(posterior)
-    each = [_basis(visits, parts, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
-    return [replace(basis, wide_law=wide) for basis in each]
+    return [
+        replace(_basis(visits, parts, unknown, time, names, bool(own)), rewards=paid, wide_law=wide)
+        for time, own, paid in zip(times, best, rewards, strict=True)
+    ]
 
 
 def _basis(

@@ -1,12 +1,15 @@
 """`Verdict`: whether a posterior may decide between policies, or the question is not decided by the data behind it."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Float
 
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.strategies.strategy_draws import shares_of_best
+from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.utils.amounts import amount
@@ -17,6 +20,11 @@ from bayes_mdp.utils.validation import described
 _ROUNDING = 1e-9
 LEAST_UNTRIED = 0.01
 """Above this part of its time in untried pairs that look better than all others, a policy is not judged."""
+
+PULL = 0.5
+"""From so many standard deviations of a difference on, the pull of the prior of the rewards may be a reason."""
+CLEAR = 0.975
+"""It is none where the better policy would be better with this probability without it."""
 
 Range = tuple[RealLike, RealLike]
 """The lowest and the highest value that a policy can have."""
@@ -76,6 +84,14 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
                     f"data of {basis.describe_weakest}, or {trust}",
                 )
             )
+        if basis is not None and basis.rewards is not None and basis.rewards.share > PRIOR_SHARE:
+            share, weakest = basis.rewards.share, describe_parts(basis.rewards.weakest)
+            found.append(
+                (
+                    f"{name}: the prior's share of its rewards is {share:.2g}, above {PRIOR_SHARE:g}",
+                    f"rewards of {weakest}, or a prior that is known to fit",
+                )
+            )
         if basis is not None and basis.untried is not None and basis.untried_share > LEAST_UNTRIED:
             found.append(
                 (f"{name}: {basis.untried_share:.2g} of its time in {basis.untried}", f"data of them; or {REMEDY}")
@@ -91,6 +107,11 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
                     "one)",
                 )
             )
+    best = max(values, key=lambda name: values[name].mean)
+    for name, value in values.items():
+        pull = None if name == best else pull_of(best, values[best], name, value)
+        if pull is not None:
+            found.append(pull)
     finding = _finding(values, value_range, held_out)
     return Verdict(tuple(reason for reason, _ in found), tuple(cure for _, cure in found), finding)
 
@@ -117,12 +138,68 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, held_
         parts.append("what the prior weighs in it is not known")
     else:
         parts.append(f"the prior's share of the rows in use is at most {max(shares):.2g}")
+    paid = [basis.rewards for basis in bases if basis.rewards is not None]
+    if shares and len(paid) < len(names):
+        parts.append("what it weighs in the rewards is not known")
+    elif any(each.share for each in paid):
+        parts.append(f"that of the rewards is at most {max(each.share for each in paid):.2g}")
+        if len(names) > 1:
+            rival = max((name for name in names if name != best), key=lambda name: values[name].mean)
+            pull = _pull(values[best]) - _pull(values[rival])
+            parts.append(f"it moves the difference to {rival} by {_signed(pull)}")
     if value_range is None:
         parts.append("no range of values was stated")
     else:
         low, high = (float(x) for x in value_range)
         parts.append(f"no value lies outside {amount(low, 6)} to {amount(high, 6)}")
     return "; ".join(parts)
+
+
+class Doubt(NamedTuple):
+    """A reason to abstain, and what would remove it."""
+
+    reason: str
+    cure: str
+
+
+def pull_of(best: str, value: PolicyValue, rival: str, other: PolicyValue) -> Doubt | None:
+    """Whether a policy is ahead of another one by the prior of the rewards; None: it is not, or that is not known.
+
+    It is if this prior moves the difference in its favour by more than `PULL` standard deviations, and without it the
+    policy would not be better with probability `CLEAR`. If prior and model are right and the prior weighs w of w + n
+    observations in each pair, the pull is about sqrt(w / n) standard deviations of the difference, either way.
+
+    Args:
+        best, value: the better policy, and its value.
+        rival, other: the other one, in the same draws.
+    """
+    gain, pull = value.draws - other.draws, _pull(value) - _pull(other)
+    without = _prob_better(gain - pull)
+    if not (np.isfinite(pull) and pull > PULL * gain.std(ddof=1) and without < CLEAR):
+        return None
+    assert value.basis is not None and value.basis.rewards is not None
+    assert other.basis is not None and other.basis.rewards is not None
+    pairs = [*value.basis.rewards.moved] if value.basis.rewards.pull > 0 else []
+    pairs += [*other.basis.rewards.moved] if other.basis.rewards.pull < 0 else []
+    return Doubt(
+        f"{best}: the prior of the rewards moves its difference to {rival} by {_signed(pull)}, and it "
+        f"is {amount(float(gain.mean()))}: with the mean rewards of the data alone it would be better with probability "
+        f"{without:.3f}, not {_prob_better(gain):.3f}",
+        f"rewards of {describe_parts(pairs)}, or a prior mean where rewards lie {see('how-to/write-a-prior')}",
+    )
+
+
+def _pull(value: PolicyValue) -> float:
+    """What the prior of the rewards adds to a value; nan: not known."""
+    return np.nan if value.basis is None or value.basis.rewards is None else value.basis.rewards.pull
+
+
+def _prob_better(gain: Float[np.ndarray, " draws"]) -> float:
+    return float(np.mean((gain > 0) + 0.5 * (gain == 0)))
+
+
+def _signed(number: float) -> str:
+    return f"{'+' if number > 0 else ''}{amount(number, 2)}"
 
 
 def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[str, str]]:

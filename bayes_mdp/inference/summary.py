@@ -60,6 +60,8 @@ class PairMoments(NamedTuple):
         prior_share: the prior's part of the concentration of the row (its mean over components; of pooled rows what no
             data put there); nan where it has none.
         visits: observed transitions.
+        reward_share: the prior's part in the mean reward (pseudo-observations over these and the data); nan where that
+            is known. None: it is not known.
     """
 
     probs: Float[Array, "*H S A O"]
@@ -68,6 +70,7 @@ class PairMoments(NamedTuple):
     reward_variance: Pairs
     prior_share: Pairs
     visits: Pairs
+    reward_share: Pairs | None = None
 
 
 class LatentSites(NamedTuple):
@@ -163,14 +166,16 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     Columns: (step,) state, action (names); `visits`, observed transitions; `reward_mean`, `reward_sd` of the expected
     reward (units of the reward, sd epistemic); `likeliest`, the name of the most probable outcome (None where several
     are equally probable), with `likeliest_prob` and `likeliest_sd`; `row_sd` (see the module); `prior_share`, the
-    prior's part of the concentration of the row (NaN where the row is known; of pooled rows what no data put there).
+    prior's part of the concentration of the row (NaN where the row is known; of pooled rows what no data put there);
+    `reward_share`, the prior's part in the mean reward: pseudo-observations over these and the observed rewards (NaN
+    where it is known).
 
     Most uncertain: by the larger of `row_sd` and `reward_sd`, each as a fraction of its largest finite value in the
     table; an infinite `reward_sd` comes before all.
 
     Args:
         posterior: a `ConjugatePosterior`, a mixture (moments over its components, `prior_share` their mean) or a
-            `SampledPosterior` (moments of its draws; `prior_share` is nan).
+            `SampledPosterior` (moments of its draws; `prior_share` and `reward_share` are nan, not known).
 
     Raises:
         TypeError: no posterior of this package.
@@ -229,6 +234,7 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
         "likeliest_sd": np.sqrt(np.take_along_axis(moments.probs_variance, best, -1)[..., 0].clip(0.0)),
         "row_sd": np.sqrt(moments.probs_variance.sum(-1).clip(0.0)),
         "prior_share": moments.prior_share,
+        "reward_share": np.full(moments.visits.shape, np.nan) if moments.reward_share is None else moments.reward_share,
     }
 
 
@@ -321,7 +327,9 @@ def _without_data(posterior: Summarised) -> list[str]:
 
 def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     """One line per thing that a reader should not miss."""
-    visits, share, reward_sd = (frame[name].to_numpy(float) for name in ("visits", "prior_share", "reward_sd"))
+    visits, share, paid, reward_sd = (
+        frame[name].to_numpy(float) for name in ("visits", "prior_share", "reward_share", "reward_sd")
+    )
     total, tried = float(visits.sum()), visits > 0
     found = []
     if total == 0:
@@ -348,6 +356,12 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         found.append(
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior outweighs the data "
             f"(median share {np.median(share[ruled]):.2f})."
+        )
+    ruled = tried & (paid > 0.5)
+    if ruled.any():
+        found.append(
+            f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior of the reward outweighs the rewards "
+            f"that were seen (median share {np.median(paid[ruled]):.2f})."
         )
     rewards = posterior.rewards_seen()
     if rewards is not None and rewards < total:

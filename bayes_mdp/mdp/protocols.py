@@ -58,6 +58,26 @@ class CanWeighPrior(Protocol):
 
 
 @runtime_checkable
+class CanWeighRewards(Protocol):
+    """Says how much of its mean rewards stems from their prior."""
+
+    def reward_share(self) -> Float[Array, "*H S A"] | None:
+        """The prior's part in the mean reward of each pair, from 0 to 1: pseudo-observations over these and the data.
+
+        Where rewards depend on the outcome, the mean over outcomes, by their probabilities; 1 where no reward was seen;
+        nan where the mean is known. None: it is not known, as where rewards are draws.
+        """
+        ...
+
+    def data_reward(self) -> Float[Array, "*H S A"] | None:
+        """The mean reward of each pair by data alone, that is, as the prior of the rewards weighs less and less.
+
+        Where no reward was seen: the mean of all that were. None: it is not known.
+        """
+        ...
+
+
+@runtime_checkable
 class CanCountPrior(Protocol):
     """Says how many observations its prior is worth."""
 

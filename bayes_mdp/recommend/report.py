@@ -87,6 +87,7 @@ def _page(decision: Decision) -> str:
         "" if decision.unchanged else _verdict(decision.comparison.verdict),
         _anchored(decision),
         f"<p>Chosen by {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
+        "" if decision.rarely_tried is None else f"<p>Limits: {escape(str(decision.rarely_tried))}.</p>",
         _policies(decision, state),
         "<h2>Checks of the belief</h2>",
         _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>",
@@ -176,12 +177,15 @@ def _candidates(decision: Decision) -> str:
         share = "" if basis is None or basis.prior_share is None else f"{basis.prior_share:.2g}"
         share += f" ({basis.informative:.2g} informative)" if basis is not None and basis.informative else ""
         share += "" if basis is None or basis.borrowed is None else f" (borrowed {basis.borrowed:.2g})"
+        paid = "not known" if basis is None or basis.rewards is None else f"{basis.rewards.share:.2g}"
+        if basis is not None and basis.rewards is not None and basis.rewards.share:
+            paid += f" (moves it by {amount(basis.rewards.pull, 2)})"
         behind = "" if basis is None else amount(basis.transitions, 3)
         rows += (
             f"<tr><td>{escape(name)}</td><td>{amount(value.mean, 5)}</td><td>{amount(low, 5)} to {amount(high, 5)}</td>"
-            f"<td>{share}</td><td>{behind}</td></tr>"
+            f"<td>{share}</td><td>{paid}</td><td>{behind}</td></tr>"
         )
-    titles = ("policy", "value", "95 % interval", "prior's share", "transitions behind it")
+    titles = ("policy", "value", "95 % interval", "prior's share", "that of rewards", "transitions behind it")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return f"<table><tr>{head}</tr>{rows}</table>"
 

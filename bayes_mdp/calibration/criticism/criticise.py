@@ -15,6 +15,7 @@ from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_che
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, to_float64
 from bayes_mdp.decisions.start import read_start, start_of_log
+from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.route import infer
@@ -119,6 +120,11 @@ class Criticism:
         share = max((b.prior_share or 0.0 for b in self.bases.values() if b is not None), default=0.0)
         if share > PRIOR_SHARE:
             return f"no check failed, but the prior's share of the rows that a policy uses is {share:.2g}"
+        paid = max(
+            (b.rewards.share for b in self.bases.values() if b is not None and b.rewards is not None), default=0.0
+        )
+        if paid > PRIOR_SHARE:
+            return f"no check failed, but the prior's share of the rewards of a policy is {paid:.2g}"
         if self.better_rival is not None:
             return f"no check failed, but the prior {self.better_rival!r} predicts the second half of the log better"
         if not self.findings:
@@ -142,6 +148,10 @@ class Criticism:
         for name, basis in self.bases.items():
             if basis is not None and (basis.prior_share or 0.0) > PRIOR_SHARE:
                 lines.append(f"    {name} rests on the prior most at {basis.describe_weakest}")
+            if basis is not None and basis.rewards is not None and basis.rewards.share > PRIOR_SHARE:
+                lines.append(
+                    f"    {name} rests on the prior of the rewards most at {describe_parts(basis.rewards.weakest)}"
+                )
         if self.log_density:
             each = ", ".join(f"{name} {density:.4g}" for name, density in self.log_density.items())
             lines.append(f"  log predictive density of the second half, per transition: {each}")

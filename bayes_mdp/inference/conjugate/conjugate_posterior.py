@@ -253,6 +253,22 @@ class ConjugatePosterior(eqx.Module):
         return self.share_with_rewards(self.transition_probs.prior_share())
 
     @small_jit
+    def reward_share(self) -> Pairs | None:
+        """The prior's part in the mean reward of each pair (`CanWeighRewards`)."""
+        share = self.reward_cells.prior_share()
+        if share is None or not self.rewards_by_outcome:
+            return share
+        rows = self.transition_probs.mean()
+        unknown = ~jnp.isnan(share) & (rows > 0)
+        return jnp.where(unknown.any(-1), jnp.where(unknown, rows * share, 0.0).sum(-1), jnp.nan)
+
+    @small_jit
+    def data_reward(self) -> Pairs | None:
+        """The mean reward of each pair by data alone (`CanWeighRewards`); rows at their posterior means."""
+        mean = self.reward_cells.data_mean()
+        return None if mean is None else self._of_pairs(self.transition_probs.mean(), mean)
+
+    @small_jit
     def prior_weight(self) -> PriorWeight:
         """What the prior of each pair weighs (`CanCountPrior`)."""
         rows, rewards = self.transition_probs, self.reward_cells
@@ -621,7 +637,8 @@ class ConjugatePosterior(eqx.Module):
         share = jnp.where(after > 0, prior / jnp.where(after > 0, after, 1.0), jnp.nan)
         variance = probs * (1 - probs) * rows.inverse_total()[..., None]
         reward = self.mean_mdp().reward
-        return PairMoments(probs, variance, reward, self.reward_variance(), share, self.visit_counts())
+        paid = self.reward_share()
+        return PairMoments(probs, variance, reward, self.reward_variance(), share, self.visit_counts(), paid)
 
     def reward_sums(self) -> RewardSums | None:
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""

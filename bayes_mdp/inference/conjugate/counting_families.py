@@ -47,6 +47,11 @@ class GammaExponentialBelief(RewardBelief):
         mean = _over(self.rate, self.concentration - 1.0, jnp.inf)
         return _over(mean * self.rate, self.concentration - 2.0, jnp.inf)
 
+    @property
+    def pseudo_observations(self) -> Cells:
+        """concentration - 1; none where there is no prior mean to weigh."""
+        return jnp.maximum(self.concentration - 1.0, 0.0)
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
@@ -113,6 +118,11 @@ class BetaBinomialBelief(RewardBelief):
     def noise(self) -> Cells:
         """total_count E[probs (1 - probs)]."""
         return self.total_count * (self.concentration1 + self.concentration0) * self._moments()[1]
+
+    @property
+    def pseudo_observations(self) -> Cells:
+        """concentration1 + concentration0, in rewards of `total_count` trials."""
+        return (self.concentration1 + self.concentration0) / jnp.asarray(self.total_count)
 
     @property
     def flat_weight(self) -> Cells:
@@ -195,6 +205,11 @@ class BetaGeometricBelief(RewardBelief):
         a, total = self.concentration1, self.concentration1 + self.concentration0
         return _over(self.concentration0 * (total - 1.0) / jnp.where(a > 2.0, a - 1.0, 1.0), a - 2.0, jnp.inf)
 
+    @property
+    def pseudo_observations(self) -> Cells:
+        """concentration1 - 1; none where there is no prior mean to weigh."""
+        return jnp.maximum(self.concentration1 - 1.0, 0.0)
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
         return (_beta(key, self.concentration1, self.concentration0),)
@@ -264,6 +279,17 @@ class DirichletCategoricalBelief(RewardBelief):
         return variance * total / (total + 1.0)
 
     @property
+    def pseudo_observations(self) -> Cells:
+        """The sum of the concentrations."""
+        return jnp.asarray(self.concentration).sum(-1)
+
+    def data_mean(self, statistics: Statistics) -> Cells:
+        """Mean of the values by their counts."""
+        total = statistics.sum(-1, keepdims=True)
+        seen = total > 0
+        return jnp.where(seen[..., 0], self._moments(statistics / jnp.where(seen, total, 1.0))[0], jnp.nan)
+
+    @property
     def flat_weight(self) -> float:
         """That of Dirichlet(1, ..., 1)."""
         return float(np.shape(self.concentration)[-1])
@@ -295,6 +321,10 @@ class DirichletCategoricalBelief(RewardBelief):
         concentration = jnp.asarray(self.concentration)
         seen = log_rising(concentration, statistics).sum(-1)
         return seen - log_rising(concentration.sum(-1), statistics.sum(-1))
+
+    def num_observed(self, statistics: Statistics) -> Cells:
+        """The sum of the counts."""
+        return statistics.sum(-1)
 
     def empty(self) -> Float[np.ndarray, "... K"]:
         """No value was seen."""

@@ -57,6 +57,11 @@ class NormalGammaBelief(RewardBelief):
         """Expected 1 / precision; inf where concentration <= 1."""
         return self.pseudo_count * self.variance()
 
+    @property
+    def pseudo_observations(self) -> Cells:
+        """`pseudo_count`."""
+        return self.pseudo_count
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
         """One draw of (mean, precision)."""
         parameters = self.loc, self.pseudo_count, self.concentration, self.rate
@@ -118,6 +123,11 @@ class NormalBelief(RewardBelief):
         """noise_scale^2."""
         return jnp.asarray(self.noise_scale) ** 2
 
+    @property
+    def pseudo_observations(self) -> Cells:
+        """noise_scale^2 / scale^2."""
+        return (self.noise_scale / self.scale) ** 2
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (mean,)."""
         loc = jnp.asarray(self.loc)
@@ -165,6 +175,11 @@ class BetaBelief(RewardBelief):
     def noise(self) -> Cells:
         """Expected probs (1 - probs)."""
         return (self.concentration1 + self.concentration0) * self.variance()
+
+    @property
+    def pseudo_observations(self) -> Cells:
+        """concentration1 + concentration0."""
+        return self.concentration1 + self.concentration0
 
     @property
     def flat_weight(self) -> float:
@@ -217,6 +232,11 @@ class GammaBelief(RewardBelief):
     def noise(self) -> Cells:
         """Expected rate."""
         return self.mean()
+
+    @property
+    def pseudo_observations(self) -> Cells:
+        """`rate`."""
+        return self.rate
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""

@@ -50,6 +50,15 @@ class GammaPrecisionBelief(RewardBelief):
         excess = self.concentration - 1.0
         return jnp.where(excess > 0, self.rate / jnp.where(excess > 0, excess, 1.0), jnp.inf)
 
+    @property
+    def pseudo_observations(self) -> Cells:
+        """Infinitely many: the mean reward is known."""
+        return jnp.full_like(jnp.asarray(self.rate), jnp.inf)
+
+    def data_mean(self, statistics: Statistics) -> Cells:
+        """Zero: no data are needed."""
+        return self.mean()
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (precision,)."""
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
@@ -112,6 +121,13 @@ class LogNormalBelief(NormalBelief):
         """E (exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
         return self.mean() ** 2 * jnp.exp(self.scale**2) * jnp.expm1(jnp.asarray(self.noise_scale) ** 2)
 
+    def data_mean(self, statistics: Statistics) -> Cells:
+        """E exp(mu + noise_scale^2 / 2) for mu ~ Normal(mean of the logarithms, noise_scale^2 / count)."""
+        count, mean, _ = split(statistics)
+        seen = count > 0
+        spread = jnp.asarray(self.noise_scale) ** 2 * (1.0 + 1.0 / jnp.where(seen, count, 1.0))
+        return jnp.where(seen, jnp.exp(mean + 0.5 * spread), jnp.nan)
+
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """LogNormal(mu, noise_scale)."""
         return dist.LogNormal(drawn[0], self.noise_scale)
@@ -160,6 +176,10 @@ class LogNormalGammaBelief(NormalGammaBelief):
     def noise(self) -> Cells:
         """inf: it does not exist."""
         return jnp.full_like(jnp.asarray(self.loc), jnp.inf)
+
+    def data_mean(self, statistics: Statistics) -> Cells:
+        """nan: it does not exist."""
+        return self.mean()
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """LogNormal(mu, precision^-1/2)."""

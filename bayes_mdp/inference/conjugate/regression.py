@@ -153,6 +153,22 @@ class RegressionRewards(Rewards):
         """Expected variance of one reward around its mean."""
         return self._noise_scale(self._fit()) / jnp.asarray(self.noise_precision)
 
+    def prior_share(self) -> Cells:
+        """Variance of the mean after data over that before, tau given; nan where the mean is known.
+
+        The mean of a cell weighs as many rewards as the noise of one is larger than its variance: with independent
+        cells, pseudo-observations over these and the data.
+        """
+        features = jnp.asarray(self.features)
+        before, after = (self._quadratic(x._fit(), features) for x in (self.before_data(), self))
+        return jnp.where(before > 0, after / jnp.where(before > 0, before, 1.0), jnp.nan)
+
+    def data_mean(self) -> Cells:
+        """Least squares; what the data say nothing of is that of the prior."""
+        # The limit of loc + (e P + G)^-1 g for e -> 0, along the weights that G determines.
+        shift = matmul(jnp.linalg.pinv(jnp.asarray(self.gram), hermitian=True), jnp.asarray(self.moment))
+        return self.offset + matmul(jnp.asarray(self.features), jnp.asarray(self.prior.loc) + shift)
+
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """One draw of (weights [D],), or of (weights, tau [1])."""
         fit = self._fit()

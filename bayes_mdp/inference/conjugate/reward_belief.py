@@ -73,6 +73,15 @@ class RewardBelief(eqx.Module):
         """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
 
     @property
+    @abc.abstractmethod
+    def pseudo_observations(self) -> Cells:
+        """The number of rewards that this belief's mean weighs; n rewards more make it n larger."""
+
+    def data_mean(self, statistics: Statistics) -> Cells:
+        """The mean reward by data alone: what `mean` tends to as the prior weighs less and less; nan without data."""
+        return jnp.where(self.num_observed(statistics) > 0, statistics[..., 1], jnp.nan)
+
+    @property
     def flat_weight(self) -> Cells | float:
         """The weight, in rewards, of a prior that prefers no value: one for each possible value of a reward, if few."""
         return 1.0
@@ -89,7 +98,11 @@ class RewardBelief(eqx.Module):
         """Part of the log density of a reward that no unknown parameter enters (see `log_base_measure`)."""
         return log_base_measure(self.law, jnp.asarray(reward))
 
-    # Statistics: those of most families are moments; one that keeps others overrides these four.
+    # Statistics: those of most families are moments; one that keeps others overrides these five.
+
+    def num_observed(self, statistics: Statistics) -> Cells:
+        """Number of the rewards behind `statistics`."""
+        return statistics[..., 0]
 
     def empty(self) -> Float[np.ndarray, "... D"]:
         """The statistics of no rewards, for every cell."""

@@ -134,6 +134,26 @@ class RewardCells(Rewards):
         """Expected variance of one reward around its mean; zero where the reward is a known number."""
         return self._gather_noise(jnp.asarray(self.site_belief.noise()))
 
+    def prior_share(self) -> Cells:
+        """Pseudo-observations over these and the observed rewards; nan where the mean reward is known."""
+        before, after = (jnp.asarray(x.pseudo_observations) for x in (self.prior, self.site_belief))
+        share = jnp.where(after > 0, before / jnp.where(after > 0, after, 1.0), 1.0)
+        return jnp.where(self.variance() == 0, jnp.nan, self._select(share, jnp.nan))
+
+    def data_mean(self) -> Cells:
+        """Mean rewards by data alone; the mean of all rewards where none was seen."""
+        data = jnp.asarray(self.data)
+        size, number = len(data), jnp.asarray(self.prior.num_observed(data))
+        cells = self.gather(jnp.asarray(self.prior.data_mean(data)))
+        if self.cell is not None:
+            # The rewards of an element are those of all its cells: each has its part of them.
+            uses = jnp.zeros(size).at[jnp.where(self.cell < 0, size, self.cell)].add(1.0, mode="drop")
+            number = number / jnp.maximum(uses, 1.0)
+        weight = jnp.where(jnp.isnan(cells), 0.0, self._select(number, 0.0))
+        total = weight.sum()
+        every = jnp.where(weight > 0, weight * cells, 0.0).sum() / jnp.where(total > 0, total, 1.0)
+        return jnp.where(jnp.isnan(cells), jnp.where(total > 0, every, self.mean()), cells)
+
     def flat_weight(self) -> Cells:
         """Number of rewards that a prior without a preference weighs; one where the reward is known."""
         return self._select(jnp.broadcast_to(jnp.asarray(self.prior.flat_weight, float), self.data.shape[:1]), 1.0)
@@ -341,8 +361,7 @@ class RewardCells(Rewards):
 
     def rewards_seen(self) -> float:
         """Number of observed rewards."""
-        data = np.asarray(self.data)
-        return float(data[..., 0].sum() if self.prior.takes_counts or data.shape[-1] == 3 else data.sum())
+        return float(self.prior.num_observed(np.asarray(self.data)).sum())
 
 
 def _filled(where: Bool[AnyArray, "*cells"], yes: AnyArray, no: AnyArray) -> Array:

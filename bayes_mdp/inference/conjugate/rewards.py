@@ -85,6 +85,20 @@ class Rewards(eqx.Module):
         noise, variance = jnp.asarray(before.noise()), jnp.asarray(before.variance())
         return jnp.where(jnp.isfinite(variance), noise / variance, jnp.nan)
 
+    @abc.abstractmethod
+    def prior_share(self) -> Cells | None:
+        """The prior's part in the mean reward of each cell, from 0 to 1: pseudo-observations over these and the data.
+
+        nan where the mean is known, 1 where no reward was seen. None: it is not known (rewards are draws).
+        """
+
+    @abc.abstractmethod
+    def data_mean(self) -> Cells | None:
+        """Expected mean reward as the prior weighs less and less; where none was seen, the mean of all rewards.
+
+        Where nothing at all was seen that of the prior. None: it is not known (rewards are draws).
+        """
+
     def flat_weight(self) -> Cells:
         """Number of rewards that a prior without a preference weighs: one for each possible value, if few; else one."""
         return jnp.ones(self.shape)
@@ -244,6 +258,14 @@ class KnownRewards(Rewards):
     def variance(self) -> Cells:
         """Zero."""
         return jnp.zeros_like(self.mean())
+
+    def prior_share(self) -> Cells:
+        """nan: nothing is unknown."""
+        return jnp.full_like(self.mean(), jnp.nan)
+
+    def data_mean(self) -> Cells:
+        """The mean rewards, which need no data."""
+        return self.mean()
 
     def noise(self) -> Cells:
         """Variance of one reward: zero but for that of a known law."""

@@ -112,6 +112,12 @@ class SampledRewards(Rewards):
         """Variance of one reward around its mean, averaged over the draws."""
         return self._average(jax.vmap(_noise)(self.table))
 
+    def prior_share(self) -> None:
+        """Not known: draws of the posterior do not say what the prior weighs in them."""
+
+    def data_mean(self) -> None:
+        """Not known."""
+
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """The number of a draw, by weight."""
         return (jax.random.categorical(key, jnp.asarray(self.log_weights)),)

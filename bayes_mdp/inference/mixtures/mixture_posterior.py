@@ -145,6 +145,14 @@ class MixturePosterior(eqx.Module):
         """The mean over the components of the prior's part in the belief about each pair (`CanWeighPrior`)."""
         return self.average(lambda component: component.prior_share())
 
+    def reward_share(self) -> Pairs | None:
+        """The mean over the components of the prior's part in the mean reward of each pair (`CanWeighRewards`)."""
+        return self.average(lambda component: component.reward_share())
+
+    def data_reward(self) -> Pairs | None:
+        """The mean reward of each pair by data alone, which components share; their rows averaged."""
+        return self.average(lambda component: component.data_reward())
+
     def reward_variance(self) -> Pairs:
         """Epistemic variance of the expected reward of one step.
 
@@ -219,11 +227,11 @@ class MixturePosterior(eqx.Module):
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair, by the laws of total expectation and variance. Traceable."""
 
-        def first(component: ConjugatePosterior) -> tuple[Array, Array, Array]:
+        def first(component: ConjugatePosterior) -> tuple[Array, Array, Array, Array | None]:
             one = component.pair_moments()
-            return one.probs, one.reward, one.prior_share
+            return one.probs, one.reward, one.prior_share, one.reward_share
 
-        probs, reward, share = self.average(first)
+        probs, reward, share, paid = self.average(first)
 
         def second(component: ConjugatePosterior) -> tuple[Array, Array]:
             one = component.pair_moments()
@@ -231,7 +239,7 @@ class MixturePosterior(eqx.Module):
             return one.probs_variance + (one.probs - probs) ** 2, one.reward_variance + (one.reward - reward) ** 2
 
         probs_variance, reward_variance = self.average(second)
-        return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
+        return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts(), paid)
 
     def reward_sums(self) -> RewardSums | None:
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""

@@ -247,6 +247,14 @@ class PooledPosterior(MixturePosterior):
         """
         return self._shares()[1]
 
+    def reward_share(self) -> Pairs | None:
+        """The prior's part in the mean reward of each pair (`CanWeighRewards`)."""
+        return super().reward_share() if self.rewards_by_outcome else self.data_statistics.reward_share()
+
+    def data_reward(self) -> Pairs | None:
+        """The mean reward of each pair by data alone (`CanWeighRewards`)."""
+        return super().data_reward() if self.rewards_by_outcome else self.data_statistics.data_reward()
+
     def _shares(self) -> tuple[Pairs, Pairs]:
         known = jnp.isnan(self.data_statistics.transition_probs.prior_share())
         total = jnp.asarray(self.totals)
