@@ -99,6 +99,7 @@ def test_what_knows_no_share_says_none():
     (basis,) = judged(without_shares(), policy, Discounted(DISCOUNT))
     assert basis.prior_share is None and basis.weakest == ()
     assert "effective number" in str(basis) and "prior's share" not in str(basis)
+    assert basis.rewards is None and str(basis).endswith("; what the prior weighs in it is not known")
     with jax.enable_x64(True):
         assert value_bases(OnlySamples(without_shares()), jnp.asarray(policy), Discounted(DISCOUNT), START) == [None]
     assert not isinstance(sampled(), CanWeighPrior)

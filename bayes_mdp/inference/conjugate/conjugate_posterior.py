@@ -255,8 +255,11 @@ class ConjugatePosterior(eqx.Module):
     @small_jit
     def reward_share(self) -> Pairs | None:
         """The prior's part in the mean reward of each pair (`CanWeighRewards`)."""
-        share = self.reward_cells.prior_share()
-        if share is None or not self.rewards_by_outcome:
+        of_cells = self.reward_cells.prior_share()
+        if of_cells is None:
+            return None
+        share = jnp.asarray(of_cells)
+        if not self.rewards_by_outcome:
             return share
         rows = self.transition_probs.mean()
         unknown = ~jnp.isnan(share) & (rows > 0)

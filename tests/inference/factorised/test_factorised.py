@@ -53,6 +53,16 @@ def test_rows_are_those_of_the_exact_route(posterior):
     np.testing.assert_array_equal(posterior.visit_counts(), exact.visit_counts())
 
 
+def test_the_share_of_the_prior_of_its_rewards_is_not_known(posterior):
+    """Rows have one, draws of rewards have none: nothing is printed in its place."""
+    assert posterior.reward_share() is None and posterior.data_reward() is None
+    assert bm.inference.table(posterior).reward_share.isna().all()
+    value = bm.policy_value(KEY, posterior, np.zeros(3, int), bm.Discounted(0.5), num_draws=16)
+    assert value.basis is not None and value.basis.rewards is None
+    assert "prior's share of the rows it uses 0." in str(value)
+    assert "; what the prior weighs in the rewards is not known" in str(value)
+
+
 def moments_of_pair(state, action):
     """Mean and variance of the mean reward of a pair, by quadrature."""
     at = (np.asarray(DATA.state) == state) & (np.asarray(DATA.action) == action)
