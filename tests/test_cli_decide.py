@@ -54,6 +54,20 @@ def test_a_page_of_the_answer(capsys, log, tmp_path):
     assert page.read_text().startswith("<!doctype html>")
 
 
+def test_rare_pairs_are_told_and_changed(capsys, log):
+    """Five by default, unless rare pairs are left out altogether."""
+    given = ("decide", log, *COLUMNS, *PRIOR, "--draws", 100, "--no-checks")
+    told = "pairs seen less than {} times by the data that choose keep the baseline's probability"
+    for more, below in (((), 5), (("--bootstrap-below", 3), 3), (("--min-count", 3), 0), (("--bootstrap-below", 0), 0)):
+        code, out, _ = run(capsys, *given, *more)
+        assert (
+            code == 0
+            and (told.format(below) in out) is (below > 0)
+            and ("by the data that choose" in out) is (below > 0)
+        )
+    refused(capsys, "bootstrap_below is -1, expected", *given, "--bootstrap-below", -1)
+
+
 def test_a_discounted_episode(capsys, log):
     discounted = ("--prior", "dirichlet_bernoulli", "--discount", 0.5, "--horizon", 3)
     code, out, _ = run(capsys, "decide", log, *COLUMNS, *discounted, "--draws", 100, "--no-checks")

@@ -76,6 +76,19 @@ def test_the_same_data_under_a_prior_that_lies_where_rewards_lie():
     assert "that of the rewards is at most 0.027; it moves the difference to new by " in str(result.verdict)
 
 
+def test_a_choice_says_it_too():
+    """The candidate takes the worse action, which the prior raises."""
+    log, *_ = campaign()
+    support = np.zeros((CONTEXTS, 2, CONTEXTS + 1), bool)
+    support[..., -1] = True
+    space = bm.StateActionSpace.from_log(log, support=support)
+    posterior = bm.infer(KEY, bm.models.dirichlet_bernoulli(), log, space=space)
+    old = np.zeros(CONTEXTS, int)
+    choice = bm.choose(KEY, posterior, Episodic(1), baseline=old, num_draws=100)
+    assert choice.improvement is not None and choice.improvement.accepted
+    assert "candidate: the prior of the rewards moves its difference to the baseline by +0.01" in str(choice)
+
+
 STATES, DISCOUNT, START = 3, 0.9, np.array([0.5, 0.25, 0.25])
 SCALE, LOC = 2.0, 1.0
 

@@ -36,6 +36,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import value_bases
+from bayes_mdp.decisions.verdict import pull_of
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
@@ -113,6 +114,9 @@ class PolicyChoice(eqx.Module):
         same = self.abstained and np.array_equal(self.candidate, self.policy)
         if self.improvement is not None and not same:
             lines.append(f"  {self.improvement}")
+        if self.baseline is not None and not same and self.value.mean > self.baseline.mean:
+            doubt = pull_of("candidate", self.value, "the baseline", self.baseline)
+            lines += [] if doubt is None else [f"  {doubt.reason}"]
         if self.abstained and self.improvement is not None:
             found = self.improvement.accepted
             reason = "no better policy was found" if found else "these data do not show that the candidate is no worse"
