@@ -72,10 +72,10 @@ def first_counts(log: Log) -> np.ndarray:
     ],
 )
 def test_rare_pairs_keep_the_baseline(limits, below, horizon):
-    """Pair by pair, on logs of four episodes; what is left goes to pairs that were tried often enough."""
+    """Pair by pair, on logs of fifteen episodes; what is left goes to pairs that were tried often enough."""
     objective = OBJECTIVE if horizon is None else Episodic(horizon)
     changed = 0
-    for _, _, log in plants(4, 2, 4):
+    for _, _, log in plants(5, 2, 15):
         decision = bm.decide(KEY, PRIOR, log, objective, limits=limits, num_draws=100, checks=False)
         counts = first_counts(log)
         rare, today, candidate = counts < below, probs(decision.baseline), probs(decision.candidate)
