@@ -10,7 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from bayes_mdp.inference.conjugate.rewards import RewardSums
+from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.utils.pages import see
 
 ENOUGH = 10

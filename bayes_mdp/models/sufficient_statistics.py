@@ -21,6 +21,9 @@ from bayes_mdp.numerics.moments import pool_moments
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.utils.validation import check_probabilities, check_shape, is_concrete, require
 
+RewardSums = tuple[type[dist.Distribution], Float[np.ndarray, "K 3"]]
+"""The family of a reward law; count, mean and squared deviations of the rewards of K groups."""
+
 ROUNDING = 1e-5
 """By how much a mean of ones that was summed in float32 may exceed one."""
 

@@ -18,7 +18,6 @@ from bayes_mdp.inference.conjugate.rewards import (
     Drawn,
     Outcome,
     Rewards,
-    RewardSums,
     Weight,
     refuse_impossible,
     weighted_density,
@@ -27,6 +26,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
 from bayes_mdp.models.reward_support import RewardSupport, anything, support_of
+from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_shape
 

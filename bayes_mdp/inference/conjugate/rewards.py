@@ -13,6 +13,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance
 from bayes_mdp.models.reward_support import RewardSupport, anything, make_support, support_of
+from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_finite, require
 
@@ -20,8 +21,6 @@ Cells = Float[AnyArray, "*cells"]
 Outcome = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""
 Weight = Float[AnyArray, "*N"]
-RewardSums = tuple[type[dist.Distribution], Float[np.ndarray, "K 3"]]
-"""The family of a reward law; count, mean and squared deviations of the rewards of K groups."""
 Drawn = tuple[Real[AnyArray, "..."], ...]
 """One draw of the unknown parameters; of a belief by draws the number of one."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, RewardSums, Weight, weighted_density
+from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight, weighted_density
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe
@@ -19,7 +19,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
-from bayes_mdp.models.sufficient_statistics import RewardStatistics, Statistics
+from bayes_mdp.models.sufficient_statistics import RewardStatistics, RewardSums, Statistics
 from bayes_mdp.numerics.moments import merge_moments
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar

@@ -22,10 +22,11 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rewards,
     lazy_rows,
 )
-from bayes_mdp.inference.conjugate.rewards import KnownRewards, RewardSums
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
+from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import is_concrete
