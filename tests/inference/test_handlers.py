@@ -488,7 +488,7 @@ def test_what_has_no_posterior_is_refused(name, key):
         bm.explain(role.program(cell.draw), SPACE)
 
 
-@pytest.mark.some(40)
+@pytest.mark.some(12)
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.filterwarnings("ignore::bayes_mdp.inference.SamplingWarning")
 def test_the_posterior_is_that_of_a_grid(name, key):
@@ -497,7 +497,7 @@ def test_the_posterior_is_that_of_a_grid(name, key):
     check(key, inferred(key, cell, role, role.data), mean, sd, role)
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", [name for name in RIGHT if not name.startswith("ImproperUniform")])
 @pytest.mark.filterwarnings("ignore::bayes_mdp.inference.SamplingWarning")
 def test_the_prior_is_that_of_a_grid(name, key):
