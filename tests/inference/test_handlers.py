@@ -290,6 +290,8 @@ def _configured(role):
 
 
 def _unconditioned(role):
+    if not hasattr(handlers, "uncondition"):  # older than NumPyro 0.20
+        return None
     return Cell(handlers.uncondition(handlers.condition(_plain(role), data={"x": role.known})), role.log_prior)
 
 
