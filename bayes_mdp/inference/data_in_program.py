@@ -42,12 +42,10 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
         return
     if isinstance(data, Transitions):
         check_transitions(data, program.space)
-    # What is known, and tells nothing of a site (conditioned, substituted), is no observation.
-    constants = Probe(program).constants
     for name, (values, rows) in _observed_values(program).items():
-        if name in constants:
-            continue
-        if like := _likeness(np.asarray(values), rows, data, program.space):
+        like = _likeness(np.asarray(values), rows, data, program.space)
+        # What is known, and tells nothing of a site (conditioned, substituted), is no observation.
+        if like and name not in Probe(program).constants:
             warn_user(
                 f"prior: site {name!r} is observed in the program, and {like}: observations of the program count on "
                 "top of data, so that the same data may be counted twice; leave the site out where it holds the log "

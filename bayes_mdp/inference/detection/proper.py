@@ -4,7 +4,7 @@ A mask leaves a constant, which is a density on a bounded support alone. A scale
 it is asked whether its integral is finite, by family:
 
 * density x^(a - 1) ... near zero: c (a - 1) + 1 > 0;
-* bounded density whose tails fall exponentially: c > 0;
+* bounded density whose tails fall exponentially: c > 0.
 
 What cannot be shown is refused: another family, and parameters that depend on other sites (the integral is a function
 of these, which need not have a mean). `ImproperUniform` says itself that it is improper, and is accepted with data.

@@ -502,8 +502,11 @@ def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
 
 def is_bent(message: Message) -> bool:
     """Whether drawing a sample site does not draw from its density: it is observed, scaled or masked."""
-    powered = message["scale"] is not None or isinstance(message["fn"], PoweredDensity)
-    return bool(message["is_observed"]) or powered or _unwrap(message["fn"])[1]
+    return bool(message["is_observed"]) or _is_scaled(message) or _unwrap(message["fn"])[1]
+
+
+def _is_scaled(message: Message) -> bool:
+    return message["scale"] is not None or isinstance(message["fn"], PoweredDensity)
 
 
 def _is_bounded(law: Any) -> bool:
@@ -524,8 +527,7 @@ def _site(message: Message) -> Site:
     if message["type"] == "param":
         return Site(message["name"], "param", (), True, False, False)
     law, masked = _unwrap(message["fn"])
-    observed = bool(message["is_observed"])
-    scaled = message["scale"] is not None or isinstance(message["fn"], PoweredDensity)
+    observed, scaled = bool(message["is_observed"]), _is_scaled(message)
     rows = law.support if isinstance(law, SupportedDirichlet) and type(law) is SupportedDirichlet else None
     family = "Dirichlet" if rows is not None else _family(law, CONJUGATE)
     bounded = observed or _is_bounded(law)
