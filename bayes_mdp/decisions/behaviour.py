@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.decisions.choosing.mean_plan import best_in
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
-from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -27,6 +26,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.numerics.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import Solution, solve
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.typing import Names

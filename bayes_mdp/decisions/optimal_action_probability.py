@@ -8,22 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.decisions.policy_evaluation import (
-    Keys,
-    check_num_draws,
-    describe_objective,
-    in_chunks,
-    over_chunks,
-    require_endless,
-    require_usable,
-    row_faults,
-    to_float64,
-)
+from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
+from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective, require_endless, require_usable
 from bayes_mdp.mdp import AverageReward, CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bayes_mdp.inference.pair_draws import PairRows
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
@@ -90,6 +91,32 @@ class PairReward(eqx.Module):
 
     pair: Float[AnyArray, "*G S A"]
     following: Float[AnyArray, "*axes O"] | None = None
+
+    def of_pairs(
+        self, rows: PairRows, probs: Float[np.ndarray, "N E"], horizon: int | None
+    ) -> Float[np.ndarray, "N *H Q"]:
+        """The expected reward of pairs in draws of their rows, by step where there is a horizon. Host side.
+
+        Args:
+            rows, probs: the pairs.
+            horizon: of the objective; None: it is stationary.
+        """
+        steps = () if horizon is None else (slice(None),)
+        lead = () if horizon is None else (horizon,)
+        pair = np.broadcast_to(self.pair, (*lead, *np.shape(self.pair)[-2:]))
+        expected = np.asarray(pair)[(*steps, rows.state, rows.action)]
+        if self.following is None:
+            return np.broadcast_to(expected, (len(probs), *expected.shape))
+        table = np.asarray(self.following)
+        if table.ndim == 1:
+            after = table[rows.next_state]
+        else:
+            table = np.broadcast_to(table, (*lead, *table.shape[-3:]))
+            after = table[(*steps, rows.state[rows.pair], rows.action[rows.pair], rows.next_state)]
+        later = [rows.sums(probs * one) for one in np.atleast_2d(after)]
+        if horizon is None:
+            return expected + later[0]
+        return expected + (np.stack(later, 1) if after.ndim == 2 else later[0][:, None])
 
     def expected(self, mdp: MDP | SparseMDP) -> Float[Array, "..."]:
         """The expected reward of the pairs of an MDP, [*H S A]. Traceable."""

@@ -12,24 +12,21 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.behaviour import greedy
+from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
 from bayes_mdp.decisions.policy_evaluation import (
-    Keys,
     PolicyValue,
     describe_basis,
     describe_law,
     describe_objective,
     describe_start,
     describe_unit,
-    in_chunks,
-    over_chunks,
     policy_value,
     require_usable,
-    row_faults,
-    to_float64,
 )
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.linear.structure import find_cycle
 from bayes_mdp.planning.start_value import value_at_start

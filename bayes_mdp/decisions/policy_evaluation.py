@@ -1,20 +1,19 @@
 """`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior."""
 
-import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.decisions.chunks import size_in_words
+from bayes_mdp.decisions.host_values import Chains, PolicyPairs, Values, episodic_values, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
-from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, evaluate_mean, policy_chains, solved
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
+from bayes_mdp.inference.pair_draws import Drawn, Sizes, pair_draws, sizes_of
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -30,18 +29,13 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.numerics.by_numpy.keys import split_key, take_keys
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
-from bayes_mdp.planning import evaluate, policy_probs
-from bayes_mdp.planning.linear.systems import LISTED_DIRECT
-from bayes_mdp.planning.other_rewards import evaluate_reward
-from bayes_mdp.planning.outline import draw_shapes, outline
-from bayes_mdp.planning.solution import Solution
-from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.planning import policy_probs
+from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.typing import AnyArray, InitialLike, IntScalar, RealScalar
+from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
     check_count,
@@ -55,19 +49,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LEVEL = 0.95
-NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
-CHAINS_AT_ONCE = 2**21  # the same of chains that are drawn alone: a batch runs until its slowest chain is solved
-MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
-FEW_DRAWS = 2048  # of a small problem: NumPy takes less for them than a compilation
-SECONDS_OF_A_CHUNK = 0.06  # for NumPy
-MANY_DRAWS = 32  # worth the inverses of the chains in the mean
-MANY_ENTRIES = 2**16  # of a draw: from here on its random numbers are of single precision
+NUMBERS_AT_ONCE = 2**21  # float64 numbers of draws, and of their chains, that are held at once: 16 MiB
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
-
-Tree = TypeVar("Tree")
-
-Keys: TypeAlias = Key[Array, "..."] | UInt32[Array, "... _"]
-"""Random keys of many draws, typed or raw."""
 
 
 class PolicyValue(eqx.Module):
@@ -212,66 +195,113 @@ def policy_values(
     check_outcomes(outcomes)
     check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes or ())))
     check_objective(objective)
-    with jax.enable_x64(True):
-        wide, aim = to_float64(posterior), to_float64(objective)
-        keys = split_key(key, num_draws)
-        shapes = draw_shapes(key, wide)
-        mdp = outline(key, wide, shapes.reward.shape)
-        space = labels_of(posterior)
-        start, given, words = read_start(mdp, initial, space)
-        # Common random numbers: one set of keys for all policies, in chunks that fit the memory.
-        probs = _stack([read_action_probs(name, policy, mdp, objective, space) for name, policy in policies.items()])
-        can_end = shapes.end_probs is not None
-        require_end(can_end, objective)
-        others = read_outcomes(outcomes, shapes.reward.shape, can_end, objective)
-        # The rows of all outcomes are those of whole draws.
-        chains = None if others else policy_chains(wide, probs, aim, ends=can_end)
-        if chains is None or not isinstance(wide, CanSampleEntries):
-            chunks = in_chunks(keys, shapes, chains=len(policies))
-            draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
-        else:
-            chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]), CHAINS_AT_ONCE)
-            mean, mean_probs, mean_reward = evaluate_mean(wide, chains, aim)
-            near = chains.with_inverses(mean_probs, mean_reward, aim) if num_draws >= MANY_DRAWS else chains
-            if len(chains.entries.pair) > MANY_ENTRIES:
-                chains, near = chains.in_single_precision(), near.in_single_precision()
-
-            evaluate_chunk = _evaluate_chains if num_draws <= FEW_DRAWS else _compiled_chains
-
-            def evaluated(chunk: Keys) -> tuple[Array, ...]:
-                found = evaluate_chunk(chunk, wide, near, aim, start, mean)
-                if near.inverse is None or solved(found[0], found[1], mean.gap):
-                    return found
-                # Too far from the mean for its inverse: as without it.
-                return evaluate_chunk(chunk, wide, chains, aim, start, mean)
-
-            draws = over_chunks(evaluated, chunks)
-        values, gaps, excess, ends = (x.reshape(-1, x.shape[-1])[:num_draws] for x in draws)
-        if isinstance(objective, AverageReward):
-            require_endless(ends)
-        require_usable(values, gaps, excess, list(policies), objective)
-        beside: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for name, (reward, other) in others.items():
-            chunks = in_chunks(keys, shapes, chains=len(policies))
-            wanted = to_float64(other)
-            again = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, wanted, start, reward), chunks)  # noqa: B023
-            sums, errors, off, _ = (x.reshape(-1, x.shape[-1])[:num_draws] for x in again)
-            require_usable(sums, errors, off, [f"{policy}, outcome {name!r}" for policy in policies], other)
-            beside[name] = sums, errors
-        bases = value_bases(wide, probs, aim, start)
-    along = [
-        {
-            name: OutcomeValue(sums[:, i], *summarise_draws(sums[:, i]), float(errors[:, i].max()))
-            for name, (sums, errors) in beside.items()
+    sizes, space = sizes_of(posterior), labels_of(posterior)
+    start, given, words = read_start(sizes, initial, space)
+    mdp = outline(sizes.shape, sizes.legal)
+    probs = _stack([read_action_probs(name, policy, mdp, objective, space) for name, policy in policies.items()])
+    check_problem(mdp, objective)
+    require_end(sizes.ends, objective)
+    others = read_outcomes(outcomes, sizes.shape, sizes.ends, objective)
+    draws = PolicyDraws(key, posterior, probs, sizes)
+    jobs: dict[str | None, tuple[PairReward | None, Objective]] = {None: (None, objective), **others}
+    values, gaps = draws.evaluate(num_draws, list(jobs.values()), start, list(policies), list(jobs))
+    bases = value_bases(posterior, probs, objective, start)
+    results = {}
+    for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
+        beside = {
+            outcome: OutcomeValue(values[j][:, i], *summarise_draws(values[j][:, i]), float(gaps[j][:, i].max()))
+            for j, outcome in enumerate(jobs)
+            if outcome is not None
         }
-        for i in range(len(policies))
-    ]
-    return {
-        name: PolicyValue(
-            draws, *summarise_draws(draws), float(gap.max()), start, given, basis, objective, found, words
+        own = values[0][:, i]
+        results[name] = PolicyValue(
+            own, *summarise_draws(own), float(gaps[0][:, i].max()), start, given, basis, objective, beside, words
         )
-        for name, draws, gap, basis, found in zip(policies, values.T, gaps.T, bases, along, strict=True)
-    }
+    return results
+
+
+class PolicyDraws:
+    """Policies in common draws of a belief, block by block.
+
+    Args:
+        key: of the draws.
+        posterior: the belief.
+        policies: action probabilities.
+        sizes: of the belief.
+    """
+
+    def __init__(
+        self, key: PRNGKeyArray, posterior: CanSample, policies: Float[np.ndarray, "P *H S A"], sizes: Sizes
+    ) -> None:
+        self.policies, self.sizes = policies, sizes
+        self.draws = pair_draws(key, posterior, used_pairs(policies, sizes.horizon))
+
+    def evaluate(
+        self,
+        num_draws: int,
+        jobs: list[tuple[PairReward | None, Objective]],
+        start: Float[np.ndarray, " S"],
+        names: list[str],
+        outcomes: list[str | None],
+    ) -> tuple[list[Float[np.ndarray, "N P"]], list[Float[np.ndarray, "N P"]]]:
+        """Values and error bounds of every policy in every draw, for each of some rewards and objectives.
+
+        Args:
+            num_draws: how many.
+            jobs: rewards beside those of the draws (None: those) and the objective that they are summed by.
+            start: distribution of the first state.
+            names: of the policies, for errors.
+            outcomes: names of the jobs, likewise; None: the reward of the draws.
+        """
+        rows = self.draws.rows
+        stationary = not isinstance(jobs[0][1], Episodic)
+        taken = [PolicyPairs(rows, policy) for policy in self.policies] if stationary else []
+        size = self.sizes.n_states
+        numbers = len(rows.pair) + max(
+            (size**2 if pairs.is_dense else len(pairs.entries) for pairs in taken), default=0
+        )
+        check_memory(size_in_words(*self.sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
+        block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
+        values = [np.empty((num_draws, len(self.policies))) for _ in jobs]
+        gaps = [np.empty((num_draws, len(self.policies))) for _ in jobs]
+        for first in range(0, num_draws, block):
+            here = slice(first, min(first + block, num_draws))
+            drawn = self.draws.draw(here.stop - first)
+            excess, ends = row_faults(rows, drawn)
+            if isinstance(jobs[0][1], AverageReward):
+                require_endless(ends, first)
+            for i, policy in enumerate(self.policies):
+                chains = taken[i].chains(drawn) if stationary else None
+                for j, (reward, objective) in enumerate(jobs):
+                    answer = self._values(policy, taken[i] if taken else None, chains, drawn, reward, objective)
+                    gain = isinstance(objective, AverageReward)
+                    values[j][here, i] = answer.first[:, 0] if gain else answer.first @ start
+                    gaps[j][here, i] = answer.gap
+            for j, (_, objective) in enumerate(jobs):
+                what = [name if outcomes[j] is None else f"{name}, outcome {outcomes[j]!r}" for name in names]
+                require_usable(values[j][here], gaps[j][here], excess, what, objective, first)
+        return values, gaps
+
+    def _values(
+        self,
+        policy: Float[np.ndarray, "*H S A"],
+        pairs: PolicyPairs | None,
+        chains: Chains | None,
+        drawn: Drawn,
+        reward: PairReward | None,
+        objective: Objective,
+    ) -> Values:
+        rows = self.draws.rows
+        if isinstance(objective, Episodic):
+            steps = (len(drawn.probs), objective.horizon, len(rows.state))
+            paid = None if reward is None else reward.of_pairs(rows, drawn.probs, objective.horizon)
+            return episodic_values(
+                rows, drawn, policy, objective, None if paid is None else np.broadcast_to(paid, steps)
+            )
+        assert pairs is not None and chains is not None
+        if reward is not None:
+            chains = pairs.with_reward(chains, reward.of_pairs(rows, drawn.probs, None))
+        return proven(chains, objective)
 
 
 def check_num_draws(num_draws: IntScalar, bytes_each: float = 24, least: int = 2) -> None:
@@ -365,124 +395,9 @@ def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple
     return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
 
 
-def to_float64(tree: Tree) -> Tree:
-    """Every array and number of `tree` as a JAX array, floats in float64; call it inside `jax.enable_x64(True)`."""
-
-    def widen(leaf: object) -> object:
-        if isinstance(leaf, float) or (eqx.is_array_like(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)):
-            return jnp.asarray(leaf, jnp.float64)
-        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-    return jax.tree.map(widen, tree)
-
-
-def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
-    """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first.
-
-    A chunk holds a power of two of keys, at most 256 and as many as memory allows: a program that is compiled for a
-    chunk serves any number of them.
-
-    Args:
-        keys: of the draws.
-        draw: the shapes of one.
-        chains: how many policies are evaluated in it at once.
-
-    Raises:
-        ValueError: one draw would not fit in memory.
-    """
-    leaves = jax.tree.leaves(draw)
-    n_states, n_actions = max(leaves, key=lambda leaf: len(leaf.shape)).shape[-3:-1]
-    # A chain is solved directly where it is dense, or small.
-    listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
-    numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
-    return chunks_of(keys, numbers, _size_in_words(n_states, n_actions), NUMBERS_AT_ONCE)
-
-
-def _size_in_words(n_states: int, n_actions: int) -> str:
-    return f"posterior has draws of {n_states} states and {n_actions} actions"
-
-
-def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
-    """`in_chunks` for draws of so many numbers each, `at_once` held at most; `what` names them in the error."""
-    check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
-    most = min(MOST_AT_ONCE, max(1, at_once // numbers), len(keys))
-    chunk = 1 << (most - 1).bit_length()
-    chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
-    rounds = -(-len(keys) // chunk)
-    chunks: Any = take_keys(keys, (np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk))
-    return chunks
-
-
-def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -> tuple[np.ndarray, ...]:
-    """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
-    answers = [
-        jax.tree.map(np.asarray, function(*(take_keys(chunk, i) for chunk in chunks))) for i in range(len(chunks[0]))
-    ]
-    return jax.tree.map(lambda *parts: np.stack(parts), *answers)
-
-
-@eqx.filter_jit
-def _evaluate_draws(
-    keys: Keys,
-    posterior: CanSample,
-    policies: Float[Array, "P *H S A"],
-    objective: Objective,
-    start: Float[AnyArray, " S"],
-    reward: PairReward | None = None,
-) -> tuple[Float[Array, "C P"], Float[Array, "C P"], Float[Array, "C 1"], Float[Array, "C 1"]]:
-    """Values and error bounds of every policy in every draw, for its own rewards or other ones.
-
-    Then, of the draw: how far its rows are from summing to one, and the largest probability of an end.
-    """
-
-    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
-        mdp = posterior.sample(key)
-        # One batch: where a program holds several independent LU solves, XLA's thread pool on few cores can deadlock.
-        if reward is None:
-            answers = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(policies)
-        else:
-            paid = reward.expected(mdp)
-            answers = jax.vmap(lambda policy: evaluate_reward(mdp, paid, policy, objective))(policies)
-        return value_at_start(answers, objective, start), answers.gap, *row_faults(mdp)
-
-    values, gaps, excess, ends = jax.vmap(one)(keys)
-    return values, gaps, excess, ends
-
-
-def _evaluate_each_chain(
-    keys: Keys,
-    posterior: CanSampleEntries,
-    chains: PolicyChains,
-    objective: Objective,
-    start: Float[AnyArray, " S"],
-    mean: Solution,
-) -> tuple[Float[Array, "C P"], Float[Array, "C P"], Float[Array, "C 1"], Float[Array, "C 1"]]:
-    """`_evaluate_draws` by the chains of the policies, from the values in the mean of the posterior."""
-
-    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
-        probs, reward = chains.draw(posterior, key)
-        found = chains.values(probs, reward, objective, mean)
-        return value_at_start(found, objective, start), found.gap, *chains.faults(probs)
-
-    values, gaps, excess, ends = jax.vmap(one)(keys)
-    return values, gaps, excess, ends
-
-
-_compiled_chains = eqx.filter_jit(_evaluate_each_chain)
-_evaluate_chains = small_jit(_evaluate_each_chain, most=SECONDS_OF_A_CHUNK, compiled=_compiled_chains)
-
-
-def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
-    """How far the rows are from summing to one, and the largest probability of an end."""
-    rows = mdp.row_probs
-    ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
-    possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
-    return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
-
-
-def _stack(policies: list[Float[Array, "... S A"]]) -> Float[Array, "P *H S A"]:
+def _stack(policies: list[Float[Array, "... S A"]]) -> Float[np.ndarray, "P *H S A"]:
     """Policies side by side; one that does not depend on the step is repeated where another does."""
-    return jnp.asarray(np.stack(np.broadcast_arrays(*map(np.asarray, policies))))
+    return np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in policies)))
 
 
 def read_action_probs(
@@ -509,25 +424,30 @@ def require_end(can_end: bool, objective: Objective) -> None:
         )
 
 
-def require_endless(ends: np.ndarray) -> None:
-    """Refuse draws that can end, where the objective is the average reward."""
-    draw = first_index(ends[:, 0] > 0)
+def require_endless(ends: Float[np.ndarray, " N"], first: int = 0) -> None:
+    """Refuse draws that can end, where the objective is the average reward; the first of these is draw `first`."""
+    draw = first_index(ends > 0)
     if draw is not None:
         raise ValueError(
-            f"posterior gave an MDP with end probability {ends[draw][0]:.2g} in draw {draw[0]}, expected MDPs that "
-            "never end (AverageReward): let it draw restart_at_ends(mdp)"
+            f"posterior gave an MDP with end probability {ends[draw]:.2g} in draw {first + draw[0]}, expected MDPs "
+            "that never end (AverageReward): let it draw restart_at_ends(mdp)"
         )
 
 
 def require_usable(
-    values: np.ndarray, gaps: np.ndarray, excess: np.ndarray, names: list[str], objective: Objective
+    values: np.ndarray,
+    gaps: np.ndarray,
+    excess: Float[np.ndarray, " N"],
+    names: list[str],
+    objective: Objective,
+    first: int = 0,
 ) -> None:
-    """Refuse rows that do not sum to one, and values that are not finite."""
-    bad_rows = first_index(excess[:, 0] > ROW_SUM_TOLERANCE["float32"])
+    """Refuse rows that do not sum to one, and values that are not finite; the first of these is draw `first`."""
+    bad_rows = first_index(excess > ROW_SUM_TOLERANCE["float32"])
     if bad_rows is not None:
-        off = excess[bad_rows][0]
         raise ValueError(
-            f"posterior gave a row that is {off:.2g} off in draw {bad_rows[0]}, expected rows that sum to 1"
+            f"posterior gave a row that is {excess[bad_rows]:.2g} off in draw {first + bad_rows[0]}, expected rows "
+            "that sum to 1"
         )
     index = first_index(~np.isfinite(values) | ~np.isfinite(gaps))
     if index is not None:
@@ -536,6 +456,6 @@ def require_usable(
         if isinstance(objective, AverageReward):
             expected = "one gain, whatever the start"
         raise ValueError(
-            f"{names[policy]}: its value in draw {draw} is {values[index]:g} with error bound {gaps[index]:g}, "
+            f"{names[policy]}: its value in draw {first + draw} is {values[index]:g} with error bound {gaps[index]:g}, "
             f"expected {expected} ({describe_objective(objective)})"
         )

@@ -44,7 +44,7 @@ class RewardPrior(eqx.Module):
 
 def reward_priors(
     posterior: object,
-    times: Float[np.ndarray, "P *steps S A"],
+    times: Sequence[Float[np.ndarray, "*steps S A"]],
     reward: Float[np.ndarray, "*H S A"],
     names: Sequence[Sequence[Hashable]],
 ) -> list[RewardPrior | None]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from bayes_mdp.inference.pair_draws import Sizes
 from bayes_mdp.mdp import MDP, Log, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
 from bayes_mdp.utils.typing import InitialLike
@@ -36,7 +37,9 @@ def start_of_log(log: Log) -> Log | None:
     return log if has_episodes(log) else None
 
 
-def read_start(mdp: MDP | SparseMDP, initial: InitialLike | None, space: StateActionSpace | None = None) -> Start:
+def read_start(
+    mdp: MDP | SparseMDP | Sizes, initial: InitialLike | None, space: StateActionSpace | None = None
+) -> Start:
     """The distribution of the first state: what was given, or that of the drawn MDPs, or uniform.
 
     Args:

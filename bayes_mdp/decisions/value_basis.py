@@ -6,30 +6,38 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from bayes_mdp.decisions.host_values import (
+    PolicyPairs,
+    backward,
+    episodic_occupancy,
+    expected_values,
+    occupancy,
+    solve,
+)
 from bayes_mdp.decisions.reward_prior import RewardPrior, reward_priors
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, pairs_of_mdp
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import (
     MDP,
+    AverageReward,
     CanBorrow,
     CanCount,
     CanCountPrior,
     CanMean,
     CanSample,
     CanWeighPrior,
+    Discounted,
+    Episodic,
     Objective,
     PriorWeight,
     SparseMDP,
 )
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
-from bayes_mdp.planning import evaluate, occupancy
 from bayes_mdp.utils.amounts import amount
-from bayes_mdp.utils.typing import AnyArray
 
 PRIOR_SHARE = 0.1
 """Above this prior share a comparison calls itself undecided."""
@@ -128,13 +136,13 @@ class ValueBasis(eqx.Module):
 
 
 def value_bases(
-    posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[np.ndarray, " S"]
+    posterior: CanSample, policies: Float[np.ndarray, "P *H S A"], objective: Objective, start: Float[np.ndarray, " S"]
 ) -> list[ValueBasis | None]:
     """What each policy's value rests on; None where the posterior has no mean or no counts.
 
     Args:
-        posterior: in float64.
-        policies: action probabilities, in float64.
+        posterior: the belief.
+        policies: action probabilities.
         objective: of the values.
         start: distribution of the first state.
     """
@@ -148,7 +156,7 @@ def value_bases(
     names = [*(range(n) for n in visits.shape[:-2]), *named]
     unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
-    times, best = (np.asarray(x) for x in _in_mean(mdp, policies, objective, start))
+    times, best = _in_mean(mdp, policies, objective, start)
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
     parts = _Prior(share, borrowed, weight, untried_rewards(posterior))
     rewards = reward_priors(posterior, times, np.asarray(mdp.reward, np.float64), names)
@@ -198,22 +206,50 @@ def _untried(untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]) 
     return used, 0.0 if used is None else float(time[used.pairs].sum() / time.sum())
 
 
-@small_jit
 def _in_mean(
-    mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[AnyArray, " S"]
-) -> tuple[Float[Array, "P *steps S A"], Bool[Array, " P"]]:
+    mdp: MDP | SparseMDP,
+    policies: Float[np.ndarray, "P *H S A"],
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+) -> tuple[list[Float[np.ndarray, "*steps S A"]], list[bool]]:
     """The time of every policy in each pair, and whether it alone is optimal where it comes."""
+    shape = mdp.reward.shape
+    legal = np.ones(shape, bool) if mdp.legal is None else np.broadcast_to(np.asarray(mdp.legal), shape)
+    rows, drawn = pairs_of_mdp(mdp, legal)
+    times, best = [], []
+    for policy in policies:
+        time, q = _time_and_q(rows, drawn, policy, objective, start)
+        known = np.isfinite(q)
+        least = _OPTIMAL * max(float(np.abs(q[known]).max(initial=0.0)), 1e-300)
+        loss = np.where(known, q, -np.inf).max(-1, keepdims=True) - q
+        reached = known & (time.sum(-1, keepdims=True) > 0)
+        taken = np.broadcast_to(policy, q.shape) > 0
+        no_worse = bool((loss[reached & taken] <= least).all())
+        times.append(time)
+        best.append(no_worse and bool((loss[reached] > least).any()))
+    return times, best
 
-    def one(policy: Float[Array, "*H S A"]) -> tuple[Array, Array]:
-        time = occupancy(mdp, policy, objective, start)
-        q = evaluate(mdp, policy, objective).q
-        legal = jnp.isfinite(q) if mdp.legal is None else jnp.isfinite(q) & mdp.legal
-        known = jnp.where(legal, q, 0.0)
-        least = _OPTIMAL * jnp.maximum(jnp.max(jnp.abs(known)), 1e-300)
-        loss = jnp.max(jnp.where(legal, q, -jnp.inf), -1, keepdims=True) - known
-        reached = time.sum(-1, keepdims=True) > 0
-        no_worse = jnp.all(jnp.where(reached & legal & (policy > 0), loss <= least, True))
-        others_worse = jnp.any(reached & legal & (loss > least))
-        return time, no_worse & others_worse & jnp.all(jnp.isfinite(q) | ~legal)
 
-    return jax.vmap(one)(policies)
+def _time_and_q(
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*H S A"],
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+) -> tuple[Float[np.ndarray, "*steps S A"], Float[np.ndarray, "*steps S A"]]:
+    """The time of a policy in each pair of one MDP, and the values of all pairs under it; nan: there is no pair."""
+    if isinstance(objective, Episodic):
+        time = episodic_occupancy(rows, drawn, policy, objective, start)[0]
+        q = np.full(time.shape, np.nan)
+        for h, step in enumerate(backward(rows, drawn, policy, objective)):
+            q[objective.horizon - 1 - h, step.rows.state, step.rows.action] = step.q[0]
+        return time, q
+    chains = PolicyPairs(rows, policy).chains(drawn)
+    time = occupancy(chains, objective, start)[0][:, None] * policy
+    rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+    # Values but for a constant, where they are relative.
+    values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
+    q = np.full(policy.shape, np.nan)
+    after = expected_values(rows, drawn.probs, np.append(values, np.zeros((1, 1)), -1))
+    q[rows.state, rows.action] = (drawn.reward + rate * after)[0]
+    return time, q

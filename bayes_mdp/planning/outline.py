@@ -3,21 +3,22 @@
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, CanSample, SparseMDP
 from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 
 
-def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
-    """The sizes, legal actions and initial distribution of the draws, with rows that mean nothing.
+def outline(
+    shape: tuple[int, ...], legal: Bool[np.ndarray, "S A"] | None = None, initial: Float[np.ndarray, " S"] | None = None
+) -> SparseMDP:
+    """An MDP of these sizes, legal actions and initial distribution, with rows and rewards that mean nothing.
 
-    A draw would do; this compiles no sampler.
+    A draw would do; this draws none.
     """
-    legal, initial = _stated(key, posterior)
-    wide = jax.dtypes.canonicalize_dtype(float)
+    size = jax.dtypes.canonicalize_dtype(float)
     stay = np.broadcast_to(np.arange(shape[-2], dtype=np.int32)[:, None, None], (*shape, 1))
-    return SparseMDP(stay, np.ones(stay.shape, wide), np.zeros(shape, wide), legal=legal, initial=initial)
+    return SparseMDP(stay, np.ones(stay.shape, size), np.zeros(shape, size), legal=legal, initial=initial)
 
 
 def draw_shapes(key: PRNGKeyArray, posterior: CanSample) -> MDP | SparseMDP:

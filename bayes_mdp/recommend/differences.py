@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.decisions.policy_evaluation import read_action_probs, to_float64
+from bayes_mdp.decisions.policy_evaluation import read_action_probs
 from bayes_mdp.mdp import MDP, AverageReward, Episodic, HasVariances, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import evaluate, occupancy
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 

@@ -13,7 +13,7 @@ from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_t
 from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHERE, kind_of_rows, next_step
 from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
-from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, to_float64
+from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
@@ -23,6 +23,7 @@ from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.utils.amounts import amount
 from bayes_mdp.utils.html_text import shown_as_html

@@ -16,7 +16,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
-from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import (
     MDP,
@@ -29,6 +28,7 @@ from bayes_mdp.mdp import (
     Transitions,
 )
 from bayes_mdp.mdp.protocols import Posterior
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.start_value import value_at_start
 from bayes_mdp.utils.typing import AnyArray

@@ -10,12 +10,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import norm
 
 from bayes_mdp.decisions.behaviour import behaviour_policy
-from bayes_mdp.decisions.policy_evaluation import policy_value, to_float64
+from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.mdp import Discounted, FirstExit, HasVariances, Log, Objective, StateActionSpace
 from bayes_mdp.mdp.data.episode_returns import NO_END, NO_EPISODES, returns_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.products import matmul
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import evaluate, occupancy
 from bayes_mdp.utils.typing import AnyArray
 

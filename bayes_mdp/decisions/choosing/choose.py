@@ -32,7 +32,6 @@ from bayes_mdp.decisions.policy_evaluation import (
     read_action_probs,
     require_end,
     summarise_draws,
-    to_float64,
 )
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import value_bases
@@ -42,6 +41,7 @@ from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html

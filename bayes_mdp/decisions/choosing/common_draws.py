@@ -15,21 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
+from bayes_mdp.decisions.chunks import CHAINS_AT_ONCE, NUMBERS_AT_ONCE, chunks_of, row_faults
 from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, evaluate_mean, policy_chains, solved
-from bayes_mdp.decisions.policy_evaluation import (
-    CHAINS_AT_ONCE,
-    NUMBERS_AT_ONCE,
-    chunks_of,
-    require_endless,
-    require_usable,
-    row_faults,
-    to_float64,
-)
+from bayes_mdp.decisions.policy_evaluation import require_endless, require_usable
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Episodic, Objective, SparseMDP
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import evaluate, occupancy, solve
 from bayes_mdp.planning.occupancy import chain_occupancy
 from bayes_mdp.planning.outline import draw_shapes, outline

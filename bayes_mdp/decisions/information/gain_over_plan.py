@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from bayes_mdp.decisions.chunks import COPIES, MOST_AT_ONCE, NUMBERS_AT_ONCE
 from bayes_mdp.decisions.information.updatable import Updatable
 from bayes_mdp.decisions.perfect_information import why_not_mean_mdp
-from bayes_mdp.decisions.policy_evaluation import COPIES, MOST_AT_ONCE, NUMBERS_AT_ONCE, describe_objective
+from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.planning import Solution, evaluate, solve
 from bayes_mdp.planning.start_value import value_at_start

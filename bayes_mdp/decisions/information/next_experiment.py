@@ -24,13 +24,14 @@ from bayes_mdp.decisions.information.pair_data import (
 )
 from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_studies, read_studies, study_gains
 from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
-from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, to_float64
+from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning.start_value import value_at_start
 from bayes_mdp.utils.html_text import shown_as_html

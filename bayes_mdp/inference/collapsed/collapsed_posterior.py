@@ -22,12 +22,15 @@ from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_a
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.pair_draws import Components
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
@@ -107,6 +110,23 @@ class CollapsedPosterior(MixturePosterior):
     def components(self) -> ConjugatePosterior:  # type: ignore[override]
         """One posterior whose arrays have a leading axis K (K times all concentrations: `thinned` makes K smaller)."""
         return jax.vmap(self.component)(jnp.arange(self.num_components))
+
+    def component_priors(self, key: PRNGKeyArray) -> Components:
+        """The priors of all components, and a stream of draws of these. Host side."""
+        values = [np.asarray(x, np.float64) for x in self.values]
+        index = [np.asarray(x) for x in self.index]
+        rewards = self.data_statistics.reward_cells
+
+        def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
+            return values[0][k[:, None], index[0].reshape(-1)[element]]
+
+        def reward_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " M"]) -> RewardBelief:
+            assert isinstance(rewards, RewardCells)
+            leaves = [x[k][:, i[element]] for x, i in zip(values[1:], index[1:], strict=True)]
+            return jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
+
+        varied = reward_prior if isinstance(rewards, RewardCells) else None
+        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
 
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""

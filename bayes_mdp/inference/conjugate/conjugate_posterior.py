@@ -14,6 +14,7 @@ from bayes_mdp.inference.conjugate import information, variances
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
+from bayes_mdp.inference.conjugate.pair_draws import conjugate_pair_draws
 from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
@@ -21,6 +22,7 @@ from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
 from bayes_mdp.inference.conjugate.row_entries import RowEntries, row_entries
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
+from bayes_mdp.inference.pair_draws import PairDraws, Sizes
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import (
     MDP,
@@ -187,6 +189,19 @@ class ConjugatePosterior(eqx.Module):
             entries: from `row_entries`.
         """
         return entries.mean(), jnp.nan_to_num(jnp.asarray(self.reward_cells.mean()))
+
+    def sizes(self) -> Sizes:
+        """What all draws have in common (`CanDrawPairs`)."""
+        return Sizes.of(self.space)
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """A stream of draws of the needed pairs, by NumPy (`CanDrawPairs`).
+
+        Args:
+            key: of the draws.
+            needed: which pairs.
+        """
+        return conjugate_pair_draws(key, self, needed)
 
     def sample_next(
         self,

@@ -12,7 +12,14 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
+from bayes_mdp.inference.conjugate.reward_belief import (
+    Cells,
+    HostDrawn,
+    RewardBelief,
+    RewardStreams,
+    Statistics,
+    draw_beta,
+)
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
 from bayes_mdp.models.reward_support import RewardSupport, make_support
 from bayes_mdp.random import dirichlet, gamma
@@ -55,6 +62,10 @@ class GammaExponentialBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
+
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (rate,), by NumPy."""
+        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Exponential(rate)."""
@@ -132,6 +143,10 @@ class BetaBinomialBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
         return (_beta(key, self.concentration1, self.concentration0),)
+
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (probs,), by NumPy."""
+        return (draw_beta(streams, num, self.concentration1, self.concentration0),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Binomial(total_count, probs)."""
@@ -213,6 +228,10 @@ class BetaGeometricBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
         return (_beta(key, self.concentration1, self.concentration0),)
+
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (probs,), by NumPy."""
+        return (draw_beta(streams, num, self.concentration1, self.concentration0),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Geometric(probs)."""
@@ -297,6 +316,14 @@ class DirichletCategoricalBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,), [*cells K]."""
         return (dirichlet(key, jnp.asarray(self.concentration)),)
+
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (probs,), by NumPy."""
+        concentration = np.asarray(self.concentration)
+        *lead, size, values = concentration.shape
+        flat, small = concentration.reshape(*lead, -1), np.ones(size, bool)
+        rows = streams.gamma.dirichlets(num, flat, np.arange(0, size * values + 1, values), small)
+        return (rows.reshape(num, size, values),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Categorical(probs)."""

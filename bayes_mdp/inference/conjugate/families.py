@@ -11,13 +11,21 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
+from bayes_mdp.inference.conjugate.reward_belief import (
+    Cells,
+    HostDrawn,
+    RewardBelief,
+    RewardStreams,
+    Statistics,
+    draw_beta,
+)
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
 from bayes_mdp.random import dirichlet, gamma, normal_gamma
 
 MIN_CONCENTRATION = 0.5
 """The mean reward of a normal-gamma belief has an expectation above it only."""
 _LOG_2PI = float(np.log(2.0 * np.pi))
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 class NormalGammaBelief(RewardBelief):
@@ -66,6 +74,15 @@ class NormalGammaBelief(RewardBelief):
         """One draw of (mean, precision)."""
         parameters = self.loc, self.pseudo_count, self.concentration, self.rate
         return normal_gamma(key, *map(jnp.asarray, parameters))
+
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (mean, precision), by NumPy."""
+        log_precision = streams.gamma.log_gammas(num, np.asarray(self.concentration)) - np.log(self.rate)
+        # By the logarithm: a precision that underflows still gives a wide mean.
+        with np.errstate(over="ignore"):
+            scale = np.exp(-0.5 * (log_precision + np.log(self.pseudo_count)))
+            mean = self.loc + np.clip(streams.normal.normals(num) * scale, -_LARGEST, _LARGEST)
+            return np.clip(mean, -_LARGEST, _LARGEST), np.exp(log_precision)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Normal(mean, precision^-1/2)."""
@@ -133,6 +150,10 @@ class NormalBelief(RewardBelief):
         loc = jnp.asarray(self.loc)
         return (loc + self.scale * jax.random.normal(key, loc.shape, loc.dtype),)
 
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (mean,), by NumPy."""
+        return (self.loc + self.scale * streams.normal.normals(num),)
+
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Normal(mean, noise_scale)."""
         return dist.Normal(drawn[0], self.noise_scale)
@@ -191,6 +212,10 @@ class BetaBelief(RewardBelief):
         # A Beta draw is the first entry of a Dirichlet draw over two outcomes.
         return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
 
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (probs,), by NumPy."""
+        return (draw_beta(streams, num, self.concentration1, self.concentration0),)
+
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Bernoulli(probs)."""
         return dist.BernoulliProbs(drawn[0])
@@ -241,6 +266,10 @@ class GammaBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
+
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (rate,), by NumPy."""
+        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Poisson(rate)."""

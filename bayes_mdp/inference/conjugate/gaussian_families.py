@@ -12,7 +12,13 @@ import numpyro.distributions as dist
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.families import NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
+from bayes_mdp.inference.conjugate.reward_belief import (
+    Cells,
+    HostDrawn,
+    RewardBelief,
+    RewardStreams,
+    Statistics,
+)
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split, statistics
 from bayes_mdp.random import gamma
 from bayes_mdp.utils.typing import AnyArray
@@ -62,6 +68,10 @@ class GammaPrecisionBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (precision,)."""
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
+
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of (precision,), by NumPy."""
+        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Normal(0, precision^-1/2)."""

@@ -15,12 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import scipy.linalg
 from jax.scipy.linalg import cho_solve
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.index_tables import Sites
+from bayes_mdp.inference.conjugate.reward_belief import RewardStreams
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
-from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight
+from bayes_mdp.inference.conjugate.rewards import Cells, ComponentPrior, Drawer, Drawn, Outcome, Rewards, Weight
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_support import RewardSupport, anything
@@ -180,6 +182,23 @@ class RegressionRewards(Rewards):
             return (fit.mean + around,)
         tau = gamma(key_tau, fit.concentration[None]) / fit.rate
         return fit.mean + around * tau**-0.5, tau
+
+    def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
+        """A stream of draws of the mean rewards of some cells, by NumPy (see `Rewards.drawer`)."""
+        mean, root, _, concentration, rate = (np.asarray(x, np.float64) for x in self._fit())
+        features, offset = (np.asarray(x, np.float64)[place] for x in (self.features, self.offset))
+        streams = RewardStreams(key, np.zeros(1, int))
+
+        def draw(num: int, _: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N cells"]:
+            # root' u = z has the covariance (P + G)^-1.
+            z = streams.normal.normals(num, len(mean))[:, 0]
+            around = scipy.linalg.solve_triangular(root, z.T, trans="T", lower=True).T
+            if not self._known_noise:
+                log_tau = streams.gamma.log_gammas(num, concentration[None]) - np.log(rate)
+                around = around * np.exp(-0.5 * log_tau)
+            return offset + (mean + around) @ features.T
+
+        return draw
 
     def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""

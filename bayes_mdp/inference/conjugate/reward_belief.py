@@ -9,6 +9,7 @@ analysis of the Gaussian distribution*, section 3; Bernardo and Smith (1994), *B
 """
 
 import abc
+from functools import cached_property
 from typing import ClassVar
 
 import equinox as eqx
@@ -21,14 +22,54 @@ from bayes_mdp.inference.conjugate.reward_statistics import absorb, merge_statis
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of
 from bayes_mdp.models.sufficient_statistics import log_base_measure
+from bayes_mdp.random.element_streams import ElementStreams
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive
 
 Cells = Real[AnyArray, "..."] | np.floating
 """Numbers of cells that broadcast; whole ones where `inference.detection` numbers the parameters."""
 
+GAMMAS, NORMALS = 2, 3
+"""Purposes of the random numbers of rewards (see `ElementStreams`)."""
+
 Statistics = Float[AnyArray, "... D"]
 """What a family keeps of its rewards: count, mean and sum of squared deviations; or a count for each value."""
+
+
+HostDrawn = tuple[Float[np.ndarray, "num *cells"], ...]
+"""Many draws of the `parameters` of a belief, by NumPy."""
+
+
+class RewardStreams:
+    """The random numbers of the elements of a belief: each kind from generators of its own, made where it is used.
+
+    Args:
+        key: of the draws.
+        elements: the numbers of the elements.
+    """
+
+    def __init__(self, key: PRNGKeyArray, elements: Int[np.ndarray, " M"]) -> None:
+        self._key, self._elements = key, elements
+
+    @cached_property
+    def gamma(self) -> ElementStreams:
+        """For gamma variables."""
+        return ElementStreams(self._key, GAMMAS, self._elements)
+
+    @cached_property
+    def normal(self) -> ElementStreams:
+        """For normal numbers."""
+        return ElementStreams(self._key, NORMALS, self._elements)
+
+
+def draw_beta(streams: RewardStreams, num: int, one: Cells, zero: Cells) -> Float[np.ndarray, "num M"]:
+    """Beta variables: each the first entry of a Dirichlet row of two."""
+    both = np.stack(np.broadcast_arrays(np.asarray(one, np.float64), np.asarray(zero, np.float64)), -1)
+    size = both.shape[-2]
+    rows = streams.gamma.dirichlets(
+        num, both.reshape(*both.shape[:-2], -1), np.arange(0, 2 * size + 1, 2), np.ones(size, bool)
+    )
+    return rows[:, ::2]
 
 
 class RewardBelief(eqx.Module):
@@ -63,6 +104,10 @@ class RewardBelief(eqx.Module):
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
         """One draw of the `parameters`."""
+
+    @abc.abstractmethod
+    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
+        """`num` draws of the `parameters` of elements [M], or [num M], by NumPy."""
 
     @abc.abstractmethod
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:

@@ -11,10 +11,12 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.index_tables import Sites, first_shared, is_injective, site_index, unless_identity
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief, RewardStreams
 from bayes_mdp.inference.conjugate.reward_statistics import statistics
 from bayes_mdp.inference.conjugate.rewards import (
     Cells,
+    ComponentPrior,
+    Drawer,
     Drawn,
     Outcome,
     Rewards,
@@ -167,6 +169,35 @@ class RewardCells(Rewards):
         belief = self.site_belief
         mean, noise = belief.drawn_mean(drawn), belief.drawn_noise(drawn)
         return self.gather(jnp.asarray(mean)), self._gather_noise(jnp.asarray(noise))
+
+    def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
+        """A stream of draws of the mean rewards of some cells, by NumPy (see `Rewards.drawer`)."""
+        number = np.arange(math.prod(self.shape)).reshape(self.shape) if self.cell is None else np.asarray(self.cell)
+        element = number[place]
+        used, slot = np.unique(element[element >= 0], return_inverse=True)
+        streams = RewardStreams(key, used)
+        data = np.asarray(self.data, np.float64)[used]
+        before: RewardBelief = jax.tree.map(lambda x: np.asarray(x, np.float64)[used], self.prior)
+        after = None if prior is not None else before.after(data)
+        scale, shift = (
+            None if x is None else np.asarray(x, np.float64)[place] for x in (self.coefficient, self.offset)
+        )
+        fixed = np.zeros(len(element)) if self.known is None else np.asarray(self.known, np.float64)[place]
+        unknown = element >= 0
+
+        def draw(num: int, component: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N cells"]:
+            belief = after
+            if prior is not None and component is not None:
+                belief = prior(component, used).after(data)
+            assert belief is not None
+            mean = np.asarray(belief.drawn_mean(belief.draw(streams, num)))
+            reward = np.broadcast_to(fixed, (num, len(fixed))).copy()
+            reward[:, unknown] = mean[:, slot]
+            if scale is not None and shift is not None:
+                reward[:, unknown] = scale[unknown] * reward[:, unknown] + shift[unknown]
+            return reward
+
+        return draw
 
     def table_of(self, drawn: Drawn) -> RewardTable:
         """The law of one reward in every cell for such a draw. Known numbers are laws too: normal of variance zero."""

@@ -1,7 +1,8 @@
 """`Rewards`: what the belief about the rewards must do, whatever serves it; `KnownRewards`: nothing is unknown."""
 
 import abc
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
 
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance
@@ -23,6 +25,11 @@ Outcome = IntScalar | Int[AnyArray, "..."]
 Weight = Float[AnyArray, "*N"]
 Drawn = tuple[Real[AnyArray, "..."], ...]
 """One draw of the unknown parameters; of a belief by draws the number of one."""
+Drawer: TypeAlias = Callable[[int, Int[np.ndarray, " N"] | None], Float[np.ndarray, "N cells"]]
+"""(number, component of each draw) -> so many further draws of mean rewards, by NumPy."""
+
+ComponentPrior: TypeAlias = Callable[[Int[np.ndarray, " N"], Int[np.ndarray, " M"]], RewardBelief]
+"""(components, elements) -> the beliefs about these elements before data, arrays [N M]."""
 
 
 class Rewards(eqx.Module):
@@ -117,6 +124,16 @@ class Rewards(eqx.Module):
     def sample(self, key: PRNGKeyArray) -> Cells:
         """One draw of the mean rewards."""
         return self.gather_drawn(self.sample_sites(key))[0]
+
+    @abc.abstractmethod
+    def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
+        """A stream of draws of the mean rewards of some cells, by NumPy; a cell has the same whichever others have.
+
+        Args:
+            key: of the draws.
+            place: index of the cells.
+            prior: of the components of a mixture; None: one prior.
+        """
 
     def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
         """One draw of the mean rewards and of the variance of one reward around them."""
@@ -282,6 +299,11 @@ class KnownRewards(Rewards):
     def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
         """The mean rewards and their noise."""
         return self.mean(), self.noise()
+
+    def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
+        """The mean rewards; `key` is not used."""
+        mean = np.asarray(self.known, np.float64)[place]
+        return lambda num, _: np.broadcast_to(mean, (num, len(mean)))
 
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
         """Zero."""

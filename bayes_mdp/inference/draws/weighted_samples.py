@@ -4,9 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, lazy_draws
+from bayes_mdp.inference.pair_draws import PairDraws, Sizes, draws_of_sample, whole_draws
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.hypothesis import at_successors, check_mdp
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -47,6 +48,22 @@ class WeightedSamples(eqx.Module):
         # Multinomial draws of the index; the hypotheses are gathered, not recomputed.
         index = jax.random.choice(key, len(self.weights), sample_shape, p=jnp.asarray(self.weights))
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.mdps)
+
+    def sizes(self) -> Sizes:
+        """What all draws have in common (`CanDrawPairs`)."""
+        mdps = self.mdps
+        legal, initial = (None if x is None else np.asarray(x)[0] for x in (mdps.legal, mdps.initial))
+        initial = None if initial is None else initial.astype(np.float64)
+        return Sizes(mdps.reward.shape[1:], mdps.end_probs is not None, legal, initial)
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """A stream of draws of the needed pairs, with replacement, by NumPy (`CanDrawPairs`).
+
+        Args:
+            key: of the draws.
+            needed: which pairs.
+        """
+        return draws_of_sample(key, whole_draws(self.mdps), np.asarray(self.weights), needed, self.sizes())
 
     def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
         """A draw by weight, then its rows (`CanSampleLazily`): nothing is drawn from `key`.

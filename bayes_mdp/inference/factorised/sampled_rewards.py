@@ -10,8 +10,18 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight, weighted_density
+from bayes_mdp.inference.conjugate.rewards import (
+    Cells,
+    ComponentPrior,
+    Drawer,
+    Drawn,
+    Outcome,
+    Rewards,
+    Weight,
+    weighted_density,
+)
 from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn as SamplerOutput
@@ -23,6 +33,9 @@ from bayes_mdp.models.sufficient_statistics import RewardStatistics, RewardSums,
 from bayes_mdp.numerics.moments import merge_moments
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
+
+REWARDS = 4
+"""Folded into the key of the draws of rewards, which are independent of those of the rows."""
 
 
 class SampledRewards(Rewards):
@@ -125,6 +138,13 @@ class SampledRewards(Rewards):
     def table_of(self, drawn: Drawn) -> RewardTable:
         """The reward law of the draw with this number."""
         return jax.tree.map(lambda x: jnp.asarray(x)[drawn[0]], self.table)
+
+    def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
+        """A stream of draws of the mean rewards of some cells: all cells of a draw are from one draw of the sites."""
+        choose = draw_by_weight(jax.random.fold_in(key, REWARDS), np.asarray(self.weights))
+        with jax.enable_x64(True):
+            mean = np.asarray(self._means(), np.float64)[(slice(None), *place)]
+        return lambda num, _: mean[choose(num)]
 
     def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell in the draw with this number."""

@@ -8,12 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.pair_draws import Components
 from bayes_mdp.inference.conjugate.predictive_density import log_gain
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
@@ -110,6 +114,40 @@ class Mixture(MixturePosterior):
         """What the prior of each pair weighs in the component in which it weighs least (`CanCountPrior`)."""
         each = jax.vmap(lambda component: component.prior_weight())(jax.tree.map(jnp.asarray, self.components))
         return PriorWeight(each.transitions.min(0), each.is_empty.any(0))
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """A stream of draws of the needed pairs (`CanDrawPairs`): a component by weight, then its pairs.
+
+        Components that differ in more than their priors are drawn whole.
+
+        Args:
+            key: of the draws.
+            needed: which pairs.
+        """
+        return super().pair_draws(key, needed) if self._share_all_but_priors else sampled_pair_draws(key, self, needed)
+
+    @property
+    def _share_all_but_priors(self) -> bool:
+        """Whether components have the same data, tables and known numbers."""
+        rows, rewards = self.components.transition_probs, self.components.reward_cells
+        rows = replace(rows, prior=rows.prior[:, :0, :0])
+        rewards = replace(rewards, prior=None) if isinstance(rewards, RewardCells) else rewards
+        return all(bool((np.asarray(x) == np.asarray(x)[:1]).all()) for x in jax.tree.leaves((rows, rewards)))
+
+    def component_priors(self, key: PRNGKeyArray) -> Components:
+        """The priors of all components, and a stream of draws of these. Host side."""
+        rows = np.asarray(self.components.transition_probs.prior, np.float64).reshape(self.num_components, -1)
+        rewards = self.components.reward_cells
+
+        def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
+            return rows[k[:, None], element]
+
+        def reward_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " M"]) -> RewardBelief:
+            assert isinstance(rewards, RewardCells)
+            return jax.tree.map(lambda x: np.asarray(x, np.float64)[k[:, None], element], rewards.prior)
+
+        varied = reward_prior if isinstance(rewards, RewardCells) else None
+        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
 
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.information import divergence
@@ -22,7 +22,9 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rewards,
     lazy_rows,
 )
+from bayes_mdp.inference.conjugate.pair_draws import Components, conjugate_pair_draws
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.pair_draws import PairDraws, Sizes
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -86,6 +88,23 @@ class MixturePosterior(eqx.Module):
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_component, key_mdp = jax.random.split(key)
         return self.draw_component(key_component).sample(key_mdp)
+
+    def sizes(self) -> Sizes:
+        """What all draws have in common (`CanDrawPairs`)."""
+        return Sizes.of(self.space)
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """A stream of draws of the needed pairs, by NumPy (`CanDrawPairs`): a component by weight, then its pairs.
+
+        Args:
+            key: of the draws.
+            needed: which pairs.
+        """
+        return conjugate_pair_draws(key, self.component(0), needed, self.component_priors(key))
+
+    @abc.abstractmethod
+    def component_priors(self, key: PRNGKeyArray) -> Components:
+        """The priors of all components, and a stream of draws of these. Host side."""
 
     def draw_component(self, key: PRNGKeyArray) -> ConjugatePosterior:
         """A component, by weight."""

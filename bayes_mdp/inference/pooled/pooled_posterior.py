@@ -10,11 +10,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotten
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.pair_draws import Components
 from bayes_mdp.inference.conjugate.row_entries import RowEntries
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
@@ -101,6 +103,23 @@ class PooledPosterior(MixturePosterior):
     def components(self) -> ConjugatePosterior:  # type: ignore[override]
         """One posterior whose arrays have a leading axis K (K times all concentrations)."""
         return jax.vmap(self.component)(jnp.arange(self.num_components))
+
+    def component_priors(self, key: PRNGKeyArray) -> Components:
+        """The priors of all components, and a stream of draws of these. Host side."""
+        totals, state_rows = (np.asarray(x, np.float64) for x in (self.totals, self.state_rows))
+        known, outcomes = np.asarray(self.data_statistics.transition_probs.prior), state_rows.shape[-1]
+
+        def places(element: Int[np.ndarray, " U"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            pair, outcome = np.divmod(element, outcomes)
+            state, action = np.divmod(pair, totals.shape[-1])
+            return state, action, outcome
+
+        def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
+            state, action, outcome = places(element)
+            prior = totals[k[:, None], state, action] * state_rows[k[:, None], state, outcome]
+            return np.where(known.reshape(-1)[element] > 0, prior, 0.0)
+
+        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, None, self.num_components)
 
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.policy_evaluation import to_float64
+from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.counting_families import (
     BetaBinomialBelief,

@@ -1,0 +1,78 @@
+"""Draws of whole MDPs in JAX, chunk by chunk, for what NumPy does not do."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key, PyTree, UInt32
+
+from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.numerics.by_numpy.keys import take_keys
+from bayes_mdp.planning.linear.systems import LISTED_DIRECT
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import AnyArray
+
+NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
+CHAINS_AT_ONCE = 2**21  # the same of chains that are drawn alone: a batch runs until its slowest chain is solved
+MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
+COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
+
+Keys: TypeAlias = Key[Array, "..."] | UInt32[Array, "... _"]
+"""Random keys of many draws, typed or raw."""
+
+
+def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
+    """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first.
+
+    A chunk holds a power of two of keys, at most 256 and as many as memory allows: a program that is compiled for a
+    chunk serves any number of them.
+
+    Args:
+        keys: of the draws.
+        draw: the shapes of one.
+        chains: how many policies are evaluated in it at once.
+
+    Raises:
+        ValueError: one draw would not fit in memory.
+    """
+    leaves = jax.tree.leaves(draw)
+    n_states, n_actions = max(leaves, key=lambda leaf: len(leaf.shape)).shape[-3:-1]
+    # A chain is solved directly where it is dense, or small.
+    listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
+    numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
+    return chunks_of(keys, numbers, size_in_words(n_states, n_actions), NUMBERS_AT_ONCE)
+
+
+def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
+    """`in_chunks` for draws of so many numbers each, `at_once` held at most; `what` names them in the error."""
+    check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
+    most = min(MOST_AT_ONCE, max(1, at_once // numbers), len(keys))
+    chunk = 1 << (most - 1).bit_length()
+    chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
+    rounds = -(-len(keys) // chunk)
+    chunks: Any = take_keys(keys, (np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk))
+    return chunks
+
+
+def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -> tuple[np.ndarray, ...]:
+    """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
+    answers = [
+        jax.tree.map(np.asarray, function(*(take_keys(chunk, i) for chunk in chunks))) for i in range(len(chunks[0]))
+    ]
+    return jax.tree.map(lambda *parts: np.stack(parts), *answers)
+
+
+def size_in_words(n_states: int, n_actions: int) -> str:
+    """The sizes of a draw, for an error."""
+    return f"posterior has draws of {n_states} states and {n_actions} actions"
+
+
+def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
+    """How far the rows are from summing to one, and the largest probability of an end."""
+    rows = mdp.row_probs
+    ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
+    possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
+    return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]

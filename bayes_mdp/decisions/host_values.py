@@ -1,0 +1,603 @@
+"""Values of policies in draws of an unknown MDP, by NumPy.
+
+A policy makes a Markov chain of every draw, and its values solve one linear system a draw: many small systems at once
+(LAPACK), or larger and listed ones by Krylov iterations. Whatever solved a system, one product with the residual proves
+how far the answer may be off. The bounds are those of `bayes_mdp.planning` for an MDP with one action; what NumPy
+cannot prove is left infinite, for the planners to try.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
+import scipy.sparse.linalg
+from jaxtyping import Bool, Float
+
+from bayes_mdp.inference.pair_draws import Drawn, PairRows
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective
+from bayes_mdp.planning import evaluate
+from bayes_mdp.planning.solution import PolicyEvaluation
+from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE
+
+DIRECT = 256  # states up to which dense systems are solved by elimination
+DENSE = 128  # states up to which chains are dense, however few of their entries are possible
+DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
+ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
+_SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.rounding`)
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
+_RESTARTS, _ITERATIONS = 8, 60
+
+Draws = Float[np.ndarray, "N S"]
+Numbers = Float[np.ndarray, " N"]
+
+
+class Values(NamedTuple):
+    """Values of one policy in N draws.
+
+    Args:
+        first: of the states where an episode starts; `AverageReward`: the gain, whatever the start.
+        gap: bound on the error of each draw; infinite where nothing is proven.
+    """
+
+    first: Draws
+    gap: Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """The chain of a policy in N draws.
+
+    Args:
+        matrix: transition probabilities, dense, or block by block in one sparse matrix [N S, N S].
+        reward: of each state.
+        terms: of the longest sum in a sweep, for its rounding error.
+        size: the largest absolute reward of a pair that the policy takes.
+    """
+
+    matrix: Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix
+    reward: Draws
+    terms: int
+    size: Numbers
+
+    def expected_next(self, values: Draws) -> Draws:
+        """P values."""
+        if isinstance(self.matrix, np.ndarray):
+            return np.matmul(self.matrix, values[..., None])[..., 0]
+        return (self.matrix @ values.ravel()).reshape(values.shape)
+
+    def adjoint_next(self, weights: Draws) -> Draws:
+        """P' weights."""
+        if isinstance(self.matrix, np.ndarray):
+            return np.matmul(weights[:, None], self.matrix)[:, 0]
+        return (self.matrix.T @ weights.ravel()).reshape(weights.shape)
+
+    @cached_property
+    def mass(self) -> Draws:
+        """The probability that a state does not end the episode, as computed."""
+        if isinstance(self.matrix, np.ndarray):
+            return self.matrix.sum(-1)
+        return np.asarray(self.matrix.sum(-1)).reshape(self.reward.shape)
+
+    @property
+    def factor(self) -> float:
+        """Relative rounding error of a sweep: a sum of n terms errs by n u / (1 - n u), u = eps / 2."""
+        u = self.terms * _EPS / 2
+        return u / (1 - u)
+
+    def sweep_error(self, values: Draws) -> Numbers:
+        """Bound on the rounding error of reward + discount * P values."""
+        return self.factor * (self.size + np.abs(values).max(-1)) + self.terms * _TINY
+
+    def dense(self, draw: int) -> Float[np.ndarray, "S S"]:
+        """The matrix of one draw."""
+        if isinstance(self.matrix, np.ndarray):
+            return self.matrix[draw]
+        size = self.reward.shape[1]
+        return self.matrix[draw * size : (draw + 1) * size, draw * size : (draw + 1) * size].toarray()
+
+
+class PolicyPairs:
+    """Which pairs a stationary policy takes, and where their entries lie in its chain. Made once for all draws.
+
+    Args:
+        rows: all pairs that are drawn.
+        policy: action probabilities.
+    """
+
+    def __init__(self, rows: PairRows, policy: Float[np.ndarray, "S A"]) -> None:
+        self.n_states, self.n_actions = policy.shape
+        weight = policy[rows.state, rows.action]
+        self.pairs = np.flatnonzero(weight > 0)
+        self.rows, self.entries = rows.take(self.pairs)
+        self.every_entry = len(self.entries) == rows.first[-1]
+        self.weight = weight[self.pairs]
+        self.deterministic = bool((self.weight == 1).all())
+        state = self.rows.state[self.rows.pair]
+        self._bounds = np.searchsorted(state, np.arange(self.n_states + 1))
+        self.longest = int(np.diff(self._bounds).max())
+        few = self.longest <= DENSE_SHARE * self.n_states
+        self.is_dense = self.n_states <= DENSE or not few
+        inside = self.rows.next_state < self.n_states
+        self._inside, self._state, self._next = inside, state[inside], self.rows.next_state[inside]
+        # Entries of one state by its first action, then by its second one: within such a part no place is hit twice.
+        self._is_whole = self.deterministic and np.array_equal(
+            self._next, np.tile(np.arange(self.n_states), self.n_states)
+        )
+        rank = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
+        self._rank = rank[self.rows.pair][inside]
+
+    def chains(self, drawn: Drawn) -> Chains:
+        """The chain in every draw."""
+        probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
+        if not self.deterministic:
+            probs = probs * self.weight[self.rows.pair]
+        pair_reward = drawn.reward[:, self.pairs]
+        reward = self.by_state(pair_reward)
+        size = np.abs(pair_reward).max(-1)
+        listed = self.n_states if self.is_dense else self.longest
+        terms = listed + _SPARE + self.n_actions + 2
+        inside = probs if self._inside.all() else probs[:, self._inside]
+        return Chains(self._matrix(inside), reward, terms, size)
+
+    def with_reward(self, chains: Chains, reward: Float[np.ndarray, "N Q"]) -> Chains:
+        """The same chains with other rewards of all pairs."""
+        mine = reward[:, self.pairs]
+        return replace(chains, reward=self.by_state(mine), size=np.abs(mine).max(-1))
+
+    def by_state(self, values: Float[np.ndarray, "N Q"]) -> Draws:
+        """The mean over the actions of each state, of numbers of its pairs."""
+        if self.deterministic:
+            return values
+        return np.add.reduceat(values * self.weight, np.searchsorted(self.rows.state, np.arange(self.n_states)), -1)
+
+    def _matrix(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
+        num, size = len(probs), self.n_states
+        if self.is_dense:
+            if self._is_whole:
+                return probs.reshape(num, size, size)
+            matrix = np.zeros((num, size * size))
+            place = self._state * size + self._next
+            for rank in range(int(self._rank.max(initial=0)) + 1):
+                part = self._rank == rank
+                matrix[:, place[part]] += probs[:, part]
+            return matrix.reshape(num, size, size)
+        first = np.searchsorted(self._state, np.arange(size))
+        offsets = np.arange(num, dtype=np.int64)[:, None]
+        index = (self._next + size * offsets).ravel()
+        pointer = np.append((first + len(self._state) * offsets).ravel(), num * len(self._state))
+        return scipy.sparse.csr_matrix((probs.ravel(), index, pointer), shape=(num * size, num * size))
+
+
+def stationary_values(chains: Chains, objective: Objective) -> Values:
+    """Values, or the gain, of a stationary policy.
+
+    Args:
+        chains: of the policy.
+        objective: Discounted, FirstExit or AverageReward.
+    """
+    if isinstance(objective, Discounted):
+        return _discounted(chains, float(objective.discount))
+    return _average(chains) if isinstance(objective, AverageReward) else _first_exit(chains)
+
+
+def proven(chains: Chains, objective: Objective) -> Values:
+    """`stationary_values`; draws whose gain one linear system does not settle are left to the planner, in JAX."""
+    answer = stationary_values(chains, objective)
+    if not isinstance(objective, AverageReward):
+        return answer
+    gain, gap = answer.first.copy(), answer.gap.copy()
+    for n in np.flatnonzero(~np.isfinite(gap)):
+        # Several recurrent classes may have one gain: value iteration settles it.
+        with jax.enable_x64(True):
+            mdp = MDP(jnp.asarray(chains.dense(n))[:, None], jnp.asarray(chains.reward[n])[:, None])
+            plan = _planned(mdp, objective)
+        gain[n], gap[n] = float(plan.gain), float(plan.gap)
+        if not np.isfinite(gap[n]):
+            break
+    return Values(gain, gap)
+
+
+@eqx.filter_jit
+def _planned(mdp: MDP, objective: Objective) -> PolicyEvaluation:
+    return evaluate(mdp, jnp.zeros(mdp.n_states, int), objective)
+
+
+def _discounted(chains: Chains, discount: float) -> Values:
+    values = solve(chains, discount, chains.reward)
+    # One sweep over the values, moved to the middle of proven bounds: with T v - v in [low, high] the values lie in
+    # T v + k / (1 - k) [low, high] (MacQueen 1966; Puterman 1994, theorem 6.6.3), k the discounted chance of going on.
+    swept = chains.reward + discount * chains.expected_next(values)
+    error = chains.sweep_error(values)
+    change = swept - values
+    low, high = change.min(-1) - error, change.max(-1) + error
+    k_min = discount * chains.mass.min(-1) * (1 - chains.factor)
+    k_max = discount * (chains.mass.max(-1) * (1 + chains.factor) + chains.terms * _TINY)
+    above = high * _later(np.where(high > 0, k_max, k_min), chains)
+    below = low * _later(np.where(low < 0, k_max, k_min), chains)
+    shift, width = (above + below) / 2, (above - below) / 2
+    known = np.isfinite(width)
+    gap = (width + error) * (1 + chains.factor) + chains.factor * np.abs(shift)
+    return Values(swept + np.where(known, shift, 0.0)[:, None], np.where(known, gap, np.inf))
+
+
+def _later(k: Numbers, chains: Chains) -> Numbers:
+    """k / (1 - k) rounded up, infinite from k = 1 on."""
+    k = k * (1 + chains.factor)
+    return np.where(k < 1, k / np.where(k < 1, 1 - k, 1.0), np.inf)
+
+
+def _first_exit(chains: Chains) -> Values:
+    values = solve(chains, 1.0, chains.reward)
+    steps = solve(chains, 1.0, np.ones_like(chains.reward))
+    with np.errstate(all="ignore"):
+        swept = chains.reward + chains.expected_next(values)
+        error = chains.sweep_error(values)
+        # With n = `steps`, n >= 0 and n - P n > noise everywhere the policy ends, and v lies within c n of its values,
+        # c the largest residual over the least n - P n (see `bayes_mdp.planning.first_exit`).
+        longest = np.abs(steps).max(-1)
+        noise = chains.factor * 2 * longest + chains.terms * _TINY
+        progress = (steps - chains.expected_next(steps)).min(-1) - noise
+        residual = np.abs(swept - values).max(-1) + error
+        c = residual / progress * (1 + chains.factor) * (1 + 4 * _EPS)
+        gap = (c * longest + residual) * (1 + chains.factor)
+        proven = (steps.min(-1) >= 0) & (progress > 0) & np.isfinite(gap)
+    return Values(swept, np.where(proven, gap, np.inf))
+
+
+def _average(chains: Chains) -> Values:
+    # x = h + g solves x - P x + x[0] = r: one equation for the gain and the relative values.
+    x = solve(chains, 1.0, chains.reward, anchored=True)
+    with np.errstate(all="ignore"):
+        values = x - x[:, :1]
+        change = chains.reward + chains.expected_next(values) - values
+        low, high = change.min(-1), change.max(-1)
+        # min (T v - v) <= gain <= max (T v - v) for rows that sum to one (Puterman 1994, theorem 8.5.5); rows that sum
+        # to 1 + d shift T v by d max |v|.
+        largest = np.abs(values).max(-1)
+        allowance = 2 * chains.sweep_error(values) + (np.abs(chains.mass - 1).max(-1) + chains.factor) * largest
+        gap = (high - low) / 2 + allowance
+        # Where the gain depends on the start, any span is rounding to the huge values of a singular system.
+        near = high - low <= 64 * _EPS * (chains.size + largest)
+        known = near & ((gap <= 2 * chains.size) | (chains.size == 0)) & np.isfinite(gap)
+        gain = np.broadcast_to(((low + high) / 2)[:, None], values.shape)
+    return Values(gain, np.where(known, gap, np.inf))
+
+
+def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S"]) -> Draws:
+    """Time in each state, as `bayes_mdp.planning.occupancy`; for AverageReward nan where there are several classes.
+
+    Args:
+        chains: of a stationary policy.
+        objective: Discounted, FirstExit or AverageReward.
+        start: distribution of the first state.
+    """
+    # mu (I - discount P) = start: the adjoint of the system of the values.
+    if not isinstance(objective, AverageReward):
+        discount = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+        return solve(chains, discount, np.broadcast_to(start, chains.reward.shape).copy(), adjoint=True)
+    # From mu (I - P) = 0 and sum mu = 1: mu (I - P + 1 e_0') = e_0'.
+    first = np.zeros_like(chains.reward)
+    first[:, 0] = 1.0
+    time = solve(chains, 1.0, first, anchored=True, adjoint=True)
+    one = np.array([_recurrent_classes(chains.dense(n)) == 1 for n in range(len(time))])
+    return np.where(one[:, None], time, np.nan)
+
+
+def _recurrent_classes(matrix: Float[np.ndarray, "S S"]) -> int:
+    graph = scipy.sparse.csr_matrix(matrix > 0)
+    number, component = scipy.sparse.csgraph.connected_components(graph, directed=True, connection="strong")
+    origin, target = component[np.asarray(graph.nonzero())]
+    return number - len(np.unique(origin[origin != target]))
+
+
+def episodic_occupancy(
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*H S A"],
+    objective: Episodic,
+    start: Float[np.ndarray, " S"],
+) -> Float[np.ndarray, "N H S A"]:
+    """discount^t times the probability of each pair at each step t.
+
+    Args:
+        rows, drawn: the pairs.
+        policy: action probabilities, perhaps by step.
+        objective: its horizon and discount.
+        start: distribution of the first state.
+    """
+    num, n_states = len(drawn.probs), rows.n_states
+    present = np.broadcast_to(start, (num, n_states))
+    time = np.zeros((num, objective.horizon, *policy.shape[-2:]))
+    for h in range(objective.horizon):
+        pairs = np.arange(len(rows.state)) if rows.step is None else np.flatnonzero(rows.step == h)
+        part, entries = rows.take(pairs)
+        weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
+        taken = present[:, part.state] * weight
+        time[:, h, part.state, part.action] = float(objective.discount) ** h * taken
+        joint = drawn.probs[:, entries] * taken[:, part.pair]
+        reached = (np.arange(num)[:, None] * (n_states + 1) + part.next_state).ravel()
+        present = np.bincount(reached, joint.ravel(), num * (n_states + 1)).reshape(num, -1)[:, :n_states]
+    return time
+
+
+def episodic_values(
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*H S A"],
+    objective: Episodic,
+    reward: Float[np.ndarray, "N H Q"] | None = None,
+) -> Values:
+    """Values of a policy of a finite horizon, by backward recursion.
+
+    Args:
+        rows, drawn: the pairs; where rows differ by step all of these.
+        policy: action probabilities, perhaps by step.
+        objective: its horizon and discount.
+        reward: of the pairs at each step, in place of those of `drawn`; None: those.
+    """
+    largest, sizes = np.zeros(len(drawn.probs)), []
+    values = largest[:, None]
+    for step in backward(rows, drawn, policy, objective, reward):
+        largest = np.maximum(largest, np.abs(step.reward[:, step.taken]).max(-1))
+        sizes.append(np.abs(step.q[:, step.taken]).max(-1))
+        values = step.values
+    return Values(values, _recursion_error(rows, sizes, largest, objective, policy.shape[-1]))
+
+
+class BackwardStep(NamedTuple):
+    """One step of the recursion, in N draws.
+
+    Args:
+        rows: its pairs.
+        q, reward: of these.
+        taken: which of them the policy takes.
+        values: of the states.
+    """
+
+    rows: PairRows
+    q: Float[np.ndarray, "N Q"]
+    reward: Float[np.ndarray, "N Q"]
+    taken: Bool[np.ndarray, " Q"]
+    values: Draws
+
+
+def backward(
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*H S A"],
+    objective: Episodic,
+    reward: Float[np.ndarray, "N H Q"] | None = None,
+) -> Iterator[BackwardStep]:
+    """The steps of `episodic_values`, from the last to the first (arguments: as there)."""
+    num, n_states = len(drawn.probs), rows.n_states
+    later = np.zeros((num, n_states + 1))
+    for h in reversed(range(objective.horizon)):
+        here = np.arange(len(rows.state)) if rows.step is None else np.flatnonzero(rows.step == h)
+        part, entries = (rows, slice(None)) if rows.step is None else rows.take(here)
+        probs = drawn.probs[:, entries]
+        paid = (drawn.reward if reward is None else reward[:, h])[:, here]
+        # q_h = r + discount E v_h+1, and v_h the mean over the actions: v_h(s) = sum_a pi_h(a | s) q_h(s, a).
+        q = paid + float(objective.discount) * expected_values(part, probs, later)
+        weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
+        later = np.zeros((num, n_states + 1))
+        used, first = np.unique(part.state, return_index=True)
+        later[:, used] = np.add.reduceat(np.where(weight > 0, q * weight, 0.0), first, axis=-1)
+        yield BackwardStep(part, q, paid, weight > 0, later[:, :n_states])
+
+
+def expected_values(
+    rows: PairRows, probs: Float[np.ndarray, "N E"], values: Float[np.ndarray, "N S1"]
+) -> Float[np.ndarray, "N Q"]:
+    """sum over the entries of each pair of probability times value of the next state (of the end last).
+
+    Args:
+        rows, probs: entries.
+        values: of the states and of the end.
+    """
+    width = rows.width
+    if width is not None and (rows.next_state == np.tile(np.arange(width), len(rows.state))).all():
+        return np.matmul(probs.reshape(len(probs), -1, width), values[:, :width, None])[..., 0]
+    return rows.sums(probs * values[:, rows.next_state])
+
+
+def _recursion_error(
+    rows: PairRows, sizes: list[Numbers], largest: Numbers, objective: Episodic, n_actions: int
+) -> Numbers:
+    """Bound on the rounding error of a backward recursion (see `bayes_mdp.planning.episodic.induce`).
+
+    Args:
+        rows: the pairs.
+        sizes: the largest |q| of each step, from the last to the first.
+        largest: the largest absolute reward.
+        objective: its horizon and discount.
+        n_actions: A.
+    """
+    terms = int(np.diff(rows.first).max(initial=1)) + _SPARE + n_actions + 2
+    u = terms * _EPS / 2
+    factor, later, error = u / (1 - u), np.zeros_like(largest), np.zeros_like(largest)
+    worst = error
+    for size in sizes:
+        # What a step errs by, and what later errors reach it.
+        error = factor * (largest + size + later) + terms * _TINY + float(objective.discount) * error
+        worst, later = np.maximum(worst, error), size
+    growth = (1 + ROW_SUM_TOLERANCE["float64"] + factor) ** objective.horizon
+    gap = worst * growth * (1 + objective.horizon * _EPS)
+    return np.where(np.isfinite(gap), gap, np.inf)
+
+
+def solve(chains: Chains, discount: float, rhs: Draws, *, anchored: bool = False, adjoint: bool = False) -> Draws:
+    """x with (I - discount P) x = rhs in every draw; not finite where a system is singular.
+
+    Small dense systems by elimination. Others by BiCGSTAB, those that it does not solve with the inverse of the mean
+    chain as preconditioner, and what is left by elimination.
+
+    Args:
+        chains: P.
+        discount: at most 1.
+        rhs: right sides.
+        anchored: add x[0] to every equation: regular for discount 1 and one recurrent class.
+        adjoint: solve the transposed systems.
+    """
+    size = rhs.shape[1]
+    if isinstance(chains.matrix, np.ndarray) and size <= DIRECT:
+        return _eliminate(np.eye(size) - discount * chains.matrix, rhs, anchored, adjoint)
+
+    def apply(x: Draws) -> Draws:
+        if adjoint:
+            y = x - discount * chains.adjoint_next(x)
+            if anchored:
+                y[:, 0] += x.sum(-1)
+            return y
+        y = x - discount * chains.expected_next(x)
+        return y + x[:, :1] if anchored else y
+
+    x, done = _iterate(apply, rhs, rhs.copy(), None)
+    if not done.all() and size <= ELIMINATED:
+        mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
+        system = np.eye(size) - discount * mean
+        system = _anchored(system) if anchored else system
+        try:
+            inverse = np.linalg.inv(system.T if adjoint else system)
+        except np.linalg.LinAlgError:
+            inverse = None
+        if inverse is not None:
+            again, solved = _iterate(apply, rhs, x, lambda y: y @ inverse.T)
+            x, done = np.where((solved & ~done)[:, None], again, x), done | solved
+    for n in np.flatnonzero(~done):
+        x[n] = _eliminate_one(chains, n, discount, rhs[n], anchored, adjoint)
+    return x
+
+
+def _anchored(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"]:
+    system = system.copy()
+    system[..., 0] += 1.0
+    return system
+
+
+def _eliminate(system: Float[np.ndarray, "N S S"], rhs: Draws, anchored: bool, adjoint: bool) -> Draws:
+    if anchored:
+        system[..., 0] += 1.0
+    system = np.swapaxes(system, -1, -2) if adjoint else system
+    try:
+        return np.linalg.solve(system, rhs[..., None])[..., 0]
+    except np.linalg.LinAlgError:  # one of them is singular, and LAPACK answers none
+        x = np.full_like(rhs, np.nan)
+        for n in range(len(rhs)):
+            try:
+                x[n] = np.linalg.solve(system[n], rhs[n])
+            except np.linalg.LinAlgError:
+                continue
+        return x
+
+
+def _eliminate_one(
+    chains: Chains, draw: int, discount: float, rhs: Float[np.ndarray, " S"], anchored: bool, adjoint: bool
+) -> Float[np.ndarray, " S"]:
+    size = len(rhs)
+    if size <= ELIMINATED:
+        return _eliminate((np.eye(size) - discount * chains.dense(draw))[None], rhs[None], anchored, adjoint)[0]
+    if anchored or isinstance(chains.matrix, np.ndarray):
+        return np.full(size, np.nan)
+    block = chains.matrix[draw * size : (draw + 1) * size, draw * size : (draw + 1) * size]
+    system = (scipy.sparse.identity(size) - discount * block).tocsc()
+    try:
+        return scipy.sparse.linalg.splu(system).solve(rhs, "T" if adjoint else "N")
+    except RuntimeError:  # singular
+        return np.full(size, np.nan)
+
+
+def _iterate(
+    apply: Callable[[Draws], Draws], rhs: Draws, guess: Draws, precondition: Callable[[Draws], Draws] | None
+) -> tuple[Draws, Bool[np.ndarray, " N"]]:
+    """Restarted BiCGSTAB from a guess; the answers, and whether each is near rounding."""
+    x = guess
+    residual = rhs - apply(x)
+    error = np.abs(residual).max(-1)
+    unit = np.abs(rhs).max(-1)
+    for _ in range(_RESTARTS):
+        noise = _EPS * (np.abs(x).max(-1) + unit)
+        going = error > 4 * noise
+        if not going.any():
+            break
+        # The correction, not x, is solved for: a restart removes the drift of the recursive residual.
+        target = np.maximum(1e-5 * np.linalg.norm(residual, axis=-1), noise * rhs.shape[1] ** 0.5)
+        moved = x + _bicgstab(apply, residual, precondition, target)
+        left = rhs - apply(moved)
+        reached = np.abs(left).max(-1)
+        better = reached < error
+        x, residual = np.where(better[:, None], moved, x), np.where(better[:, None], left, residual)
+        improved = (reached < error / 2) & going
+        error = np.where(better, reached, error)
+        if not improved.any():
+            break
+    return x, error <= 64 * _EPS * (np.abs(x).max(-1) + unit)
+
+
+def _bicgstab(
+    apply: Callable[[Draws], Draws],
+    rhs: Draws,
+    precondition: Callable[[Draws], Draws] | None,
+    target: Numbers,
+) -> Draws:
+    """x with A x near rhs in every draw, from zero (van der Vorst 1992); a draw that breaks down stays where it is.
+
+    Args:
+        apply: A.
+        rhs: right sides.
+        precondition: about the inverse of A; None: none.
+        target: size of the residual that is enough.
+    """
+
+    def dot(x: Draws, y: Draws) -> Float[np.ndarray, "N 1"]:
+        return np.einsum("ns,ns->n", x, y)[:, None]
+
+    def ratio(x: Float[np.ndarray, "N 1"], y: Float[np.ndarray, "N 1"]) -> Float[np.ndarray, "N 1"]:
+        return np.where(y != 0, x / np.where(y != 0, y, 1.0), 0.0)
+
+    x, residual, shadow = np.zeros_like(rhs), rhs.copy(), rhs
+    rho = alpha = omega = np.ones((len(rhs), 1))
+    direction = v = np.zeros_like(rhs)
+    with np.errstate(all="ignore"):
+        for _ in range(_ITERATIONS):
+            if (np.linalg.norm(residual, axis=-1) <= target).all():
+                break
+            new = dot(shadow, residual)
+            direction = residual + ratio(new, rho) * ratio(alpha, omega) * (direction - omega * v)
+            rho = new
+            smooth = direction if precondition is None else precondition(direction)
+            v = apply(smooth)
+            alpha = ratio(rho, dot(shadow, v))
+            half = residual - alpha * v
+            other = half if precondition is None else precondition(half)
+            t = apply(other)
+            omega = ratio(dot(t, half), dot(t, t))
+            x = x + alpha * smooth + omega * other
+            residual = half - omega * t
+    return np.where(np.isfinite(x).all(-1, keepdims=True), x, 0.0)
+
+
+def row_faults(rows: PairRows, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    """Of each draw: how far its rows are from summing to one, and the largest probability of an end."""
+    excess = np.abs(rows.sums(drawn.probs) - 1.0).max(-1)
+    ends = np.where(rows.next_state == rows.n_states, drawn.probs, 0.0).max(-1)
+    return excess, ends
+
+
+def used_pairs(policies: Float[np.ndarray, "P *H S A"], horizon: int | None) -> Bool[np.ndarray, "*H S A"]:
+    """The pairs that some policy takes at some step; by step where rows are.
+
+    Args:
+        policies: action probabilities.
+        horizon: steps of the rows; None: they are the same at every step.
+    """
+    used = (policies > 0).any(0)
+    if horizon is None:
+        return used.any(0) if used.ndim == 3 else used
+    return np.broadcast_to(used, (horizon, *used.shape[-2:]))

@@ -1,0 +1,337 @@
+"""`PairDraws`: draws of the rows and mean rewards of the pairs that are needed, and of no others, by NumPy.
+
+A policy takes few of the actions, many actions are illegal, and lists of successors are padded to the longest: what is
+needed may be a hundredth of a whole MDP. Posteriors that know their rows draw them by `pair_draws(key, needed)`; of
+anything else whole MDPs are drawn by JAX.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
+
+from bayes_mdp.mdp import MDP, CanSample, SparseMDP, StateActionSpace
+from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.random.element_streams import ElementStreams
+from bayes_mdp.utils.typing import AnyArray
+
+Keys: TypeAlias = Key[Array, "..."] | UInt32[Array, "... _"]
+"""Random keys of many draws, typed or raw."""
+
+COMPONENT = 0
+"""Purpose of the random numbers that choose a component or a draw (see `ElementStreams`)."""
+
+
+class Drawn(NamedTuple):
+    """N draws of the rows of Q pairs, and of their mean rewards.
+
+    Args:
+        probs: of the E entries of `PairRows`.
+        reward: of the pairs.
+    """
+
+    probs: Float[np.ndarray, "N E"]
+    reward: Float[np.ndarray, "N Q"]
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """Q pairs in order, and the E possible outcomes (entries) of their rows, one row after the other.
+
+    Args:
+        step: of each pair; None: rows are the same at every step.
+        state, action: of each pair.
+        first: where the entries of each pair begin, and E.
+        outcome: of each entry, its number in the rows of the law.
+        next_state: of each entry; S is the end of the episode.
+        n_states: S.
+    """
+
+    step: Int[np.ndarray, " Q"] | None
+    state: Int[np.ndarray, " Q"]
+    action: Int[np.ndarray, " Q"]
+    first: Int[np.ndarray, " Q1"]
+    outcome: Int[np.ndarray, " E"]
+    next_state: Int[np.ndarray, " E"]
+    n_states: int
+
+    @cached_property
+    def pair(self) -> Int[np.ndarray, " E"]:
+        """The pair of each entry."""
+        return np.repeat(np.arange(len(self.state)), np.diff(self.first))
+
+    @cached_property
+    def width(self) -> int | None:
+        """Entries of every pair, where all have as many."""
+        width = np.diff(self.first)
+        return int(width[0]) if len(width) and (width == width[0]).all() else None
+
+    @property
+    def index(self) -> tuple[Int[np.ndarray, " Q"], ...]:
+        """Of the pairs, in arrays [*H S A]."""
+        return (self.state, self.action) if self.step is None else (self.step, self.state, self.action)
+
+    def sums(self, values: Float[np.ndarray, "*N E"]) -> Float[np.ndarray, "*N Q"]:
+        """The sums of the entries of each pair."""
+        if self.width is not None:
+            return values.reshape(*values.shape[:-1], -1, self.width).sum(-1)
+        return np.add.reduceat(values, self.first[:-1], axis=-1)
+
+    def take(self, pairs: Int[np.ndarray, " P"]) -> tuple["PairRows", Int[np.ndarray, " F"]]:
+        """Some of the pairs, in order, and the numbers of their entries."""
+        width = np.diff(self.first)[pairs]
+        first = np.concatenate([[0], np.cumsum(width)])
+        entries = np.arange(first[-1]) + np.repeat(self.first[pairs] - first[:-1], width)
+        step = None if self.step is None else self.step[pairs]
+        rows = PairRows(
+            step,
+            self.state[pairs],
+            self.action[pairs],
+            first,
+            self.outcome[entries],
+            self.next_state[entries],
+            self.n_states,
+        )
+        return rows, entries
+
+
+@dataclass(frozen=True, eq=False)
+class PairDraws:
+    """A stream of draws of pairs: every call of `draw` has the next ones.
+
+    Args:
+        rows: which pairs and entries.
+        draw: number -> so many further draws.
+    """
+
+    rows: PairRows
+    draw: Callable[[int], Drawn]
+
+
+class Sizes(NamedTuple):
+    """What all draws of a belief have in common.
+
+    Args:
+        shape: (*H, S, A), of the MDPs.
+        ends: whether episodes can end.
+        legal: which actions exist; None: all.
+        initial: distribution of the first state; None: not known.
+    """
+
+    shape: tuple[int, ...]
+    ends: bool
+    legal: Bool[np.ndarray, "S A"] | None = None
+    initial: Float[np.ndarray, " S"] | None = None
+
+    @classmethod
+    def of(cls, space: StateActionSpace) -> "Sizes":
+        """Of beliefs over this space."""
+        return cls(space.shape, bool(space.ends), space.legal)
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return self.shape[-2]
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.shape[-1]
+
+    @property
+    def horizon(self) -> int | None:
+        """H; None: the same MDP at every step."""
+        return self.shape[0] if len(self.shape) == 3 else None
+
+    @property
+    def possible(self) -> Bool[np.ndarray, "*H S A"]:
+        """The pairs that exist."""
+        return np.ones(self.shape, bool) if self.legal is None else np.broadcast_to(self.legal, self.shape)
+
+
+@runtime_checkable
+class CanDrawPairs(Protocol):
+    """Draws the rows and mean rewards of some pairs without those of others."""
+
+    def sizes(self) -> Sizes:
+        """What all draws have in common. Host side."""
+        ...
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """Draws of the needed pairs; the same key gives a pair the same draws, whichever others are needed."""
+        ...
+
+
+def sizes_of(posterior: CanSample) -> Sizes:
+    """What all draws of any belief have in common: as it says, or from one of them."""
+    if isinstance(posterior, CanDrawPairs):
+        return posterior.sizes()
+    with jax.enable_x64(True):
+        mdp = _sample(to_float64(posterior), jax.random.key(0)[None])
+    return Sizes(
+        mdp.reward.shape[1:],
+        mdp.end_probs is not None,
+        *(None if x is None else np.asarray(x)[0] for x in (mdp.legal, mdp.initial)),
+    )
+
+
+def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+    """A stream of draws of the needed pairs of any belief.
+
+    Args:
+        key: of the draws.
+        posterior: the belief. One that only samples whole MDPs is asked for these.
+        needed: which pairs.
+    """
+    if isinstance(posterior, CanDrawPairs):
+        return posterior.pair_draws(key, needed)
+    return sampled_pair_draws(key, posterior, needed)
+
+
+def sampled_pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+    """`pair_draws` by whole MDPs that the belief samples, in JAX."""
+    used = 0
+
+    def whole(num: int) -> WholeDraws:
+        # Each draw has a key of its own, by its number: blocks of any size give the same draws.
+        nonlocal used
+        numbers = np.arange(used, used + num, dtype=np.uint32)
+        used += num
+        with jax.enable_x64(True):
+            return whole_draws(_sample(to_float64(posterior), _keys(key, numbers)))
+
+    return draws_of_pairs(whole, needed, sizes_of(posterior))
+
+
+@jax.jit
+def _keys(key: PRNGKeyArray, numbers: UInt32[AnyArray, " N"]) -> Keys:
+    return jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
+
+
+@eqx.filter_jit
+def _sample(posterior: CanSample, keys: Keys) -> MDP | SparseMDP:
+    return jax.vmap(posterior.sample)(keys)
+
+
+class WholeDraws(NamedTuple):
+    """N whole MDPs as plain arrays; the fields are those of `MDP`, or of `SparseMDP` where `successor` is given."""
+
+    probs: Float[AnyArray, "N *H S A K"]
+    reward: Float[AnyArray, "N *H S A"]
+    ends: Float[AnyArray, "N *H S A"] | None
+    successor: Int[AnyArray, "N *H S A K"] | None
+
+    def take(self, index: tuple[Int[np.ndarray, " M"] | slice, ...]) -> "WholeDraws":
+        """The part at this index of draws, or of draws and pairs."""
+        return WholeDraws(*(None if x is None else np.asarray(x)[index] for x in self))
+
+
+def whole_draws(mdps: MDP | SparseMDP) -> WholeDraws:
+    """MDPs with a leading axis on every array (but perhaps on masks and starts) as plain arrays."""
+    return WholeDraws(
+        *(
+            None if x is None else np.asarray(x)
+            for x in (
+                mdps.row_probs,
+                mdps.reward,
+                mdps.end_probs,
+                mdps.successor if isinstance(mdps, SparseMDP) else None,
+            )
+        )
+    )
+
+
+def draws_of_pairs(whole: Callable[[int], WholeDraws], needed: Bool[np.ndarray, "*H S A"], sizes: Sizes) -> PairDraws:
+    """The needed pairs of whole MDPs.
+
+    Args:
+        whole: number -> so many MDPs.
+        needed: which pairs.
+        sizes: of the MDPs.
+    """
+    index = np.nonzero(needed)
+    width = sizes.n_states + sizes.ends
+    outcomes = np.tile(np.arange(width), len(index[0]))
+    first = np.arange(0, len(outcomes) + 1, width)
+    rows = PairRows(index[0] if len(index) == 3 else None, *index[-2:], first, outcomes, outcomes, sizes.n_states)
+
+    def draw(num: int) -> Drawn:
+        drawn = whole(num).take((slice(None), *index))
+        probs = np.asarray(drawn.probs, np.float64)
+        if drawn.successor is not None:
+            probs = _dense(np.asarray(drawn.successor), probs, sizes.n_states)
+        if drawn.ends is not None:
+            probs = np.concatenate([probs, np.asarray(drawn.ends, np.float64)[..., None]], -1)
+        return Drawn(probs.reshape(num, -1), np.asarray(drawn.reward, np.float64))
+
+    return PairDraws(rows, draw)
+
+
+def pairs_of_mdp(mdp: MDP | SparseMDP, needed: Bool[np.ndarray, "*H S A"]) -> tuple[PairRows, Drawn]:
+    """The needed pairs of one MDP with their possible outcomes, as one draw."""
+    whole = WholeDraws(mdp.row_probs, mdp.reward, mdp.end_probs, getattr(mdp, "successor", None))
+    index = np.nonzero(needed)
+    probs, reward, ends, successor = whole.take(index)
+    assert probs is not None and reward is not None
+    probs, n_states = np.asarray(probs, np.float64), mdp.n_states
+    reached = np.broadcast_to(np.arange(n_states), probs.shape) if successor is None else np.asarray(successor)
+    if ends is not None:
+        probs = np.concatenate([probs, np.asarray(ends, np.float64)[:, None]], -1)
+        reached = np.concatenate([reached, np.full((len(reached), 1), n_states)], -1)
+    pair, place = np.nonzero(probs)
+    # A successor that is listed twice has both probabilities.
+    entry, slot = np.unique(pair * (n_states + 1) + reached[pair, place], return_inverse=True)
+    pair, next_state = np.divmod(entry, n_states + 1)
+    first = np.searchsorted(pair, np.arange(len(probs) + 1))
+    rows = PairRows(index[0] if len(index) == 3 else None, *index[-2:], first, next_state, next_state, n_states)
+    weight = np.bincount(slot, probs[np.nonzero(probs)], len(entry))
+    return rows, Drawn(weight[None], np.asarray(reward, np.float64)[None])
+
+
+def _dense(
+    successor: Int[np.ndarray, "N Q K"], probs: Float[np.ndarray, "N Q K"], n_states: int
+) -> Float[np.ndarray, "N Q S"]:
+    """Rows from lists of successors; one that is listed twice has both probabilities."""
+    size = successor.shape[:-1]
+    place = np.arange(math.prod(size)).reshape(size)[..., None] * n_states + successor
+    return np.bincount(place.ravel(), probs.ravel(), math.prod(size) * n_states).reshape(*size, n_states)
+
+
+def draws_of_sample(
+    key: PRNGKeyArray,
+    sample: WholeDraws,
+    weights: Float[AnyArray, " K"],
+    needed: Bool[np.ndarray, "*H S A"],
+    sizes: Sizes,
+) -> PairDraws:
+    """Draws, with replacement, of weighted hypotheses.
+
+    Args:
+        key: of the draws.
+        sample: the hypotheses.
+        weights: of them.
+        needed: which pairs.
+        sizes: of the MDPs.
+    """
+    choose = draw_by_weight(key, weights)
+    return draws_of_pairs(lambda num: sample.take((choose(num),)), needed, sizes)
+
+
+def draw_by_weight(key: PRNGKeyArray, weights: Float[AnyArray, " K"]) -> Callable[[int], Int[np.ndarray, " N"]]:
+    """A stream of indices of components, or of draws, by weight."""
+    stream = ElementStreams(key, COMPONENT, np.zeros(1, int))
+    cumulative = np.cumsum(np.asarray(weights, np.float64))
+    # Of the last one that is possible, so that rounding of the sum chooses none of weight zero.
+    last = int(np.flatnonzero(np.asarray(weights) > 0)[-1])
+
+    def draw(num: int) -> Int[np.ndarray, " N"]:
+        index = np.searchsorted(cumulative, stream.uniforms(num)[:, 0] * cumulative[-1], side="right")
+        return np.minimum(index, last)
+
+    return draw
