@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.decisions.choosing.mean_plan import best_in
+from bayes_mdp.decisions.choosing.mean_plan import best_in, optimum
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
 from bayes_mdp.mdp import (
     MDP,
@@ -25,9 +25,8 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning import Solution, solve
+from bayes_mdp.planning import Solution
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_labels, check_type, first_index
@@ -38,7 +37,8 @@ logger = logging.getLogger(__name__)
 
 
 def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | None = None) -> Int[np.ndarray, "*H S"]:
-    """The optimal policy of the posterior mean MDP (certainty equivalence). Compiles itself, works in float64.
+    """The optimal policy of the posterior mean MDP (certainty equivalence), of equal actions the first. Host-side, in
+    float64.
 
     Args:
         posterior: with a mean.
@@ -60,12 +60,14 @@ def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | N
     require_ability(posterior, CanMean, "greedy")
     with jax.enable_x64(True):
         mdp = to_float64(posterior.mean_mdp())
-        check_problem(mdp, objective)
-        if limits is not None:
-            return _within(posterior, mdp, objective, limits)
-        solution = _solve(mdp, to_float64(objective))
-        _require_solved(mdp, solution, objective)
-        return np.asarray(solution.policy)
+    check_problem(mdp, objective)
+    if limits is not None:
+        return _within(posterior, mdp, objective, limits)
+    actions, solution = optimum(mdp, objective)
+    if solution is not None:
+        with jax.enable_x64(True):
+            _require_solved(mdp, solution, objective)
+    return actions
 
 
 def _within(
@@ -76,7 +78,7 @@ def _within(
     shape = (objective.horizon, *pairs) if isinstance(objective, Episodic) else mdp.reward.shape
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
     legal = None if mdp.legal is None else np.asarray(mdp.legal)
-    return best_in(mdp, to_float64(objective), policy_set(limits, legal, shape, counts, None))
+    return best_in(mdp, objective, policy_set(limits, legal, shape, counts, None))
 
 
 def behaviour_policy(
@@ -142,11 +144,6 @@ def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:
         check_labels("log.actions", log.actions, space.action_names)
         log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
     return log.states, log.actions
-
-
-@small_jit
-def _solve(mdp: MDP | SparseMDP, objective: Objective) -> Solution:
-    return solve(mdp, objective)
 
 
 def _require_solved(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:

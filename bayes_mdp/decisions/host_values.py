@@ -211,20 +211,42 @@ def _planned(mdp: MDP, objective: Objective) -> PolicyEvaluation:
 
 def _discounted(chains: Chains, discount: float) -> Values:
     values = solve(chains, discount, chains.reward)
-    # One sweep over the values, moved to the middle of proven bounds: with T v - v in [low, high] the values lie in
-    # T v + k / (1 - k) [low, high] (MacQueen 1966; Puterman 1994, theorem 6.6.3), k the discounted chance of going on.
     swept = chains.reward + discount * chains.expected_next(values)
+    bound = discounted_bound(chains, swept - values, values, discount, chains.mass)
+    return Values(swept + np.where(np.isfinite(bound.gap), bound.shift, 0.0)[:, None], bound.gap)
+
+
+class Bound(NamedTuple):
+    """How far swept values move to the middle of what is proven, and how far they may then be off."""
+
+    shift: Numbers
+    gap: Numbers
+
+
+def discounted_bound(
+    chains: Chains, change: Draws, values: Draws, discount: float, mass: Float[np.ndarray, "N _"]
+) -> Bound:
+    """From one sweep T v over discounted values, of a policy or with the maximum over pairs.
+
+    With T v - v in [low, high] the values lie in T v + k / (1 - k) [low, high], k the discounted chance of going on
+    (MacQueen 1966; Puterman 1994, theorem 6.6.3).
+
+    Args:
+        chains: for the rounding error of a sweep.
+        change: T v - v.
+        values: v.
+        discount: below 1.
+        mass: of every pair, the probability that it does not end the episode.
+    """
     error = chains.sweep_error(values)
-    change = swept - values
     low, high = change.min(-1) - error, change.max(-1) + error
-    k_min = discount * chains.mass.min(-1) * (1 - chains.factor)
-    k_max = discount * (chains.mass.max(-1) * (1 + chains.factor) + chains.terms * _TINY)
+    k_min = discount * mass.min(-1) * (1 - chains.factor)
+    k_max = discount * (mass.max(-1) * (1 + chains.factor) + chains.terms * _TINY)
     above = high * _later(np.where(high > 0, k_max, k_min), chains)
     below = low * _later(np.where(low < 0, k_max, k_min), chains)
     shift, width = (above + below) / 2, (above - below) / 2
-    known = np.isfinite(width)
     gap = (width + error) * (1 + chains.factor) + chains.factor * np.abs(shift)
-    return Values(swept + np.where(known, shift, 0.0)[:, None], np.where(known, gap, np.inf))
+    return Bound(shift, np.where(np.isfinite(width), gap, np.inf))
 
 
 def _later(k: Numbers, chains: Chains) -> Numbers:
@@ -257,17 +279,31 @@ def _average(chains: Chains) -> Values:
     with np.errstate(all="ignore"):
         values = x - x[:, :1]
         change = chains.reward + chains.expected_next(values) - values
+    gain, gap = gain_bound(chains, change, values, chains.mass)
+    return Values(np.broadcast_to(gain[:, None], values.shape), gap)
+
+
+def gain_bound(chains: Chains, change: Draws, values: Draws, mass: Float[np.ndarray, "N _"]) -> tuple[Numbers, Numbers]:
+    """Gain and error bound from one sweep T v over relative values, of a policy or with the maximum over pairs.
+
+    min (T v - v) <= gain <= max (T v - v) for rows that sum to one (Puterman 1994, theorem 8.5.5); rows that sum to
+    1 + d shift T v by d max |v|. Infinite where the span is not near rounding: there need be no single gain.
+
+    Args:
+        chains: for the rounding error of a sweep.
+        change: T v - v.
+        values: v.
+        mass: of every pair, the probability that it does not end the episode.
+    """
+    with np.errstate(all="ignore"):
         low, high = change.min(-1), change.max(-1)
-        # min (T v - v) <= gain <= max (T v - v) for rows that sum to one (Puterman 1994, theorem 8.5.5); rows that sum
-        # to 1 + d shift T v by d max |v|.
         largest = np.abs(values).max(-1)
-        allowance = 2 * chains.sweep_error(values) + (np.abs(chains.mass - 1).max(-1) + chains.factor) * largest
+        allowance = 2 * chains.sweep_error(values) + (np.abs(mass - 1).max(-1) + chains.factor) * largest
         gap = (high - low) / 2 + allowance
         # Where the gain depends on the start, any span is rounding to the huge values of a singular system.
         near = high - low <= 64 * _EPS * (chains.size + largest)
         known = near & ((gap <= 2 * chains.size) | (chains.size == 0)) & np.isfinite(gap)
-        gain = np.broadcast_to(((low + high) / 2)[:, None], values.shape)
-    return Values(gain, np.where(known, gap, np.inf))
+        return (low + high) / 2, np.where(known, gap, np.inf)
 
 
 def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S"]) -> Draws:
@@ -348,7 +384,7 @@ def episodic_values(
         largest = np.maximum(largest, np.abs(step.reward[:, step.taken]).max(-1))
         sizes.append(np.abs(step.q[:, step.taken]).max(-1))
         values = step.values
-    return Values(values, _recursion_error(rows, sizes, largest, objective, policy.shape[-1]))
+    return Values(values, recursion_error(rows, sizes, largest, objective, policy.shape[-1]))
 
 
 class BackwardStep(NamedTuple):
@@ -392,6 +428,30 @@ def backward(
         yield BackwardStep(part, q, paid, weight > 0, later[:, :n_states])
 
 
+def action_values(
+    rows: PairRows, drawn: Drawn, policy: Float[np.ndarray, "*H S A"], objective: Objective
+) -> Float[np.ndarray, "*steps S A"]:
+    """The values of all pairs of one MDP under a policy (`AverageReward`: but for a constant); nan: there is no pair.
+
+    Args:
+        rows, drawn: its pairs, as one draw.
+        policy: action probabilities.
+        objective: of the values.
+    """
+    if isinstance(objective, Episodic):
+        q = np.full((objective.horizon, *policy.shape[-2:]), np.nan)
+        for i, step in enumerate(backward(rows, drawn, policy, objective)):
+            q[objective.horizon - 1 - i, step.rows.state, step.rows.action] = step.q[0]
+        return q
+    chains = PolicyPairs(rows, policy).chains(drawn)
+    rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+    values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
+    q = np.full(policy.shape, np.nan)
+    later = np.append(values, np.zeros((1, 1)), -1)
+    q[rows.state, rows.action] = (drawn.reward + rate * expected_values(rows, drawn.probs, later))[0]
+    return q
+
+
 def expected_values(
     rows: PairRows, probs: Float[np.ndarray, "N E"], values: Float[np.ndarray, "N S1"]
 ) -> Float[np.ndarray, "N Q"]:
@@ -407,7 +467,7 @@ def expected_values(
     return rows.sums(probs * values[:, rows.next_state])
 
 
-def _recursion_error(
+def recursion_error(
     rows: PairRows, sizes: list[Numbers], largest: Numbers, objective: Episodic, n_actions: int
 ) -> Numbers:
     """Bound on the rounding error of a backward recursion (see `bayes_mdp.planning.episodic.induce`).
@@ -432,7 +492,15 @@ def _recursion_error(
     return np.where(np.isfinite(gap), gap, np.inf)
 
 
-def solve(chains: Chains, discount: float, rhs: Draws, *, anchored: bool = False, adjoint: bool = False) -> Draws:
+def solve(
+    chains: Chains,
+    discount: float,
+    rhs: Draws,
+    *,
+    anchored: bool = False,
+    adjoint: bool = False,
+    guess: Draws | None = None,
+) -> Draws:
     """x with (I - discount P) x = rhs in every draw; not finite where a system is singular.
 
     Small dense systems by elimination. Others by BiCGSTAB, those that it does not solve with the inverse of the mean
@@ -444,6 +512,7 @@ def solve(chains: Chains, discount: float, rhs: Draws, *, anchored: bool = False
         rhs: right sides.
         anchored: add x[0] to every equation: regular for discount 1 and one recurrent class.
         adjoint: solve the transposed systems.
+        guess: where iterations start; None: from the right sides.
     """
     size = rhs.shape[1]
     if isinstance(chains.matrix, np.ndarray) and size <= DIRECT:
@@ -458,7 +527,7 @@ def solve(chains: Chains, discount: float, rhs: Draws, *, anchored: bool = False
         y = x - discount * chains.expected_next(x)
         return y + x[:, :1] if anchored else y
 
-    x, done = _iterate(apply, rhs, rhs.copy(), None)
+    x, done = _iterate(apply, rhs, rhs if guess is None else guess, None)
     if not done.all() and size <= ELIMINATED:
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean

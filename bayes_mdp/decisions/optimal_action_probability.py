@@ -2,29 +2,24 @@
 
 from typing import TYPE_CHECKING
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
-from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective, require_endless, require_usable
-from bayes_mdp.mdp import AverageReward, CanSample, Objective
+from bayes_mdp.decisions.choosing.common_draws import draws_of
+from bayes_mdp.decisions.host_optima import TIE
+from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective
+from bayes_mdp.inference.pair_draws import sizes_of
+from bayes_mdp.mdp import CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.numerics.products import tensordot
-from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning import solve
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem
+from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_key
 
 if TYPE_CHECKING:
     import xarray as xr
-
-TIE = 1e-12  # share of the largest value by which values may differ and still be equal but for rounding
 
 
 def probability_optimal(
@@ -62,17 +57,15 @@ def probability_optimal(
     check_key("key", key)
     check_num_draws(num_draws)
     check_objective(objective)
-    with jax.enable_x64(True):
-        wide, aim = to_float64(posterior), to_float64(objective)
-        keys = jax.random.split(key, num_draws)
-        draw = eqx.filter_eval_shape(wide.sample, keys[0])
-        check_problem(outline(keys[0], wide, draw.reward.shape), objective)
-        chunks = in_chunks(keys, draw)
-        weight = (np.arange(chunks.size) < num_draws).reshape(chunks.shape)
-        parts = over_chunks(lambda keys, weight: _share(keys, weight, wide, aim), chunks, weight.astype(float))
-        sums, squares, *checks = parts
-        _require_solved([x.reshape(-1, x.shape[-1])[:num_draws] for x in checks], objective)
-        mean, square = (x.sum(0) / num_draws for x in (sums, squares))
+    sizes = sizes_of(posterior)
+    check_problem(outline(sizes.shape, sizes.legal), objective)
+    uniform = np.full(sizes.n_states, 1 / sizes.n_states)
+    draws = draws_of(key, posterior, objective, num_draws, initial=uniform, keep=False)
+    total, squares = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape)
+    for _, answer in draws.optima():
+        shares = shared_out(answer.table(draws.rows, sizes.n_actions))
+        total, squares = total + shares.sum(0), squares + (shares**2).sum(0)
+    mean, square = total / num_draws, squares / num_draws
     error = float(np.sqrt(np.maximum(square - mean**2, 0.0) / (num_draws - 1)).max())
     attributes = {
         "num_draws": num_draws,
@@ -83,33 +76,13 @@ def probability_optimal(
     return xr.DataArray(mean, coords, dims, name="probability_optimal", attrs=attributes)
 
 
-@eqx.filter_jit
-def _share(keys: Keys, weight: Float[Array, " C"], posterior: CanSample, objective: Objective) -> tuple[Array, ...]:
-    """Sums over the draws of a chunk of the shares and of their squares; then checks of every draw."""
-
-    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
-        mdp = posterior.sample(key)
-        solution = solve(mdp, objective)
-        value = solution.gain if isinstance(objective, AverageReward) else jnp.min(solution.v)
-        return shared_out(solution.q), value[None], solution.gap[None], *row_faults(mdp)
-
-    shares, *checks = jax.vmap(one)(keys)
-    return tensordot(weight, shares, axes=1), tensordot(weight, shares**2, axes=1), *checks
-
-
-def shared_out(q: Float[Array, "*H S A"]) -> Float[Array, "*H S A"]:
+def shared_out(q: Float[AnyArray, "N *H S A"]) -> Float[AnyArray, "N *H S A"]:
     """One over the number of best actions for each of them, zero for the others; equal is what agrees but for rounding.
 
     Args:
-        q: values, -inf where an action is illegal.
+        q: values of every draw, -inf where an action is illegal.
     """
-    size = jnp.max(jnp.where(jnp.isfinite(q), jnp.abs(q), 0.0))
-    best = q >= jnp.max(q, -1, keepdims=True) - TIE * size
+    xp = q.__array_namespace__()
+    size = xp.where(xp.isfinite(q), abs(q), 0.0).max(tuple(range(1, q.ndim)), keepdims=True)
+    best = q >= q.max(-1, keepdims=True) - TIE * size
     return best / best.sum(-1, keepdims=True)
-
-
-def _require_solved(checks: list[np.ndarray], objective: Objective) -> None:
-    values, gaps, excess, ends = checks
-    if isinstance(objective, AverageReward):
-        require_endless(ends)
-    require_usable(values, gaps, excess, ["the best policy"], objective)

@@ -7,12 +7,11 @@ Source: Howard (1966), *Information value theory*; for decisions in draws Brenna
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.behaviour import greedy
-from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
+from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     describe_basis,
@@ -21,17 +20,13 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_start,
     describe_unit,
     policy_value,
-    require_usable,
 )
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning import solve
 from bayes_mdp.planning.linear.structure import find_cycle
-from bayes_mdp.planning.start_value import value_at_start
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.typing import AnyArray, InitialLike
+from bayes_mdp.utils.typing import InitialLike
 
 NORMAL_95 = 1.959963984540054
 
@@ -142,26 +137,11 @@ def _optimal_values(
     key: PRNGKeyArray, posterior: CanSample, objective: Objective, start: np.ndarray, num_draws: int
 ) -> tuple[Float[np.ndarray, " num_draws"], float]:
     """V*(draw) of the draws of `policy_value`, and the largest bound on its error."""
-    with jax.enable_x64(True):
-        wide, aim = to_float64(posterior), to_float64(objective)
-        keys = jax.random.split(key, num_draws)
-        chunks = in_chunks(keys, eqx.filter_eval_shape(wide.sample, keys[0]))
-        answers = over_chunks(lambda chunk: _solve_draws(chunk, wide, aim, np.array(start)), chunks)
-        values, gaps, excess = (x.reshape(-1, 1)[:num_draws] for x in answers)
-    require_usable(values, gaps, excess, ["the best policy"], objective)
-    return values[:, 0], float(gaps.max())
-
-
-@eqx.filter_jit
-def _solve_draws(
-    keys: Keys, posterior: CanSample, objective: Objective, start: Float[AnyArray, " S"]
-) -> tuple[Array, ...]:
-    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
-        mdp = posterior.sample(key)
-        solution = solve(mdp, objective)
-        return value_at_start(solution, objective, start), solution.gap, row_faults(mdp)[0][0]
-
-    return jax.vmap(one)(keys)
+    draws = draws_of(key, posterior, objective, num_draws, initial=start, keep=False)
+    values, gap = np.empty(num_draws), 0.0
+    for part, answer in draws.optima():
+        values[part], gap = draws.at_start(answer.values.first), max(gap, float(answer.values.gap.max()))
+    return values, gap
 
 
 def validity_of(posterior: CanSample, is_greedy: bool) -> Validity:

@@ -11,11 +11,8 @@ from jaxtyping import Bool, Float
 
 from bayes_mdp.decisions.host_values import (
     PolicyPairs,
-    backward,
     episodic_occupancy,
-    expected_values,
     occupancy,
-    solve,
 )
 from bayes_mdp.decisions.reward_prior import RewardPrior, reward_priors
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
@@ -24,14 +21,12 @@ from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import (
     MDP,
-    AverageReward,
     CanBorrow,
     CanCount,
     CanCountPrior,
     CanMean,
     CanSample,
     CanWeighPrior,
-    Discounted,
     Episodic,
     Objective,
     PriorWeight,
@@ -218,7 +213,7 @@ def _in_mean(
     rows, drawn = pairs_of_mdp(mdp, legal)
     times, best = [], []
     for policy in policies:
-        time, q = _time_and_q(rows, drawn, policy, objective, start)
+        time, q = _time(rows, drawn, policy, objective, start), action_values(rows, drawn, policy, objective)
         known = np.isfinite(q)
         least = _OPTIMAL * max(float(np.abs(q[known]).max(initial=0.0)), 1e-300)
         loss = np.where(known, q, -np.inf).max(-1, keepdims=True) - q
@@ -230,26 +225,14 @@ def _in_mean(
     return times, best
 
 
-def _time_and_q(
+def _time(
     rows: PairRows,
     drawn: Drawn,
     policy: Float[np.ndarray, "*H S A"],
     objective: Objective,
     start: Float[np.ndarray, " S"],
-) -> tuple[Float[np.ndarray, "*steps S A"], Float[np.ndarray, "*steps S A"]]:
-    """The time of a policy in each pair of one MDP, and the values of all pairs under it; nan: there is no pair."""
+) -> Float[np.ndarray, "*steps S A"]:
     if isinstance(objective, Episodic):
-        time = episodic_occupancy(rows, drawn, policy, objective, start)[0]
-        q = np.full(time.shape, np.nan)
-        for h, step in enumerate(backward(rows, drawn, policy, objective)):
-            q[objective.horizon - 1 - h, step.rows.state, step.rows.action] = step.q[0]
-        return time, q
+        return episodic_occupancy(rows, drawn, policy, objective, start)[0]
     chains = PolicyPairs(rows, policy).chains(drawn)
-    time = occupancy(chains, objective, start)[0][:, None] * policy
-    rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
-    # Values but for a constant, where they are relative.
-    values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
-    q = np.full(policy.shape, np.nan)
-    after = expected_values(rows, drawn.probs, np.append(values, np.zeros((1, 1)), -1))
-    q[rows.state, rows.action] = (drawn.reward + rate * after)[0]
-    return time, q
+    return occupancy(chains, objective, start)[0][:, None] * policy

@@ -139,7 +139,7 @@ def _action_value(s: int, a: int) -> Quantity:
 
 
 def _is_optimal(s: int, a: int) -> Quantity:
-    return lambda drawn: shared_out(_first(drawn.solution.q, 2))[s, a]
+    return lambda drawn: shared_out(_first(drawn.solution.q, 2)[None])[0, s, a]
 
 
 def _first(array: Float[Array, "..."], ndim: int) -> Float[Array, "*first"]:

@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
@@ -36,13 +35,14 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.decisions.verdict import pull_of
+from bayes_mdp.inference.pair_draws import sizes_of
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning.outline import draw_shapes, outline
+from bayes_mdp.planning.outline import outline
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.progress import stage
@@ -185,23 +185,22 @@ def choose(
     criterion = read_criterion(criterion)
     _check_numbers(criterion, num_draws, confidence, slack, baseline is not None)
     search_key, judge_key = jax.random.split(key)
-    with jax.enable_x64(True):
-        shapes = draw_shapes(search_key, posterior)
-        require_end(shapes.end_probs is not None, objective)
-        sizes = shapes.reward.shape
-        shape, space = outline(search_key, posterior, sizes), labels_of(posterior)
-        start = read_start(shape, initial, space)
-        today = None
-        if baseline is not None:
-            today = np.asarray(read_action_probs("baseline", baseline, shape, objective, space), np.float64)
-        mean = to_float64(posterior.mean_mdp()) if isinstance(posterior, CanMean) else None
-        aim = to_float64(objective)
+    sizes, space = sizes_of(posterior), labels_of(posterior)
+    require_end(sizes.ends, objective)
+    start = read_start(sizes, initial, space)
+    shape = outline(sizes.shape, sizes.legal)
+    today = None
+    if baseline is not None:
+        today = np.asarray(read_action_probs("baseline", baseline, shape, objective, space), np.float64)
+    mean = None
+    if isinstance(posterior, CanMean):
+        with jax.enable_x64(True):
+            mean = to_float64(posterior).mean_mdp()
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
-    steps = (objective.horizon, *sizes[-2:]) if isinstance(objective, Episodic) else sizes
+    steps = (objective.horizon, *sizes.shape[-2:]) if isinstance(objective, Episodic) else sizes.shape
     if today is not None:
         today = np.broadcast_to(today, steps)
-    legal = None if shape.legal is None else np.asarray(shape.legal)
-    sets = _policy_sets(limits, legal, steps, counts, today)
+    sets = _policy_sets(limits, sizes.legal, steps, counts, today)
     needed = np.logical_or.reduce([policies.used for _, policies in sets])
     if today is not None:
         needed = needed | (today > 0).reshape(-1, *needed.shape).any(0)
@@ -211,16 +210,15 @@ def choose(
     near = None
     if isinstance(criterion, Robust):
         with stage("policies searched"):
-            found = _robust(criterion, search, mean, aim, sets[0][1])
+            found = _robust(criterion, search, mean, objective, sets[0][1])
     else:
         if search.numbers >= LARGE:
-            number = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
-            search = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:number]).in_memory()
+            search = search.first(max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9))))
         near = _near_optima(search, mean) if needs_best(scored(criterion)) else None
         with stage("policies searched"):
-            found = _search(scored(criterion), search, sets, mean, aim, limits, today, near, confidence, slack)
+            found = _search(scored(criterion), search, sets, mean, objective, limits, today, near, confidence, slack)
     if search.numbers >= LARGE and needed is not None:
-        # Nothing but the pairs of the policies that are judged; in a small problem that would be compiled anew.
+        # Nothing but the pairs of the policies that are judged.
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
@@ -306,10 +304,10 @@ def _search(
 
 def _near_optima(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.ndarray, "*H S A"] | None:
     """The optimum of the mean MDP, from which policy iteration in every draw starts; None where that is of no use."""
-    if mean is None or draws.chains is None:
+    if mean is None or isinstance(draws.objective, Episodic):
         return None
     every = policy_set(PolicyLimits(), draws.legal, draws.policy_shape, None, None)
-    return np.eye(draws.shape[-1])[best_in(mean, draws.objective, every)]
+    return np.eye(draws.sizes.n_actions)[best_in(mean, draws.objective, every)]
 
 
 Start = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
@@ -352,7 +350,7 @@ def _robust(
         what = f"a set that has at least {float(criterion.confidence):g} of the posterior"
     else:
         members = centre(draws, mean)
-        shape = draws.shape[-2:]
+        shape = draws.sizes.shape[-2:]
         if criterion.radius.shape != shape:
             raise ValueError(f"radius has shape {criterion.radius.shape}, expected {shape} (state, action)")
         members = members.scaled(criterion.radius[members.state, members.action], np.zeros(len(members.state)))
@@ -377,8 +375,7 @@ def _judged(
     """The answer, from the fresh draws."""
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
-    with jax.enable_x64(True):
-        bases = value_bases(to_float64(posterior), jnp.asarray(policies), to_float64(judge.objective), judge.start)
+    bases = value_bases(posterior, policies, judge.objective, judge.start)
     judged = [
         PolicyValue(
             draws,

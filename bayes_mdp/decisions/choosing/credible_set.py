@@ -9,14 +9,15 @@ Gammerman and Shafer 2005).
 """
 
 import math
+from collections.abc import Iterator
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws
+from bayes_mdp.inference.pair_draws import PairRows
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.utils.memory import check_memory
 
@@ -86,44 +87,57 @@ def centre(draws: CommonDraws, mean: MDP | SparseMDP | None) -> CredibleSet:
     """The mean of the posterior, with distances zero.
 
     Args:
-        draws: of the posterior; where they are of single pairs, these are the pairs.
+        draws: of the posterior; their pairs are those of the set.
         mean: the posterior's mean; None: that of the draws.
 
     Raises:
         ValueError: draws that depend on the step; rows over all states do not fit in memory.
     """
-    if draws.shape[:-2]:
+    rows = draws.rows
+    if rows.step is not None:
         raise ValueError("posterior has draws that depend on the step, expected draws that do not with Robust")
-    n_states, n_actions = draws.shape[-2:]
-    if draws.chains is not None:
-        entries = draws.chains.entries
-        with jax.enable_x64(True):
-            probs, reward = (np.asarray(x) for x in draws.posterior.mean_entries(entries))  # type: ignore[attr-defined]
-        state, action, pair = (np.asarray(x) for x in (entries.state, entries.action, entries.pair))
-        place = np.arange(len(pair)) - np.searchsorted(pair, pair)
-        width = int(place.max()) + 1
-        check_memory(f"posterior has {len(state)} pairs of up to {width} outcomes", 64.0 * len(state) * width)
-        rows, possible = np.zeros((len(state), width)), np.zeros((len(state), width), bool)
-        reached = np.full((len(state), width), n_states, np.int32)
-        rows[pair, place], possible[pair, place] = probs, entries.possible
-        reached[pair, place] = np.asarray(entries.next_state)
-        reward = reward[state, action]
-        aligned = bool(np.all(reached == reached[0]))
-    else:
-        mean = _mean_of(draws) if mean is None else mean
-        legal = np.ones((n_states, n_actions), bool) if draws.legal is None else draws.legal
-        state, action = np.nonzero(legal)
-        rows, reached = _lists(mean, state, action)
-        possible = reached >= 0
-        places = np.append(np.arange(n_states), n_states)[: reached.shape[1]]
-        aligned = not isinstance(mean, SparseMDP)
-        reached = np.where(possible, reached, places if aligned else n_states).astype(np.int32)
-        reward = np.asarray(mean.reward, np.float64)[state, action]
-    nothing = np.zeros(len(state))
-    rows = rows * possible
+    width = int(np.diff(rows.first).max())
+    check_memory(f"posterior has {len(rows.state)} pairs of up to {width} outcomes", 64.0 * len(rows.state) * width)
+    probs, reward = _mean_of(draws) if mean is None else _entries_of(mean, rows)
+    place = np.arange(len(rows.pair)) - rows.first[rows.pair]
+    table, possible = np.zeros((len(rows.state), width)), np.zeros((len(rows.state), width), bool)
+    reached = np.full((len(rows.state), width), rows.n_states, np.int32)
+    table[rows.pair, place], possible[rows.pair, place] = probs, True
+    reached[rows.pair, place] = rows.next_state
+    aligned = bool(np.all(reached == reached[0]))
+    nothing = np.zeros(len(rows.state))
     return CredibleSet(
-        state, action, reached, rows, possible, reward, nothing, nothing, n_states, n_actions, aligned=aligned
+        rows.state,
+        rows.action,
+        reached,
+        table,
+        possible,
+        reward,
+        nothing,
+        nothing,
+        rows.n_states,
+        draws.sizes.n_actions,
+        aligned=aligned,
     )
+
+
+def _mean_of(draws: CommonDraws) -> tuple[Float[np.ndarray, " E"], Float[np.ndarray, " Q"]]:
+    probs, reward = np.zeros(len(draws.rows.pair)), np.zeros(len(draws.rows.state))
+    for _, drawn in draws.blocks():
+        probs += drawn.probs.sum(0) / draws.num
+        reward += drawn.reward.sum(0) / draws.num
+    return probs, reward
+
+
+def _entries_of(mdp: MDP | SparseMDP, rows: PairRows) -> tuple[Float[np.ndarray, " E"], Float[np.ndarray, " Q"]]:
+    """Probabilities of the entries in one MDP, and rewards of the pairs."""
+    state, action = rows.state[rows.pair], rows.action[rows.pair]
+    dense = np.asarray(mdp.to_dense().transition_probs if isinstance(mdp, SparseMDP) else mdp.transition_probs)
+    inside = rows.next_state < rows.n_states
+    probs = np.where(inside, dense[state, action, np.where(inside, rows.next_state, 0)], 0.0)
+    if mdp.end_probs is not None:
+        probs = np.where(inside, probs, np.asarray(mdp.end_probs)[state, action])
+    return probs.astype(np.float64), np.asarray(mdp.reward, np.float64)[rows.state, rows.action]
 
 
 def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: float) -> CredibleSet:
@@ -142,10 +156,16 @@ def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: f
             f"num_draws is {draws.num}, expected at least {least}: a credible set of probability {confidence:g} is "
             "measured on half of the draws"
         )
-    halves = [eqx.tree_at(lambda d: d.keys, draws, keys) for keys in (draws.keys[:first], draws.keys[first:])]
-    rows, rewards = halves[0].over(_distances, middle)
-    shape = np.maximum(rows.mean(0), 1e-12), np.maximum(rewards.mean(0), 1e-12 * np.abs(middle.reward).max() + 1e-300)
-    (largest,) = halves[1].over(_largest, middle.scaled(*shape))
+    rows, rewards = (np.zeros(len(middle.state)) for _ in range(2))
+    for each in _distances(draws, middle, slice(first)):
+        rows, rewards = rows + each[0].sum(0) / first, rewards + each[1].sum(0) / first
+    shape = np.maximum(rows, 1e-12), np.maximum(rewards, 1e-12 * np.abs(middle.reward).max() + 1e-300)
+    largest = np.concatenate(
+        [
+            np.maximum((each[0] / shape[0]).max(-1), (each[1] / shape[1]).max(-1))
+            for each in _distances(draws, middle, slice(first, None))
+        ]
+    )
     factor = float(np.sort(largest)[rank - 1]) * _WIDER
     # What no draw moves but for rounding is known: a radius of its size would be lost again in every step without end.
     known = _KNOWN, _KNOWN * np.abs(middle.reward).max()
@@ -154,67 +174,11 @@ def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: f
     )
 
 
-def _mean_of(draws: CommonDraws) -> MDP | SparseMDP:
-    with jax.enable_x64(True):
-        every = jax.vmap(draws.posterior.sample)(jnp.asarray(draws.keys))
-        dense = jax.vmap(lambda m: m.to_dense())(every) if isinstance(every, SparseMDP) else every
-        return jax.tree.map(lambda x: jnp.mean(x, 0), eqx.tree_at(lambda m: m.legal, dense, None, is_leaf=_is_none))
-
-
-def _is_none(x: object) -> bool:
-    return x is None
-
-
-def _lists(
-    mdp: MDP | SparseMDP, state: Int[np.ndarray, " Q"], action: Int[np.ndarray, " Q"]
-) -> tuple[Float[np.ndarray, "Q K"], Int[np.ndarray, "Q K"]]:
-    """Rows and successors of pairs, -1 where there is none, S for the end."""
-    if isinstance(mdp, SparseMDP):
-        rows = np.asarray(mdp.probability, np.float64)[state, action]
-        reached = np.where(rows > 0, np.asarray(mdp.successor)[state, action], -1)
-    else:
-        rows = np.asarray(mdp.transition_probs, np.float64)[state, action]
-        reached = np.where(rows > 0, np.arange(mdp.n_states), -1)
-    if mdp.end_probs is not None:
-        ends = np.asarray(mdp.end_probs, np.float64)[state, action][:, None]
-        rows = np.concatenate([rows, ends], -1)
-        reached = np.concatenate([reached, np.where(ends > 0, mdp.n_states, -1)], -1)
-    return rows, reached
-
-
-def _differences(key: Array, draws: CommonDraws, middle: CredibleSet) -> tuple[Float[Array, " Q"], Float[Array, " Q"]]:
-    """L1 distances of the rows of a draw from the centre, and absolute differences of the rewards."""
-    state, action = jnp.asarray(middle.state), jnp.asarray(middle.action)
-    if draws.chains is not None:
-        entries = draws.chains.entries
-        probs, reward = draws.draw_entries(key)
-        central, _ = draws.posterior.mean_entries(entries)  # type: ignore[attr-defined]
-        rows = entries.sum_by_pair(jnp.abs(probs - central))
-    else:
-        mdp = draws.posterior.sample(key)
-        dense = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
-        outcomes = dense.transition_probs
-        ends = jnp.zeros_like(dense.reward) if dense.end_probs is None else dense.end_probs
-        outcomes = jnp.concatenate([outcomes, ends[..., None]], -1)[state, action]
-        there = jnp.take_along_axis(outcomes, jnp.asarray(middle.successor), -1)
-        inside = jnp.where(jnp.asarray(middle.possible), there, 0.0)
-        # Mass that the centre does not list counts in full.
-        rows = jnp.sum(jnp.abs(inside - middle.probs), -1) + jnp.maximum(1.0 - jnp.sum(inside, -1), 0.0)
-        reward = dense.reward
-    return rows, jnp.abs(reward[state, action] - middle.reward)
-
-
-@eqx.filter_jit
-def _distances(keys: Array, draws: CommonDraws, middle: CredibleSet) -> PyTree:
-    return jax.vmap(lambda key: _differences(key, draws, middle))(keys)
-
-
-@eqx.filter_jit
-def _largest(keys: Array, draws: CommonDraws, middle: CredibleSet) -> PyTree:
-    """The largest distance of each draw, in units of the radii."""
-
-    def one(key: Array) -> tuple[Array]:
-        rows, rewards = _differences(key, draws, middle)
-        return (jnp.maximum(jnp.max(rows / middle.radius), jnp.max(rewards / middle.reward_radius)),)
-
-    return jax.vmap(one)(keys)
+def _distances(
+    draws: CommonDraws, middle: CredibleSet, which: slice
+) -> Iterator[tuple[Float[np.ndarray, "N Q"], Float[np.ndarray, "N Q"]]]:
+    """L1 distances of the rows of some draws from the centre, and absolute differences of the rewards."""
+    rows = draws.rows
+    centre = middle.probs[rows.pair, np.arange(len(rows.pair)) - rows.first[rows.pair]]
+    for _, drawn in draws.blocks(which):
+        yield rows.sums(np.abs(drawn.probs - centre)), np.abs(drawn.reward - middle.reward)

@@ -1,56 +1,81 @@
-"""The best policy of a set in one MDP: `solve` where nothing is fixed, else policy iteration."""
+"""The best policy of a set in one MDP: the optimum where nothing is fixed, else policy iteration. Host-side."""
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Bool, Int
 
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
+from bayes_mdp.decisions.host_optima import TIE, best_policies
+from bayes_mdp.decisions.host_values import action_values
+from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
-from bayes_mdp.planning import evaluate, solve
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.planning import Solution, solve
 
 _MOST = 200
 _BETTER = 1e-11  # share of the largest value
 
 
 def best_in(mdp: MDP | SparseMDP, objective: Objective, policies: PolicySet) -> Int[np.ndarray, "*H S"]:
-    """The choice that is optimal in `mdp` among the policies of the set. Host-side, float64.
+    """The choice that is optimal in `mdp` among the policies of the set, in float64.
 
     With fixed probabilities the problem is an MDP again, whose actions are mixtures (SPIBB; Laroche et al. 2019,
     theorem 2): policy iteration from the best of immediate rewards, which ends at the optimum.
 
     Args:
-        mdp: known, in float64.
+        mdp: known.
         objective: of the policy.
         policies: the set.
     """
+    if policies.whole:
+        return optimum(mdp, objective, policies.free)[0]
+    rows, drawn = pairs_of_mdp(mdp, legal_pairs(mdp))
+    choice = policies.best(np.broadcast_to(np.asarray(mdp.reward, np.float64), policies.fixed.shape))
+    for _ in range(_MOST):
+        q = action_values(rows, drawn, policies.policy(choice), objective)
+        q = np.where(np.isfinite(q), q, 0.0)
+        new = policies.best(q)
+        kept, best = (np.take_along_axis(q, c[..., None], -1)[..., 0] for c in (choice, new))
+        better = (best - kept > _BETTER * max(float(np.abs(q).max()), 1e-300)) & policies.open_states
+        if not better.any():
+            break
+        choice = np.where(better, new, choice)
+    return choice
+
+
+def legal_pairs(mdp: MDP | SparseMDP) -> Bool[np.ndarray, "*H S A"]:
+    """The pairs that exist."""
+    shape = mdp.reward.shape
+    return np.ones(shape, bool) if mdp.legal is None else np.broadcast_to(np.asarray(mdp.legal), shape)
+
+
+def optimum(
+    mdp: MDP | SparseMDP, objective: Objective, allowed: Bool[np.ndarray, "S A"] | None = None
+) -> tuple[Int[np.ndarray, "*H S"], Solution | None]:
+    """The optimal actions, of equal ones the first; and the planner's solution, where NumPy proved no bound.
+
+    Args:
+        mdp: known.
+        objective: of the policy.
+        allowed: which actions may be taken; None: all legal ones.
+    """
+    legal = legal_pairs(mdp)
+    legal = legal if allowed is None else legal & allowed
+    rows, drawn = pairs_of_mdp(mdp, legal)
+    answer = best_policies(rows, drawn, objective)
+    if np.isfinite(answer.values.gap[0]):
+        q = answer.table(rows, mdp.n_actions)[0]
+        least = TIE * np.abs(q[np.isfinite(q)]).max(initial=0.0)
+        return (q >= q.max(-1, keepdims=True) - least).argmax(-1), None
     with jax.enable_x64(True):
-        if policies.whole:
-            legal = policies.free if mdp.legal is None else policies.free & np.asarray(mdp.legal)
-            limited = eqx.tree_at(lambda m: m.legal, mdp, jax.numpy.asarray(legal), is_leaf=lambda x: x is None)
-            return np.asarray(_optimum(limited, objective))
-        choice = policies.best(np.broadcast_to(np.asarray(mdp.reward), policies.fixed.shape))
-        for _ in range(_MOST):
-            q = np.asarray(_pair_values(mdp, policies.policy(choice), objective))
-            q = np.where(np.isfinite(q), q, 0.0)
-            new = policies.best(q)
-            kept, best = (np.take_along_axis(q, c[..., None], -1)[..., 0] for c in (choice, new))
-            better = (best - kept > _BETTER * max(float(np.abs(q).max()), 1e-300)) & policies.open_states
-            if not better.any():
-                break
-            choice = np.where(better, new, choice)
-        return choice
+        mask = jnp.asarray(legal if legal.ndim == 2 else legal[0])
+        limited = eqx.tree_at(lambda m: m.legal, to_float64(mdp), mask, is_leaf=lambda x: x is None)
+        solution = _solve(limited, objective)
+    return np.asarray(solution.policy), solution
 
 
-@small_jit
-def _optimum(mdp: MDP | SparseMDP, objective: Objective) -> Int[Array, "*H S"]:
-    return solve(mdp, objective).policy
-
-
-@small_jit
-def _pair_values(
-    mdp: MDP | SparseMDP, policy: Float[AnyArray, "*H S A"], objective: Objective
-) -> Float[Array, "*H S A"]:
-    return evaluate(mdp, policy, objective).q
+@eqx.filter_jit
+def _solve(mdp: MDP | SparseMDP, objective: Objective) -> Solution:
+    return solve(mdp, objective)

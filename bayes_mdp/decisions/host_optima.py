@@ -1,0 +1,317 @@
+"""The best policy of every draw of an unknown MDP, by NumPy: policy iteration in many draws, backward induction.
+
+Its value is what a decision maker would get who knew the draw. Bounds are those of `bayes_mdp.planning`: one sweep with
+the maximum over the last values. Draws that are not settled so are left to the planners, in JAX.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+from jaxtyping import Bool, Float, Int
+
+from bayes_mdp.decisions.host_values import (
+    Chains,
+    Draws,
+    Numbers,
+    Values,
+    discounted_bound,
+    expected_values,
+    gain_bound,
+    recursion_error,
+    solve,
+)
+from bayes_mdp.inference.pair_draws import Drawn, PairRows
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
+from bayes_mdp.planning import Solution
+from bayes_mdp.planning import solve as plan
+
+TIE = 1e-12
+"""Share of the largest value by which actions differ that are equal but for rounding."""
+
+_ITERATIONS = 200
+_BETTER = 1e-11  # share of the largest value by which an action must be better
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
+
+
+class Optima(NamedTuple):
+    """The best policy of N draws.
+
+    Args:
+        values: of the states where an episode starts (`AverageReward`: the gain), and bounds on their errors.
+        q: of the pairs; by step where there is a horizon.
+        chosen: the pair that each state takes; by step likewise.
+    """
+
+    values: Values
+    q: Float[np.ndarray, "N *H Q"]
+    chosen: Int[np.ndarray, "N *H S"]
+
+    def table(self, rows: PairRows, n_actions: int) -> Float[np.ndarray, "N *H S A"]:
+        """q of all actions, -inf where there is no pair."""
+        if rows.step is None:
+            table = np.full((*self.q.shape[:-1], rows.n_states, n_actions), -np.inf)
+            table[..., rows.state, rows.action] = self.q
+            return table
+        table = np.full((*self.q.shape[:2], rows.n_states, n_actions), -np.inf)
+        for h in range(table.shape[1]):
+            here = rows.step == h
+            table[:, h, rows.state[here], rows.action[here]] = self.q[:, h, : here.sum()]
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The pairs of each state, in N draws; every state has one at least.
+
+    Args:
+        rows: the pairs.
+        probs, reward: draws of them.
+    """
+
+    rows: PairRows
+    probs: Float[np.ndarray, "N E"]
+    reward: Float[np.ndarray, "N Q"]
+
+    @cached_property
+    def first(self) -> Int[np.ndarray, " S"]:
+        """The first pair of each state."""
+        return np.searchsorted(self.rows.state, np.arange(self.rows.n_states))
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_matrix | None:
+        """Rows of all pairs in all draws [N Q, N S1], where they are listed; None: they are dense."""
+        rows, num = self.rows, len(self.probs)
+        if rows.width is not None and np.array_equal(rows.next_state, np.tile(np.arange(rows.width), len(rows.state))):
+            return None
+        offsets, size = np.arange(num, dtype=np.int64)[:, None], rows.n_states + 1
+        index = (rows.next_state + size * offsets).ravel()
+        pointer = np.append((rows.first[:-1] + rows.first[-1] * offsets).ravel(), num * rows.first[-1])
+        return scipy.sparse.csr_matrix((self.probs.ravel(), index, pointer), shape=(num * len(rows.state), num * size))
+
+    def action_values(self, values: Draws, discount: float) -> Float[np.ndarray, "N Q"]:
+        """reward + discount E values(next); the value of the end is zero."""
+        later = np.append(values, np.zeros((len(values), 1)), -1)
+        if self.matrix is None:
+            return self.reward + discount * expected_values(self.rows, self.probs, later)
+        return self.reward + discount * (self.matrix @ later.ravel()).reshape(self.reward.shape)
+
+    def best(self, q: Float[np.ndarray, "N Q"]) -> Draws:
+        """The largest q of each state."""
+        return np.maximum.reduceat(q, self.first, axis=-1)
+
+    def first_best(self, q: Float[np.ndarray, "N Q"]) -> Int[np.ndarray, "N S"]:
+        """The first pair of each state that has it."""
+        number = np.arange(q.shape[-1])
+        return np.minimum.reduceat(np.where(q >= self.best(q)[:, self.rows.state], number, len(number)), self.first, -1)
+
+    def chains(self, chosen: Int[np.ndarray, "N S"]) -> Chains:
+        """The chain of the chosen pairs of each draw."""
+        rows, num, size = self.rows, len(self.probs), self.rows.n_states
+        reward = np.take_along_axis(self.reward, chosen, -1)
+        n_actions = int(np.diff(np.append(self.first, len(rows.state))).max())
+        if self.matrix is None:
+            width = rows.width or 0
+            table = self.probs.reshape(num, -1, width)[np.arange(num)[:, None], chosen]
+            return Chains(table[..., :size], reward, size + 8 + n_actions + 2, np.abs(self.reward).max(-1))
+        picked = self.matrix[(chosen + len(rows.state) * np.arange(num)[:, None]).ravel()]
+        # The end, S, is no column.
+        draw, reached = np.divmod(picked.indices, size + 1)
+        data = np.where(reached < size, picked.data, 0.0)
+        index = draw * size + np.where(reached < size, reached, 0)
+        matrix = scipy.sparse.csr_matrix((data, index, picked.indptr), shape=(num * size, num * size))
+        widest = int(np.diff(rows.first).max())
+        return Chains(matrix, reward, widest + 8 + n_actions + 2, np.abs(self.reward).max(-1))
+
+    def take(self, draws: Bool[np.ndarray, " N"]) -> "Choices":
+        """Some of the draws."""
+        return Choices(self.rows, self.probs[draws], self.reward[draws])
+
+
+def best_policies(
+    rows: PairRows, drawn: Drawn, objective: Objective, policy: Float[np.ndarray, "S A"] | None = None
+) -> Optima:
+    """The best policy of every draw.
+
+    Args:
+        rows, drawn: the pairs that may be taken, at least one of each state (and step).
+        objective: of the values.
+        policy: action probabilities of a policy to start from, such as one that is optimal in an MDP like the draws.
+    """
+    if isinstance(objective, Episodic):
+        return _backward_induction(rows, drawn, objective)
+    choices = Choices(rows, *drawn)
+    answer, stable = _policy_iteration(choices, objective, _first_policy(choices, objective, policy))
+    open_draws = ~stable | ~np.isfinite(answer.values.gap)
+    for n in np.flatnonzero(open_draws):
+        answer = _planned(answer, int(n), rows, drawn, objective)
+        if not np.isfinite(answer.values.gap[n]):
+            break
+    return answer
+
+
+def _first_policy(
+    choices: Choices, objective: Objective, policy: Float[np.ndarray, "S A"] | None
+) -> Int[np.ndarray, "N S"]:
+    rows, num = choices.rows, len(choices.probs)
+    if policy is not None:
+        weight = np.broadcast_to(policy[rows.state, rows.action], (num, len(rows.state)))
+        return choices.first_best(weight)
+    if not isinstance(objective, FirstExit):
+        return choices.first_best(choices.reward)
+    # The shortest way out: states are marked by their distance to the end, each takes what leads nearer most likely.
+    mean = choices.probs.mean(0)[None]
+    reach, towards = np.zeros(rows.n_states + 1, bool), np.zeros(len(rows.state))
+    reach[-1] = True
+    for _ in range(rows.n_states):
+        nearer = rows.sums(mean * reach[rows.next_state])[0]
+        new = ~reach[rows.state] & (nearer > 0)
+        if not new.any():
+            break
+        towards[new] = nearer[new]
+        reach[rows.state[new]] = True
+    return np.broadcast_to(choices.first_best(towards[None]), (num, rows.n_states)).copy()
+
+
+def _policy_iteration(
+    choices: Choices, objective: Objective, chosen: Int[np.ndarray, "N S"]
+) -> tuple[Optima, Bool[np.ndarray, " N"]]:
+    """Howard's policy iteration; the answers, and which draws have a stable policy."""
+    rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+    anchored = isinstance(objective, AverageReward)
+    chosen = chosen.copy()
+    values, q = np.zeros(chosen.shape), np.zeros(choices.reward.shape)
+    going, part = np.ones(len(chosen), bool), choices
+    guess = None
+    with np.errstate(invalid="ignore", over="ignore"):
+        for _ in range(_ITERATIONS):
+            chains = part.chains(chosen[going])
+            v = solve(chains, rate, chains.reward, anchored=anchored, guess=guess)
+            v = v - v[:, :1] if anchored else v
+            now = part.action_values(v, rate)
+            held = np.take_along_axis(now, chosen[going], -1)
+            # By rounding alone no action is exchanged: equal ones would alternate for ever.
+            better = part.best(now) > held + _BETTER * np.abs(now).max(-1, keepdims=True)
+            values[going], q[going] = v, now
+            moved = better.any(-1)
+            chosen[going] = np.where(better, part.first_best(now), chosen[going])
+            going[going] = moved
+            if not going.any():
+                break
+            part, guess = part.take(moved) if not moved.all() else part, np.where(np.isfinite(v), v, 0.0)[moved]
+    stable = ~going & np.isfinite(values).all(-1)
+    return _bounded(choices, objective, values, q, chosen), stable
+
+
+def _bounded(
+    choices: Choices,
+    objective: Objective,
+    values: Draws,
+    q: Float[np.ndarray, "N Q"],
+    chosen: Int[np.ndarray, "N S"],
+) -> Optima:
+    """The answer and its bound from one sweep with the maximum."""
+    chains = replace(choices.chains(chosen), reward=choices.best(q))
+    mass = choices.rows.sums(np.where(choices.rows.next_state < choices.rows.n_states, choices.probs, 0.0))
+    best = choices.best(q)
+    if isinstance(objective, Discounted):
+        bound = discounted_bound(chains, best - values, values, float(objective.discount), mass)
+        known = np.isfinite(bound.gap)[:, None]
+        shift = np.where(known, bound.shift[:, None], 0.0)
+        return Optima(Values(best + shift, bound.gap), q + shift, chosen)
+    if isinstance(objective, AverageReward):
+        gain, gap = gain_bound(chains, best - values, values, mass)
+        q = q - gain[:, None]
+        return Optima(Values(np.broadcast_to(gain[:, None], values.shape).copy(), gap), q, chosen)
+    return Optima(Values(best, _exit_gap(choices, chains, values, q, chosen)), q, chosen)
+
+
+def _exit_gap(
+    choices: Choices,
+    chains: Chains,
+    values: Draws,
+    q: Float[np.ndarray, "N Q"],
+    chosen: Int[np.ndarray, "N S"],
+) -> Numbers:
+    """Bound on the best undiscounted values (see `bayes_mdp.planning.first_exit`), from the steps of the policy.
+
+    With n - P n > noise for its actions and n >= 0 it is proper, and v* >= v - c n, with c its largest residual over
+    the least n - P n. Above, v + c n is superharmonic for the least c with q + c P n <= v + c n for every pair.
+    """
+    plain = choices.chains(chosen)
+    steps = solve(plain, 1.0, np.ones_like(values))
+    with np.errstate(all="ignore"):
+        error = chains.sweep_error(values)[:, None]
+        noise = chains.factor * 2 * np.abs(steps).max(-1) + chains.terms * _TINY
+        one = Choices(choices.rows, choices.probs, np.zeros_like(choices.reward))
+        descent = steps[:, choices.rows.state] - one.action_values(steps, 1.0) - noise[:, None]
+        progress = np.take_along_axis(descent, chosen, -1).min(-1)
+        slack = values[:, choices.rows.state] - q - error
+        residual = np.abs(np.take_along_axis(q, chosen, -1) - values).max(-1) + error[:, 0]
+        needed = np.where(slack < 0, np.where(descent > 0, -slack / np.where(descent > 0, descent, 1.0), np.inf), 0.0)
+        c = needed.max(-1) * (1 + chains.factor)
+        # The inequality is checked again with the c that was computed: c itself is rounded.
+        spare = 2 * _EPS * (np.abs(slack) + c[:, None] * np.abs(descent))
+        fits = (slack + c[:, None] * descent >= spare).all(-1)
+        moved = np.abs(choices.best(q) - values).max(-1) + error[:, 0]
+        gap = (np.maximum(c, residual / progress) * steps.max(-1) + moved) * (1 + chains.factor)
+        proven = (steps.min(-1) >= 0) & (progress > 0) & fits & np.isfinite(gap)
+    return np.where(proven, gap, np.inf)
+
+
+def _backward_induction(rows: PairRows, drawn: Drawn, objective: Episodic) -> Optima:
+    num, n_states, horizon = len(drawn.probs), rows.n_states, objective.horizon
+    size = len(rows.state) if rows.step is None else int(np.bincount(rows.step).max())
+    later = np.zeros((num, n_states))
+    q = np.full((num, horizon, size), -np.inf)
+    chosen = np.zeros((num, horizon, n_states), int)
+    largest, sizes = np.abs(drawn.reward).max(-1), []
+    whole = Choices(rows, *drawn)
+    for h in reversed(range(horizon)):
+        part = whole
+        if rows.step is not None:
+            here = np.flatnonzero(rows.step == h)
+            some, entries = rows.take(here)
+            part = Choices(some, drawn.probs[:, entries], drawn.reward[:, here])
+        now = part.action_values(later, float(objective.discount))
+        q[:, h, : now.shape[-1]] = now
+        chosen[:, h] = part.first_best(now)
+        later = part.best(now)
+        sizes.append(np.abs(now).max(-1))
+    n_actions = int(np.bincount(rows.state).max())
+    return Optima(Values(later, recursion_error(rows, sizes, largest, objective, n_actions)), q, chosen)
+
+
+@eqx.filter_jit
+def _solve(mdp: MDP, objective: Objective) -> Solution:
+    return plan(mdp, objective)
+
+
+def _planned(answer: Optima, draw: int, rows: PairRows, drawn: Drawn, objective: Objective) -> Optima:
+    """The answer with that of the planner for one draw."""
+    n_states, n_actions = rows.n_states, int(rows.action.max()) + 1
+    table, reward = np.zeros((n_states, n_actions, n_states + 1)), np.zeros((n_states, n_actions))
+    legal = np.zeros((n_states, n_actions), bool)
+    legal[rows.state, rows.action] = True
+    table[~legal, 0] = 1.0
+    table[rows.state[rows.pair], rows.action[rows.pair], rows.next_state] = drawn.probs[draw]
+    reward[rows.state, rows.action] = drawn.reward[draw]
+    with jax.enable_x64(True):
+        ends = jnp.asarray(table[..., -1]) if (rows.next_state == n_states).any() else None
+        mdp = MDP(jnp.asarray(table[..., :-1]), jnp.asarray(reward), end_probs=ends, legal=jnp.asarray(legal))
+        solution = _solve(mdp, objective)
+    first, gap = answer.values.first.copy(), answer.values.gap.copy()
+    q, chosen = answer.q.copy(), answer.chosen.copy()
+    gain = isinstance(objective, AverageReward)
+    first[draw] = float(solution.gain) if gain else np.asarray(solution.v)
+    gap[draw] = float(solution.gap)
+    q[draw] = np.asarray(solution.q)[rows.state, rows.action]
+    number = np.zeros((n_states, n_actions), int)
+    number[rows.state, rows.action] = np.arange(len(rows.state))
+    chosen[draw] = number[np.arange(n_states), np.asarray(solution.policy)]
+    return Optima(Values(first, gap), q, chosen)
