@@ -193,7 +193,7 @@ def proven(chains: Chains, objective: Objective) -> Values:
     if not isinstance(objective, AverageReward):
         return answer
     gain, gap = answer.first.copy(), answer.gap.copy()
-    for n in np.flatnonzero(~np.isfinite(gap)):
+    for n in np.flatnonzero(~np.isfinite(gap)).tolist():
         # Several recurrent classes may have one gain: value iteration settles it.
         with jax.enable_x64(True):
             mdp = MDP(jnp.asarray(chains.dense(n))[:, None], jnp.asarray(chains.reward[n])[:, None])
@@ -428,6 +428,27 @@ def backward(
         yield BackwardStep(part, q, paid, weight > 0, later[:, :n_states])
 
 
+def pair_time(
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*H S A"],
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+) -> Float[np.ndarray, "*steps S A"]:
+    """The time of a policy in each pair of one MDP, as `bayes_mdp.planning.occupancy`.
+
+    Args:
+        rows, drawn: its pairs, as one draw.
+        policy: action probabilities.
+        objective: of the values.
+        start: distribution of the first state.
+    """
+    if isinstance(objective, Episodic):
+        return episodic_occupancy(rows, drawn, policy, objective, start)[0]
+    chains = PolicyPairs(rows, policy).chains(drawn)
+    return occupancy(chains, objective, start)[0][:, None] * policy
+
+
 def action_values(
     rows: PairRows, drawn: Drawn, policy: Float[np.ndarray, "*H S A"], objective: Objective
 ) -> Float[np.ndarray, "*steps S A"]:
@@ -450,6 +471,11 @@ def action_values(
     later = np.append(values, np.zeros((1, 1)), -1)
     q[rows.state, rows.action] = (drawn.reward + rate * expected_values(rows, drawn.probs, later))[0]
     return q
+
+
+def policy_mean(policy: Float[np.ndarray, "*H S A"], q: Float[np.ndarray, "*H S A"]) -> Float[np.ndarray, "*H S"]:
+    """sum over the actions that a policy takes of probability times value."""
+    return np.where(policy > 0, policy * np.where(policy > 0, q, 0.0), 0.0).sum(-1)
 
 
 def expected_values(
@@ -539,7 +565,7 @@ def solve(
         if inverse is not None:
             again, solved = _iterate(apply, rhs, x, lambda y: y @ inverse.T)
             x, done = np.where((solved & ~done)[:, None], again, x), done | solved
-    for n in np.flatnonzero(~done):
+    for n in np.flatnonzero(~done).tolist():
         x[n] = _eliminate_one(chains, n, discount, rhs[n], anchored, adjoint)
     return x
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -197,9 +198,10 @@ def policy_values(
     check_objective(objective)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     start, given, words = read_start(sizes, initial, space)
-    mdp = outline(sizes.shape, sizes.legal)
-    probs = _stack([read_action_probs(name, policy, mdp, objective, space) for name, policy in policies.items()])
-    check_problem(mdp, objective)
+    with jax.enable_x64(True):
+        mdp = outline(sizes.shape, sizes.legal)
+        probs = _stack([read_action_probs(name, policy, mdp, objective, space) for name, policy in policies.items()])
+        check_problem(mdp, objective)
     require_end(sizes.ends, objective)
     others = read_outcomes(outcomes, sizes.shape, sizes.ends, objective)
     draws = PolicyDraws(key, posterior, probs, sizes)

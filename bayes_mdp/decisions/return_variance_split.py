@@ -124,13 +124,13 @@ def split_return_variance(
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
-        mdp = outline(keys[0], wide, posterior.space.shape)
+        mdp = outline(posterior.space.shape, posterior.space.legal)
         start = read_start(mdp, initial, posterior.space)
         probs = read_action_probs("policy", policy, mdp, objective, posterior.space)
         chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], wide))
         answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start.probs), chunks)
         values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)
-    require_usable(values[:, None], gaps[:, None], excess[:, None], ["policy"], objective)
+    require_usable(values[:, None], gaps[:, None], excess, ["policy"], objective)
     return _summarise(values, chance, float(gaps.max()), start, objective)
 
 

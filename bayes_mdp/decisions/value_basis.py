@@ -10,13 +10,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from bayes_mdp.decisions.host_values import (
-    PolicyPairs,
-    episodic_occupancy,
-    occupancy,
+    action_values,
+    pair_time,
 )
 from bayes_mdp.decisions.reward_prior import RewardPrior, reward_priors
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
-from bayes_mdp.inference.pair_draws import Drawn, PairRows, pairs_of_mdp
+from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import (
@@ -27,7 +26,6 @@ from bayes_mdp.mdp import (
     CanMean,
     CanSample,
     CanWeighPrior,
-    Episodic,
     Objective,
     PriorWeight,
     SparseMDP,
@@ -208,12 +206,10 @@ def _in_mean(
     start: Float[np.ndarray, " S"],
 ) -> tuple[list[Float[np.ndarray, "*steps S A"]], list[bool]]:
     """The time of every policy in each pair, and whether it alone is optimal where it comes."""
-    shape = mdp.reward.shape
-    legal = np.ones(shape, bool) if mdp.legal is None else np.broadcast_to(np.asarray(mdp.legal), shape)
-    rows, drawn = pairs_of_mdp(mdp, legal)
+    rows, drawn = pairs_of_mdp(mdp)
     times, best = [], []
     for policy in policies:
-        time, q = _time(rows, drawn, policy, objective, start), action_values(rows, drawn, policy, objective)
+        time, q = pair_time(rows, drawn, policy, objective, start), action_values(rows, drawn, policy, objective)
         known = np.isfinite(q)
         least = _OPTIMAL * max(float(np.abs(q[known]).max(initial=0.0)), 1e-300)
         loss = np.where(known, q, -np.inf).max(-1, keepdims=True) - q
@@ -223,16 +219,3 @@ def _in_mean(
         times.append(time)
         best.append(no_worse and bool((loss[reached] > least).any()))
     return times, best
-
-
-def _time(
-    rows: PairRows,
-    drawn: Drawn,
-    policy: Float[np.ndarray, "*H S A"],
-    objective: Objective,
-    start: Float[np.ndarray, " S"],
-) -> Float[np.ndarray, "*steps S A"]:
-    if isinstance(objective, Episodic):
-        return episodic_occupancy(rows, drawn, policy, objective, start)[0]
-    chains = PolicyPairs(rows, policy).chains(drawn)
-    return occupancy(chains, objective, start)[0][:, None] * policy

@@ -229,22 +229,15 @@ class WholeDraws(NamedTuple):
 
     def take(self, index: tuple[Int[np.ndarray, " M"] | slice, ...]) -> "WholeDraws":
         """The part at this index of draws, or of draws and pairs."""
-        return WholeDraws(*(None if x is None else np.asarray(x)[index] for x in self))
+        ends, successor = (None if x is None else np.asarray(x)[index] for x in (self.ends, self.successor))
+        return WholeDraws(np.asarray(self.probs)[index], np.asarray(self.reward)[index], ends, successor)
 
 
 def whole_draws(mdps: MDP | SparseMDP) -> WholeDraws:
     """MDPs with a leading axis on every array (but perhaps on masks and starts) as plain arrays."""
-    return WholeDraws(
-        *(
-            None if x is None else np.asarray(x)
-            for x in (
-                mdps.row_probs,
-                mdps.reward,
-                mdps.end_probs,
-                mdps.successor if isinstance(mdps, SparseMDP) else None,
-            )
-        )
-    )
+    ends = None if mdps.end_probs is None else np.asarray(mdps.end_probs)
+    successor = np.asarray(mdps.successor) if isinstance(mdps, SparseMDP) else None
+    return WholeDraws(np.asarray(mdps.row_probs), np.asarray(mdps.reward), ends, successor)
 
 
 def draws_of_pairs(whole: Callable[[int], WholeDraws], needed: Bool[np.ndarray, "*H S A"], sizes: Sizes) -> PairDraws:
@@ -259,7 +252,8 @@ def draws_of_pairs(whole: Callable[[int], WholeDraws], needed: Bool[np.ndarray, 
     width = sizes.n_states + sizes.ends
     outcomes = np.tile(np.arange(width), len(index[0]))
     first = np.arange(0, len(outcomes) + 1, width)
-    rows = PairRows(index[0] if len(index) == 3 else None, *index[-2:], first, outcomes, outcomes, sizes.n_states)
+    step = index[0] if len(index) == 3 else None
+    rows = PairRows(step, index[-2], index[-1], first, outcomes, outcomes, sizes.n_states)
 
     def draw(num: int) -> Drawn:
         drawn = whole(num).take((slice(None), *index))
@@ -273,12 +267,16 @@ def draws_of_pairs(whole: Callable[[int], WholeDraws], needed: Bool[np.ndarray, 
     return PairDraws(rows, draw)
 
 
-def pairs_of_mdp(mdp: MDP | SparseMDP, needed: Bool[np.ndarray, "*H S A"]) -> tuple[PairRows, Drawn]:
-    """The needed pairs of one MDP with their possible outcomes, as one draw."""
-    whole = WholeDraws(mdp.row_probs, mdp.reward, mdp.end_probs, getattr(mdp, "successor", None))
-    index = np.nonzero(needed)
-    probs, reward, ends, successor = whole.take(index)
-    assert probs is not None and reward is not None
+def legal_pairs(mdp: MDP | SparseMDP) -> Bool[np.ndarray, "*H S A"]:
+    """The pairs that exist."""
+    shape = mdp.reward.shape
+    return np.ones(shape, bool) if mdp.legal is None else np.broadcast_to(np.asarray(mdp.legal), shape)
+
+
+def pairs_of_mdp(mdp: MDP | SparseMDP, needed: Bool[np.ndarray, "*H S A"] | None = None) -> tuple[PairRows, Drawn]:
+    """Pairs of one MDP with their possible outcomes, as one draw; None: all legal pairs."""
+    index = np.nonzero(legal_pairs(mdp) if needed is None else needed)
+    probs, reward, ends, successor = whole_draws(mdp).take(index)
     probs, n_states = np.asarray(probs, np.float64), mdp.n_states
     reached = np.broadcast_to(np.arange(n_states), probs.shape) if successor is None else np.asarray(successor)
     if ends is not None:
@@ -289,7 +287,8 @@ def pairs_of_mdp(mdp: MDP | SparseMDP, needed: Bool[np.ndarray, "*H S A"]) -> tu
     entry, slot = np.unique(pair * (n_states + 1) + reached[pair, place], return_inverse=True)
     pair, next_state = np.divmod(entry, n_states + 1)
     first = np.searchsorted(pair, np.arange(len(probs) + 1))
-    rows = PairRows(index[0] if len(index) == 3 else None, *index[-2:], first, next_state, next_state, n_states)
+    step = index[0] if len(index) == 3 else None
+    rows = PairRows(step, index[-2], index[-1], first, next_state, next_state, n_states)
     weight = np.bincount(slot, probs[np.nonzero(probs)], len(entry))
     return rows, Drawn(weight[None], np.asarray(reward, np.float64)[None])
 

@@ -2,19 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+from bayes_mdp.decisions.host_values import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import read_action_probs
-from bayes_mdp.mdp import MDP, AverageReward, Episodic, HasVariances, Objective, PolicyLike, SparseMDP
+from bayes_mdp.inference.pair_draws import pairs_of_mdp
+from bayes_mdp.mdp import AverageReward, Episodic, HasVariances, Objective, PolicyLike
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning import evaluate, occupancy
-from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.typing import ArrayLike
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,30 +84,18 @@ def _in_mean(
     Float[np.ndarray, "*H S"], Float[np.ndarray, "*H S"], Float[np.ndarray, "2 *H S A"], Float[np.ndarray, "*H S A"]
 ]:
     """Time of the chosen policy, what its differences add, both policies, and the chosen one's values of actions."""
+    mdp, first = posterior.mean_mdp(), np.asarray(start, np.float64)
     with jax.enable_x64(True):
-        mdp, aim = to_float64(posterior.mean_mdp()), to_float64(objective)
-        both = [
-            read_action_probs(name, policy, mdp, objective).astype(jnp.float64)
-            for name, policy in (("chosen", chosen), ("baseline", baseline))
-        ]
-        if isinstance(objective, Episodic):
-            both = [jnp.broadcast_to(x, (objective.horizon, *x.shape[-2:])) for x in both]
-        time, gain, q = _gains(mdp, both[0], both[1], aim, jnp.asarray(start, jnp.float64))
-        return np.asarray(time), np.asarray(gain), np.stack([np.asarray(x) for x in both]), np.asarray(q)
-
-
-@eqx.filter_jit
-def _gains(
-    mdp: MDP | SparseMDP,
-    chosen: Float[AnyArray, "*H S A"],
-    baseline: Float[AnyArray, "*H S A"],
-    objective: Objective,
-    start: Float[Array, " S"],
-) -> tuple[Float[Array, "*H S"], Float[Array, "*H S"], Float[Array, "*H S A"]]:
-    time = occupancy(mdp, chosen, objective, start).sum(-1)
-    q = evaluate(mdp, baseline, objective).q
-    q = jnp.where(jnp.isfinite(q), q, 0.0)
-    return time, time * jnp.sum((chosen - baseline) * q, -1), evaluate(mdp, chosen, objective).q
+        named = (("chosen", chosen), ("baseline", baseline))
+        both = [np.asarray(read_action_probs(name, policy, mdp, objective), np.float64) for name, policy in named]
+    if isinstance(objective, Episodic):
+        both = [np.broadcast_to(x, (objective.horizon, *x.shape[-2:])) for x in both]
+    rows, drawn = pairs_of_mdp(mdp)
+    time = pair_time(rows, drawn, both[0], objective, first).sum(-1)
+    q = np.nan_to_num(action_values(rows, drawn, both[1], objective), posinf=0.0, neginf=0.0)
+    after = action_values(rows, drawn, both[0], objective)
+    gain = time * np.sum((both[0] - both[1]) * q, -1)
+    return time, gain, np.stack(both), np.where(np.isnan(after), -np.inf, after)
 
 
 def variance_shares(
@@ -133,13 +120,16 @@ def variance_shares(
         return None
     if not isinstance(posterior, HasVariances) or not posterior.independent_rows:
         return None
+    first = np.asarray(start, np.float64)
     with jax.enable_x64(True):
-        wide, aim = to_float64(posterior), to_float64(objective)
-        mdp = wide.mean_mdp()
-        probs = read_action_probs("chosen", chosen, mdp, objective).astype(jnp.float64)
-        rate = jnp.asarray(step_discount(aim), jnp.float64)
-        variance = _variances(wide, mdp, probs, aim, jnp.asarray(start, jnp.float64), rate)
-    part = np.asarray(variance)
+        believed = to_float64(posterior)
+        mdp = believed.mean_mdp()
+        probs = np.asarray(read_action_probs("chosen", chosen, mdp, objective), np.float64)
+        rows, drawn = pairs_of_mdp(mdp)
+        values = policy_mean(probs, action_values(rows, drawn, probs, objective))
+        spread = np.asarray(believed.bellman_variance(values, float(step_discount(objective))))
+    time = pair_time(rows, drawn, probs, objective, first)
+    part = np.where(time > 0, time**2 * spread, 0.0)
     if not np.isfinite(part).all() or part.sum() <= 0:
         return None
     order = np.argsort(-part, axis=None, kind="stable")[:SHOWN]
@@ -153,18 +143,3 @@ def variance_shares(
             "share": [float(part[pair] / part.sum()) for pair in pairs],
         }
     )
-
-
-@eqx.filter_jit
-def _variances(
-    posterior: HasVariances,
-    mdp: MDP | SparseMDP,
-    policy: Float[Array, "S A"],
-    objective: Objective,
-    start: Float[Array, " S"],
-    rate: Float[Array, ""],
-) -> Float[Array, "S A"]:
-    values = evaluate(mdp, policy, objective).v
-    time = occupancy(mdp, policy, objective, start)
-    spread = posterior.bellman_variance(values, rate)
-    return jnp.where(time > 0, time**2 * spread, 0.0)

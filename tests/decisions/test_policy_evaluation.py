@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions import policy_evaluation as judge
 from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.mdp import (
@@ -272,26 +271,7 @@ def test_a_numerical_error_that_matters_is_printed(key):
     assert f"\n  numerical error: up to {0.1 * value.sd:.2g}" in str(rough)
 
 
-def test_any_number_of_draws_is_one_program():
-    """It was compiled anew for every number. Few draws go by powers of two."""
-    keys = jax.random.split(jax.random.key(0), 3000)
-    shapes = jax.eval_shape(lambda: MDP(jnp.zeros((3, 2, 3)), jnp.zeros((3, 2))))
-    sizes = {judge.in_chunks(keys[:n], shapes).shape[1] for n in (300, 1000, 2000, 3000)}
-    assert sizes == {judge.MOST_AT_ONCE}
-    assert {judge.in_chunks(keys[:n], shapes).shape for n in (9, 13, 16)} == {(1, 16)}
-    filled = judge.in_chunks(keys[:300], shapes)
-    assert filled.shape == (2, 256)
-    same = jax.random.key_data(filled.reshape(-1)[:300]) == jax.random.key_data(keys[:300])
-    assert np.asarray(same).all()
-
-
-def test_chunks_are_as_large_as_memory_allows(monkeypatch):
-    """The chains of all policies count; one draw that does not fit is refused."""
-    keys = jax.random.split(jax.random.key(0), 100)
-    shapes = jax.eval_shape(lambda: MDP(jnp.zeros((40, 2, 40)), jnp.zeros((40, 2))))
-    monkeypatch.setattr(judge, "NUMBERS_AT_ONCE", 40 * 40 * 13)
-    assert judge.in_chunks(keys, shapes).shape == (25, 4)
-    assert judge.in_chunks(keys, shapes, chains=9).shape == (100, 1)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 2**17)
-    with pytest.raises(ValueError, match=r"posterior has draws of 40 states and 2 actions, about .* MiB of memory"):
-        judge.in_chunks(keys, shapes)
+def test_a_draw_that_does_not_fit_is_refused(monkeypatch, key):
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**9)
+    with pytest.raises(ValueError, match=r"posterior has draws of 4 states and 2 actions, about .* KiB of memory"):
+        policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)

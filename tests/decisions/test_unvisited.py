@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bayes_mdp.decisions.policy_comparison import compare_policies
-from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
 from bayes_mdp.inference import CollapsedPosterior, PooledPosterior, SampledPosterior, mixture
@@ -26,6 +25,7 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import CanCountPrior, Discounted, PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.prior_weight import describe_weight
+from bayes_mdp.numerics.to_float64 import to_float64
 
 pytestmark = pytest.mark.numerics
 

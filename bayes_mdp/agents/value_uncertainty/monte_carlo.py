@@ -20,6 +20,7 @@ from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.agents.common.variance_equation import discount_of, horizon_of, require_variances
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, correlated_policy
+from bayes_mdp.inference.pair_draws import sizes_of
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
@@ -89,10 +90,9 @@ def read_probs(posterior: CanSample, policy: PolicyOrLabels, objective: Objectiv
         policy: Int[*H S], Float[*H S A] or a `Policy`.
         objective: whose horizon is looked at.
     """
-    key = jax.random.key(0)
-    shape = jax.eval_shape(posterior.sample, key).reward.shape
+    sizes = sizes_of(posterior)
     array = policy_of(policy, labels_of(posterior), objective)
-    return policy_probs(array, outline(key, posterior, shape), horizon=horizon_of(objective))
+    return policy_probs(array, outline(sizes.shape, sizes.legal), horizon=horizon_of(objective))
 
 
 def chunk_size(posterior: CanSample, num_draws: int) -> int:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -18,13 +17,13 @@ from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.pair_draws import sizes_of
 from bayes_mdp.inference.route import infer
-from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
+from bayes_mdp.mdp import Log, Objective, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning.outline import outline
 from bayes_mdp.utils.amounts import amount
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.pages import see
@@ -222,8 +221,7 @@ def criticise(
         )
     keys = jax.random.split(key, 5)
     first, second = split_log(keys[0], log)
-    shape = outline(jax.random.key(0), posterior, (space.n_states, space.n_actions))
-    start, _, words = read_start(shape, start_of_log(log) if initial is None else initial, space)
+    start, _, words = read_start(sizes_of(posterior), start_of_log(log) if initial is None else initial, space)
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
@@ -337,10 +335,8 @@ def _bases(
 ) -> dict[str, ValueBasis | None]:
     policies = {"behaviour": behaviour_policy(log, space=posterior.space), "greedy": greedy(posterior, objective)}
     with jax.enable_x64(True):
-        wide = to_float64(posterior)
-        mean = wide.mean_mdp()
+        mean = to_float64(posterior).mean_mdp()
         probs = [read_action_probs(name, policy, mean, objective) for name, policy in policies.items()]
-        if isinstance(objective, Episodic):
-            probs = jnp.broadcast_arrays(*probs)
-        bases = value_bases(wide, jnp.stack(probs).astype(jnp.float64), to_float64(objective), start)
+    together = np.stack(np.broadcast_arrays(*(np.asarray(x, np.float64) for x in probs)))
+    bases = value_bases(posterior, together, objective, start)
     return dict(zip(policies, bases, strict=True))

@@ -2,22 +2,20 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 from scipy.stats import norm
 
 from bayes_mdp.decisions.behaviour import behaviour_policy
+from bayes_mdp.decisions.host_values import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import policy_value
+from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import Discounted, FirstExit, HasVariances, Log, Objective, StateActionSpace
 from bayes_mdp.mdp.data.episode_returns import NO_END, NO_EPISODES, returns_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.numerics.products import matmul
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning import evaluate, occupancy
 from bayes_mdp.utils.typing import AnyArray
 
 DRAWS = 100
@@ -84,23 +82,12 @@ def first_order(
         objective, start: of the value.
     """
     with jax.enable_x64(True):
-        rate = jnp.asarray(step_discount(objective), jnp.float64)
-        aim, wide = to_float64(objective), to_float64(posterior)
-        assert isinstance(wide, HasVariances)
-        mean, variance = _moments(wide, jnp.asarray(policy, jnp.float64), aim, jnp.asarray(start, jnp.float64), rate)
-        return float(mean), float(np.sqrt(variance))
-
-
-@eqx.filter_jit
-def _moments(
-    posterior: HasVariances,
-    policy: Float[Array, "S A"],
-    objective: Objective,
-    start: Float[Array, " S"],
-    rate: Float[Array, ""],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    mdp = posterior.mean_mdp()  # type: ignore[attr-defined] - a posterior
-    values = evaluate(mdp, policy, objective).v
-    time = occupancy(mdp, policy, objective, start)
-    spread = posterior.bellman_variance(values, rate)
-    return matmul(values, start), jnp.sum(jnp.where(time > 0, time**2 * spread, 0.0))
+        believed = to_float64(posterior)
+        assert isinstance(believed, HasVariances)
+        mdp = believed.mean_mdp()
+        rows, drawn = pairs_of_mdp(mdp)
+        values = policy_mean(policy, action_values(rows, drawn, policy, objective))
+        spread = np.asarray(believed.bellman_variance(values, float(step_discount(objective))))
+    first = np.asarray(start, np.float64)
+    time = pair_time(rows, drawn, policy, objective, first)
+    return float(values @ first), float(np.sqrt(np.where(time > 0, time**2 * spread, 0.0).sum()))

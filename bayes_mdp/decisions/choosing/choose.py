@@ -188,13 +188,12 @@ def choose(
     sizes, space = sizes_of(posterior), labels_of(posterior)
     require_end(sizes.ends, objective)
     start = read_start(sizes, initial, space)
-    shape = outline(sizes.shape, sizes.legal)
-    today = None
-    if baseline is not None:
-        today = np.asarray(read_action_probs("baseline", baseline, shape, objective, space), np.float64)
-    mean = None
-    if isinstance(posterior, CanMean):
-        with jax.enable_x64(True):
+    today = mean = None
+    with jax.enable_x64(True):
+        if baseline is not None:
+            shape = outline(sizes.shape, sizes.legal)
+            today = np.asarray(read_action_probs("baseline", baseline, shape, objective, space), np.float64)
+        if isinstance(posterior, CanMean):
             mean = to_float64(posterior).mean_mdp()
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
     steps = (objective.horizon, *sizes.shape[-2:]) if isinstance(objective, Episodic) else sizes.shape

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.decisions.host_optima import TIE, best_policies
 from bayes_mdp.decisions.host_values import action_values
-from bayes_mdp.inference.pair_draws import pairs_of_mdp
+from bayes_mdp.inference.pair_draws import legal_pairs, pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import Solution, solve
@@ -31,7 +31,7 @@ def best_in(mdp: MDP | SparseMDP, objective: Objective, policies: PolicySet) -> 
     """
     if policies.whole:
         return optimum(mdp, objective, policies.free)[0]
-    rows, drawn = pairs_of_mdp(mdp, legal_pairs(mdp))
+    rows, drawn = pairs_of_mdp(mdp)
     choice = policies.best(np.broadcast_to(np.asarray(mdp.reward, np.float64), policies.fixed.shape))
     for _ in range(_MOST):
         q = action_values(rows, drawn, policies.policy(choice), objective)
@@ -43,12 +43,6 @@ def best_in(mdp: MDP | SparseMDP, objective: Objective, policies: PolicySet) -> 
             break
         choice = np.where(better, new, choice)
     return choice
-
-
-def legal_pairs(mdp: MDP | SparseMDP) -> Bool[np.ndarray, "*H S A"]:
-    """The pairs that exist."""
-    shape = mdp.reward.shape
-    return np.ones(shape, bool) if mdp.legal is None else np.broadcast_to(np.asarray(mdp.legal), shape)
 
 
 def optimum(

@@ -252,8 +252,8 @@ def next_experiment(
         from_prior, share = np.zeros(len(asked.index), bool), 0.0
         if untried is not None:
             from_prior = asked.tries(untried.pairs, present)
-            probs = jax.nn.one_hot(plan.policy, belief.space.n_actions, dtype=float)
-            basis = value_bases(wide, probs[None], aim, start)[0]
+            probs = np.eye(belief.space.n_actions)[np.asarray(plan.policy)]
+            basis = value_bases(belief, probs[None], objective, start)[0]
             share = 0.0 if basis is None else basis.untried_share
     best_first = np.argsort(-found.value / costs, kind="stable")
     return NextExperiment(

@@ -152,7 +152,7 @@ class NormalBelief(RewardBelief):
 
     def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
         """`num` draws of (mean,), by NumPy."""
-        return (self.loc + self.scale * streams.normal.normals(num),)
+        return (np.asarray(self.loc) + np.asarray(self.scale) * streams.normal.normals(num),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Normal(mean, noise_scale)."""

@@ -114,20 +114,16 @@ def _rows(
         possible |= known > 0
     pair, outcome = np.nonzero(possible)
     first = np.searchsorted(pair, np.arange(len(site_row) + 1))
-    rows = PairRows(
-        index[0] if len(index) == 3 else None,
-        *index[-2:],
-        first,
-        outcome,
-        _reached(space, index, pair, outcome),
-        space.n_states,
-    )
+    step = index[0] if len(index) == 3 else None
+    next_state = _reached(space, index, pair, outcome)
+    rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
     # Where each entry lies among the positive elements of the used site rows.
     taken, position = most > 0, np.full(most.shape, -1)
     position[taken] = np.arange(taken.sum())
     drawn_first = np.concatenate([[0], np.cumsum(taken.sum(-1))])
     chosen = inside[pair, outcome]
-    source = np.where(chosen, position[slot[pair], np.where(chosen, column[pair, outcome], 0)], 0)
+    source = np.zeros(len(pair), int)
+    source[chosen] = position[slot[pair[chosen]], column[pair[chosen], outcome[chosen]]]
     fixed = None if known is None else known[pair, outcome]
     in_order = fixed is None and len(source) == taken.sum() and bool((source == np.arange(len(source))).all())
     streams = ElementStreams(key, ROWS, used)

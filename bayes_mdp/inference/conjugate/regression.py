@@ -192,7 +192,7 @@ class RegressionRewards(Rewards):
         def draw(num: int, _: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N cells"]:
             # root' u = z has the covariance (P + G)^-1.
             z = streams.normal.normals(num, len(mean))[:, 0]
-            around = scipy.linalg.solve_triangular(root, z.T, trans="T", lower=True).T
+            around = scipy.linalg.solve_triangular(root.T, z.T, lower=False).T
             if not self._known_noise:
                 log_tau = streams.gamma.log_gammas(num, concentration[None]) - np.log(rate)
                 around = around * np.exp(-0.5 * log_tau)

@@ -49,7 +49,7 @@ def problem(draws: CommonDraws, criterion: Criterion) -> Problem:
     """The best policy of all by this criterion."""
     assert not isinstance(criterion, Robust)
     form = scored(criterion)
-    return Problem(draws, form, everything(*draws.shape[-2:]), draws.best() if needs_best(form) else None)
+    return Problem(draws, form, everything(*draws.policy_shape[-2:]), draws.best() if needs_best(form) else None)
 
 
 def dense_value(rows: np.ndarray, reward: np.ndarray, probs: np.ndarray, gamma: float, start: np.ndarray) -> float:

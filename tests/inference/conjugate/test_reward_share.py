@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.counting_families import (
     BetaBinomialBelief,
@@ -27,6 +26,7 @@ from bayes_mdp.inference.conjugate.gaussian_families import (
 )
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.mdp import CanWeighRewards, StateActionSpace, Transitions
+from bayes_mdp.numerics.to_float64 import to_float64
 from tests.calibration.beliefs import collapsed, sampled
 from tests.inference.pooled.hospitals import hospital, stays
 
