@@ -692,7 +692,7 @@ def used_pairs(policies: Float[np.ndarray, "P *H S A"], horizon: int | None) -> 
         policies: action probabilities.
         horizon: steps of the rows; None: they are the same at every step.
     """
-    used = (policies > 0).any(0)
+    used = np.any(policies > 0, axis=0)
     if horizon is None:
-        return used.any(0) if used.ndim == 3 else used
+        return np.any(used, axis=0) if used.ndim == 3 else used
     return np.broadcast_to(used, (horizon, *used.shape[-2:]))

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -127,7 +128,7 @@ def variance_shares(
         probs = np.asarray(read_action_probs("chosen", chosen, mdp, objective), np.float64)
         rows, drawn = pairs_of_mdp(mdp)
         values = policy_mean(probs, action_values(rows, drawn, probs, objective))
-        spread = np.asarray(believed.bellman_variance(values, float(step_discount(objective))))
+        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
     time = pair_time(rows, drawn, probs, objective, first)
     part = np.where(time > 0, time**2 * spread, 0.0)
     if not np.isfinite(part).all() or part.sum() <= 0:

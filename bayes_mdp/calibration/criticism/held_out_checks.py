@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.pair_draws import row_concentrations
 from bayes_mdp.mdp import (
     MDP,
     Discounted,
@@ -107,8 +108,8 @@ def new_outcomes(
         return float(familiar[reached].mean()) if len(reached) else 0.0
 
     new = ~np.isin(_codes(second, space), known)
-    draw = unseen_outcomes(posterior, space, known, count)
-    replicates = [draw(rng, k) for k in jax.random.split(key, num_replicates)]
+    draw = unseen_outcomes(key, posterior, space, known, count)
+    replicates = [draw(rng) for _ in range(num_replicates)]
     numbers = np.array([len(reached) for reached in replicates])
     return NewOutcomes(
         Replicated(float(new.mean()), numbers / len(state)),
@@ -126,12 +127,17 @@ def _codes(transitions: Transitions, space: StateActionSpace) -> Int[np.ndarray,
 
 
 def unseen_outcomes(
-    posterior: Posterior, space: StateActionSpace, known: Int[np.ndarray, " n"], count: Int[np.ndarray, "S A"]
-) -> Callable[[np.random.Generator, PRNGKeyArray], Int[np.ndarray, " new"]]:
+    key: PRNGKeyArray,
+    posterior: Posterior,
+    space: StateActionSpace,
+    known: Int[np.ndarray, " n"],
+    count: Int[np.ndarray, "S A"],
+) -> Callable[[np.random.Generator], Int[np.ndarray, " new"]]:
     """A draw of the outcomes without data that so many transitions of each pair have; the order says nothing.
 
     Args:
-        posterior: of the rows.
+        key: of the rows.
+        posterior: the belief about them.
         space: of the posterior.
         known: codes of the outcomes with data, sorted.
         count: transitions of each pair.
@@ -139,36 +145,34 @@ def unseen_outcomes(
     size = space.n_states + 1
     needed = count > 0
     number = count[needed]
-    entries = None
-    if isinstance(posterior, ConjugatePosterior) and posterior.independent_rows:
-        entries = posterior.row_entries(needed)
-    if entries is None or entries.known is not None:
-        rows = row_draws(posterior, needed)
+    by_urns = isinstance(posterior, ConjugatePosterior) and posterior.independent_rows
+    if not by_urns or posterior.transition_probs.known is not None:
+        rows = row_draws(key, posterior, needed)
         base = rows.state.astype(np.int64) * space.n_actions + rows.action
         unseen = ~np.isin(base[:, None] * size + rows.next_state, known)
 
-        def from_rows(rng: np.random.Generator, key: PRNGKeyArray) -> Int[np.ndarray, " new"]:
-            part = rows.draw(key) * unseen
+        def from_rows(rng: np.random.Generator) -> Int[np.ndarray, " new"]:
+            part = rows.draw() * unseen
             new = rng.binomial(number, np.clip(part.sum(-1), 0.0, 1.0))
             return rows.next_state.ravel()[drawn_outcomes(rng, part, np.repeat(np.arange(len(new)), new))]
 
         return from_rows
     # The unseen outcomes of a Dirichlet row together have a beta distribution; which of them it is, is independent of
     # that, and by the Polya urn of their concentrations needs no row (Blackwell and MacQueen 1973).
-    pair = np.asarray(entries.pair)
-    base = np.asarray(entries.state).astype(np.int64) * space.n_actions + np.asarray(entries.action)
-    weight = np.asarray(entries.concentration, np.float64)
-    unseen = ~np.isin(base[pair] * size + np.asarray(entries.next_state), known) & (weight > 0)
+    entries, weight = row_concentrations(posterior.transition_probs, space, needed)
+    pair = entries.pair
+    base = entries.state.astype(np.int64) * space.n_actions + entries.action
+    unseen = ~np.isin(base[pair] * size + entries.next_state, known)
     old = np.bincount(pair, weight * ~unseen, len(number))
     rest = np.bincount(pair, weight * unseen, len(number))
     ends = np.cumsum(np.bincount(pair, unseen, len(number))).astype(np.int64)
     starts = np.append(0, ends[:-1])
-    weight, reached = weight[unseen], np.asarray(entries.next_state)[unseen]
+    weight, reached = weight[unseen], entries.next_state[unseen]
     cumulative = np.cumsum(weight)
     before = np.append(0.0, cumulative)[starts]
     mixed = (old > 0) & (rest > 0)
 
-    def from_urns(rng: np.random.Generator, key: PRNGKeyArray) -> Int[np.ndarray, " new"]:
+    def from_urns(rng: np.random.Generator) -> Int[np.ndarray, " new"]:
         mass = np.where(mixed, rng.beta(np.where(mixed, rest, 1.0), np.where(mixed, old, 1.0)), rest > 0)
         new = rng.binomial(number, mass)
         urn = np.repeat(np.arange(len(new)), new)
@@ -225,7 +229,7 @@ def chosen_value(
     mean = posterior.mean_mdp()
     used = np.zeros(mean.reward.shape[-2:], bool)
     used[np.broadcast_to(np.arange(used.shape[0]), policy.shape), policy] = True
-    rows = row_draws(posterior, used)
+    rows = row_draws(key, posterior, used)
     number = np.full(used.shape, -1)
     number[rows.state, rows.action] = np.arange(len(rows.state))
     pair = number[np.asarray(second.state), np.asarray(second.action)]
@@ -241,8 +245,8 @@ def chosen_value(
 
     observed = statistic(place)
     replicates = []
-    for each in jax.random.split(key, num_replicates):
-        replicates.append(statistic(drawn_outcomes(rng, rows.draw(each), pair)))
+    for _ in range(num_replicates):
+        replicates.append(statistic(drawn_outcomes(rng, rows.draw(), pair)))
         done()
     return Replicated(observed, np.array(replicates))
 

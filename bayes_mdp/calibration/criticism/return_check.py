@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy.stats import norm
@@ -87,7 +88,7 @@ def first_order(
         mdp = believed.mean_mdp()
         rows, drawn = pairs_of_mdp(mdp)
         values = policy_mean(policy, action_values(rows, drawn, policy, objective))
-        spread = np.asarray(believed.bellman_variance(values, float(step_discount(objective))))
+        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
     first = np.asarray(start, np.float64)
     time = pair_time(rows, drawn, policy, objective, first)
     return float(values @ first), float(np.sqrt(np.where(time > 0, time**2 * spread, 0.0).sum()))

@@ -1,16 +1,16 @@
 """`RowDraws`: rows of some pairs, drawn from any posterior, in one layout. Host-side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.policy_chains import CanSampleEntries
-from bayes_mdp.inference.conjugate.row_entries import RowEntries
+from bayes_mdp.inference.pair_draws import pair_draws
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.protocols import Posterior
+
+AT_ONCE = 16  # draws that are made at a time
 
 
 class RowDraws(NamedTuple):
@@ -20,14 +20,14 @@ class RowDraws(NamedTuple):
         state, action: [Q].
         next_state: [Q K], the state of each place, S for the end.
         mean: [Q K], posterior means.
-        draw: key -> [Q K], one draw.
+        draw: the next draw, [Q K].
     """
 
     state: Int[np.ndarray, " Q"]
     action: Int[np.ndarray, " Q"]
     next_state: Int[np.ndarray, "Q K"]
     mean: Float[np.ndarray, "Q K"]
-    draw: Callable[[PRNGKeyArray], Float[np.ndarray, "Q K"]]
+    draw: Callable[[], Float[np.ndarray, "Q K"]]
 
     def place(self, pair: Int[np.ndarray, " n"], reached: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
         """The place of each state in the row of its pair, flat; of a state that is listed twice the first place."""
@@ -37,35 +37,28 @@ class RowDraws(NamedTuple):
         return order[np.searchsorted(code[order], np.asarray(pair).astype(np.int64) * size + reached)]
 
 
-def row_draws(posterior: Posterior, needed: Bool[np.ndarray, "S A"]) -> RowDraws:
+def row_draws(key: PRNGKeyArray, posterior: Posterior, needed: Bool[np.ndarray, "S A"]) -> RowDraws:
     """The rows of the needed pairs; those alone are drawn where the posterior can.
 
     Args:
+        key: of the draws.
         posterior: of a stationary MDP.
         needed: the pairs, at least one.
     """
-    mean = posterior.mean_mdp()
     state, action = np.nonzero(needed)
-    next_state, rows = _rows(mean, state, action)
-    narrow = posterior if isinstance(posterior, CanSampleEntries) else None
-    entries = None if narrow is None else narrow.row_entries(needed)
-    if narrow is None or entries is None:
-        draw_mdp = eqx.filter_jit(lambda key, belief: belief.sample(key))
-        return RowDraws(state, action, next_state, rows, lambda key: _rows(draw_mdp(key, posterior), state, action)[1])
-    layout = RowDraws(state, action, next_state, rows, lambda key: rows)
-    place = layout.place(np.asarray(entries.pair), np.asarray(entries.next_state))
+    next_state, mean = _rows(posterior.mean_mdp(), state, action)
+    draws = pair_draws(key, posterior, needed)
+    layout = RowDraws(state, action, next_state, mean, lambda: mean)
+    place = layout.place(draws.rows.pair, draws.rows.next_state)
 
-    def draw(key: PRNGKeyArray) -> Float[np.ndarray, "Q K"]:
-        probs = np.zeros(next_state.size)
-        np.add.at(probs, place, np.asarray(_entries(key, narrow, entries), np.float64))
-        return probs.reshape(next_state.shape)
+    def rows_of_draws() -> Iterator[Float[np.ndarray, "Q K"]]:
+        while True:
+            for probs in draws.draw(AT_ONCE).probs:
+                row = np.bincount(place, probs, next_state.size)
+                yield row.reshape(next_state.shape)
 
-    return layout._replace(draw=draw)
-
-
-@eqx.filter_jit
-def _entries(key: PRNGKeyArray, posterior: CanSampleEntries, entries: RowEntries) -> Float[Array, " E"]:
-    return posterior.sample_entries(key, entries)[0]
+    stream = rows_of_draws()
+    return layout._replace(draw=lambda: next(stream))
 
 
 def _rows(

@@ -87,6 +87,26 @@ def conjugate_pair_draws(
     return PairDraws(rows, draw)
 
 
+def row_concentrations(
+    belief: DirichletRows, space: StateActionSpace, needed: Bool[np.ndarray, "*H S A"]
+) -> tuple[PairRows, Float[np.ndarray, " E"]]:
+    """The possible outcomes of needed rows of which none is known, and their concentrations after data.
+
+    Args:
+        belief: about the rows.
+        space: its space.
+        needed: which pairs.
+    """
+    index = np.nonzero(needed)
+    concentration = np.asarray(belief.concentration, np.float64)[index]
+    pair, outcome = np.nonzero(concentration)
+    first = np.searchsorted(pair, np.arange(len(concentration) + 1))
+    step = index[0] if len(index) == 3 else None
+    next_state = _reached(space, index, pair, outcome)
+    rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
+    return rows, concentration[pair, outcome]
+
+
 def _rows(
     key: PRNGKeyArray,
     belief: DirichletRows,
