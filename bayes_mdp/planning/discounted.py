@@ -29,9 +29,6 @@ Sweep = tuple[Float[Array, "S A"], Float[Array, " S"], Float[Array, ""], Int[Arr
 Evaluation = tuple[Float[Array, " S"], Float[Array, ""], Int[Array, ""]]
 """Values, span of the last change, sweeps."""
 
-ChainSweep = tuple[Float[Array, " S"], Float[Array, ""], Bool[Array, ""]]
-"""Values, size of the last change, whether to go on."""
-
 Ahead = tuple[Float[Array, " S"], Float[Array, "S A"], Bool[Array, ""]]
 """Values, q, whether to sweep."""
 
@@ -291,25 +288,6 @@ def evaluate_chain(
         return jax.lax.fori_loop(0, _SWEEPS, lambda _, v: sweep(start[0], v), start[1])
 
     return on_demand(failed, values, by_sweeps, (chain, guess))
-
-
-def sweep_chain(chain: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]) -> Float[Array, " S"]:
-    """`values` of a chain after sweeps, as many as cut the error well: all of it where states mix fast."""
-    eps, reward = float(jnp.finfo(values.dtype).eps), chain.reward[:, 0]
-    endless = chain.end_probs is None
-
-    def body(loop: ChainSweep) -> ChainSweep:
-        values, width, _ = loop
-        change = reward + discount * chain.expected_next(values)[:, 0] - values
-        low, high = jnp.min(change), jnp.max(change)
-        # Where no episode ends, the constant part of the error, the slowest, is gone at once: the span is left.
-        values = values + change + ((high + low) / 2 * discount / (1 - discount) if endless else 0.0)
-        new = high - low if endless else jnp.maximum(-low, high)
-        near = new <= 2 * eps * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward)))
-        return values, new, ~near & (new < _FAST * width)
-
-    first = (values, jnp.full((), jnp.inf, values.dtype), jnp.array(True))
-    return jax.lax.while_loop(lambda loop: loop[2], body, first)[0]
 
 
 def initial_policy(mdp: MDP | SparseMDP) -> Int[Array, " S"]:

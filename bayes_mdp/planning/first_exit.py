@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.policy_chain import action_values, at_policy, follow
 from bayes_mdp.planning.rounding import Rounding
@@ -43,25 +42,18 @@ def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution |
     return Solution(q, jnp.max(q, -1), policy, gain, converged, count, gap)
 
 
-def evaluate_exit_chain(
-    chain: MDP | SparseMDP, rounding: Rounding, start: Solution | None, inverse: Float[Array, "S S"] | None = None
-) -> Solution:
+def evaluate_exit_chain(chain: MDP | SparseMDP, rounding: Rounding, start: Solution | None) -> Solution:
     """`solve_first_exit` where there is one action: two linear systems, for the values and for the expected steps.
 
     Args:
         chain, rounding, start: as there.
-        inverse: as in `solve_chain`, for discount 1.
     """
     reach, policy = exit_policy(chain)
     one = jnp.ones(chain.n_states, chain.reward.dtype)
     guess = jnp.zeros_like(one) if start is None else start.v
-    near_steps = one
-    if inverse is not None:  # the expected steps of the similar chain
-        found = matmul(inverse, one.astype(inverse.dtype)).astype(one.dtype)
-        near_steps = jnp.where(jnp.all(jnp.isfinite(found)), found, one)
-    sides, guesses = jnp.stack([chain.reward[:, 0], one]), jnp.stack([guess, near_steps])
+    sides, guesses = jnp.stack([chain.reward[:, 0], one]), jnp.stack([guess, one])
     # Both right-hand sides at once: the system is prepared once.
-    values, steps = jax.vmap(lambda side, near: solve_chain(chain, 1.0, side, near, inverse=inverse))(sides, guesses)
+    values, steps = jax.vmap(lambda side, near: solve_chain(chain, 1.0, side, near))(sides, guesses)
     q = action_values(chain, values)
     gap = jnp.where(jnp.all(reach), _gap(chain, rounding, values, q, policy, steps), jnp.inf)
     converged = jnp.all(reach) & jnp.all(jnp.isfinite(values))

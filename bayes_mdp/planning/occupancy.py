@@ -72,7 +72,6 @@ def chain_occupancy(
     chain: MDP | SparseMDP,
     objective: Objective,
     initial: Float[AnyArray, " S"] | None = None,
-    inverse: Float[Array, "S S"] | None = None,
 ) -> Float[Array, " S"]:
     """Time in the states of a chain (an MDP with one action), as `occupancy`. Traceable; looks for no reason to refuse.
 
@@ -80,7 +79,6 @@ def chain_occupancy(
         chain: the chain; of `AverageReward` with one recurrent class and without ends.
         objective: `Discounted`, `FirstExit` or `AverageReward`.
         initial: distribution of the first state; only `AverageReward` does without.
-        inverse: as in `solve_chain`, not for `AverageReward`.
     """
     assert not isinstance(objective, Episodic)
     # mu (I - discount P) = initial: the adjoint of the system of the values.
@@ -91,7 +89,7 @@ def chain_occupancy(
     assert initial is not None
     initial = jnp.asarray(initial)
     discount = jnp.asarray(step_discount(objective), chain.reward.dtype)
-    return solve_chain(chain, discount, initial, initial, adjoint=True, inverse=inverse)
+    return solve_chain(chain, discount, initial, initial, adjoint=True)
 
 
 def _require_one_class(chain: MDP | SparseMDP) -> None:

@@ -4,8 +4,6 @@ A dot product of n terms in any order of summation is off by at most n u / (1 - 
 products, u = eps / 2 (Higham 2002, *Accuracy and Stability of Numerical Algorithms*, section 3.1).
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -13,18 +11,6 @@ from jaxtyping import Array, Float
 from bayes_mdp.mdp import MDP, SparseMDP
 
 _SPARE = 8  # discount, sum with the reward, difference from v, and one rounding of each input to its dtype
-
-
-class Mixed(NamedTuple):
-    """What a chain was mixed from, where the MDP itself is not at hand.
-
-    Args:
-        n_actions: how many actions.
-        size: largest absolute reward of a legal pair.
-    """
-
-    n_actions: int
-    size: Float[Array, ""]
 
 
 class Rounding(eqx.Module):
@@ -41,7 +27,7 @@ class Rounding(eqx.Module):
     floor: float = eqx.field(static=True)
 
     @classmethod
-    def of(cls, mdp: MDP | SparseMDP, *, mixed: "MDP | SparseMDP | Mixed | None" = None) -> "Rounding":
+    def of(cls, mdp: MDP | SparseMDP, *, mixed: MDP | SparseMDP | None = None) -> "Rounding":
         """The allowance for `mdp`, or for a chain `mdp` that was mixed from the actions of `mixed`."""
         listed = mdp.probability.shape[-1] if isinstance(mdp, SparseMDP) else mdp.n_states
         # Terms of the longest sum in a sweep: successors, the fixed operations, and the mixture over actions.
@@ -49,8 +35,7 @@ class Rounding(eqx.Module):
         info = jnp.finfo(mdp.reward.dtype)
         u = terms * float(info.eps) / 2
         factor = u / (1 - u) if u < 0.5 else float("inf")
-        source = mixed or mdp
-        size = source.size if isinstance(source, Mixed) else largest_reward(source)
+        size = largest_reward(mixed or mdp)
         return cls(factor, size, terms * float(info.tiny))
 
     def of_sweep(self, values: Float[Array, "..."]) -> Float[Array, ""]:

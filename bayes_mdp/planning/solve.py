@@ -14,14 +14,13 @@ from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
-from bayes_mdp.planning.discounted import bounded, solve_discounted, sweep_chain
+from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
-from bayes_mdp.planning.first_exit import evaluate_exit_chain, exit_policy, solve_first_exit
-from bayes_mdp.planning.linear.systems import solve_chain
+from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
 from bayes_mdp.planning.max_operator import HardMax
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.policy_chain import action_values, follow, mix
-from bayes_mdp.planning.rounding import Mixed, Rounding
+from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import RealScalar
@@ -137,39 +136,6 @@ def _evaluate(mdp: MDP | SparseMDP, policy: Array, objective: Objective) -> Poli
 
 # If no array is traced, one jitted program is called, which JAX keeps: an eager loop would be compiled at every call.
 _compiled_plan, _compiled_evaluate = jax.jit(_plan), jax.jit(_evaluate)
-
-
-def evaluate_mixed(
-    chain: MDP | SparseMDP,
-    objective: Objective,
-    mixed: Mixed,
-    start: Solution | None = None,
-    *,
-    neighbours: bool = True,
-    inverse: Float[Array, "S S"] | None = None,
-) -> Solution:
-    """Values of a chain (an MDP with one action) that was mixed from actions. Traceable.
-
-    Args:
-        chain: in one dtype.
-        objective: `Discounted`, `AverageReward` or `FirstExit`.
-        mixed: what it was mixed from: the bound allows for the rounding of the mixture.
-        start: values of a similar chain, to start from.
-        neighbours: as in `solve_chain` (`Discounted`).
-        inverse: as in `solve_chain` (`Discounted`, and `FirstExit` as discount 1), with `start`.
-    """
-    assert not isinstance(objective, Episodic)
-    rounding = Rounding.of(chain, mixed=mixed)
-    if isinstance(objective, FirstExit) and start is not None and inverse is not None:
-        return evaluate_exit_chain(chain, rounding, start, inverse)
-    if not isinstance(objective, Discounted) or start is None:
-        return _solve_stationary(chain, objective, rounding, start)
-    # A linear system with a good guess, and the proven bound on what came out: no search for a policy.
-    discount = jnp.asarray(objective.discount, chain.reward.dtype)
-    guess = sweep_chain(chain, discount, start.v) if isinstance(chain, SparseMDP) else start.v
-    values = solve_chain(chain, discount, chain.reward[:, 0], guess, neighbours=neighbours, inverse=inverse)
-    q, gap = bounded(chain, discount, rounding, values)
-    return Solution(q, q[:, 0], best_action(q), jnp.full((), jnp.nan, q.dtype), jnp.isfinite(gap), jnp.int32(1), gap)
 
 
 def in_one_dtype(mdp: MDP | SparseMDP) -> MDP | SparseMDP:

@@ -19,7 +19,6 @@ from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
-from bayes_mdp.inference.conjugate.row_entries import RowEntries, row_entries
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.pair_draws import PairDraws, Sizes
@@ -161,34 +160,6 @@ class ConjugatePosterior(eqx.Module):
         key_rows, key_rewards = jax.random.split(key)
         rows = self.transition_probs.sample(key_rows)
         return self.space.mdp(rows, self._of_pairs(rows, self.reward_cells.sample(key_rewards)))
-
-    def row_entries(self, needed: Bool[np.ndarray, "S A"]) -> RowEntries | None:
-        """The possible outcomes of the needed pairs, to draw these alone; None: it can only be drawn whole. Host side.
-
-        Whole: rows for every step, rewards that depend on the outcome, counts that are listed.
-
-        Args:
-            needed: which pairs.
-        """
-        return None if self.rewards_by_outcome else row_entries(self.transition_probs, self.space, needed)
-
-    def sample_entries(self, key: PRNGKeyArray, entries: RowEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Probabilities of the entries and expected rewards of all pairs: those of `sample` with this key.
-
-        Args:
-            key: of the draw.
-            entries: from `row_entries`.
-        """
-        key_rows, key_rewards = jax.random.split(key)
-        return entries.sample(key_rows), jnp.asarray(self.reward_cells.sample(key_rewards))
-
-    def mean_entries(self, entries: RowEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Their posterior means; zero for the reward where it has none.
-
-        Args:
-            entries: from `row_entries`.
-        """
-        return entries.mean(), jnp.nan_to_num(jnp.asarray(self.reward_cells.mean()))
 
     def sizes(self) -> Sizes:
         """What all draws have in common (`CanDrawPairs`)."""

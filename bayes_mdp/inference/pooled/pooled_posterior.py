@@ -6,12 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotten
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.pair_draws import Components
-from bayes_mdp.inference.conjugate.row_entries import RowEntries
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.draws.methods import Gibbs
@@ -29,20 +28,6 @@ from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import is_concrete
 
 Pairs = Float[Array, "*H S A"]
-
-
-class PooledEntries(RowEntries):
-    """The entries of needed pairs, whose prior concentrations differ from draw to draw (`RowEntries`).
-
-    Args:
-        count: [E], transitions.
-        behind: [E], the number of the state's outcome behind each entry, S O of them; -1: it is impossible.
-        means: [E], posterior means, zero where impossible: they take a pass over all draws, and are asked for often.
-    """
-
-    count: Float[AnyArray, " E"] = eqx.field(kw_only=True)
-    behind: Int[AnyArray, " E"] = eqx.field(kw_only=True)
-    means: Float[AnyArray, " E"] = eqx.field(kw_only=True)
 
 
 class PooledPosterior(MixturePosterior):
@@ -160,59 +145,6 @@ class PooledPosterior(MixturePosterior):
         mean = jnp.where(possible, prior, 0.0) + counts * share.sum(0)[..., None]
         return mean / mean.sum(-1, keepdims=True)
 
-    def row_entries(self, needed: Bool[np.ndarray, "S A"]) -> PooledEntries | None:
-        """As `ConjugatePosterior.row_entries`; concentrations are means over the draws. Host side.
-
-        Args:
-            needed: which pairs.
-        """
-        rows = self.data_statistics.transition_probs
-        found = self.data_statistics.row_entries(needed)
-        if found is None:
-            return None
-        element, state = np.asarray(found.element), np.asarray(found.state)
-        possible = np.asarray(found.concentration) > 0
-        outcomes = self.state_rows.shape[-1]
-        means = np.asarray(self._mean_probs())[state, np.asarray(found.action)]
-        place = state[np.asarray(found.pair)] * outcomes + element % outcomes
-        behind = np.where(possible, place, -1)
-        entries = PooledEntries(
-            **{name: getattr(found, name) for name in ("state", "action", "pair", "next_state", "element")},
-            concentration=np.zeros(len(element)),
-            known=found.known,
-            width=found.width,
-            count=np.asarray(rows.counts).reshape(-1)[element] * possible,
-            behind=behind.astype(np.int32),
-            means=means[np.asarray(found.pair), element % outcomes] * possible,
-        )
-        # Mean prior concentrations: a product of matrices over the draws, state by state.
-        weighted = np.asarray(self.weights, np.float32)[:, None, None] * np.asarray(self.totals, np.float32)
-        prior = np.einsum("ksa,kso->sao", weighted, np.asarray(self.state_rows, np.float32), optimize=True)
-        mean = prior[state, np.asarray(found.action)][np.asarray(found.pair), element % outcomes] * possible
-        return eqx.tree_at(lambda e: e.concentration, entries, mean + entries.count)
-
-    def sample_entries(self, key: PRNGKeyArray, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Probabilities of the entries and expected rewards of all pairs: those of `sample` with this key.
-
-        Args:
-            key: of the draw.
-            entries: from `row_entries`.
-        """
-        # As `_draw`: a component by weight, then its rows and rewards.
-        key_component, key_mdp = jax.random.split(key)
-        k = jax.random.categorical(key_component, jnp.asarray(self.log_weights))
-        concentration = _concentration(self, entries, k).astype(jnp.asarray(entries.concentration).dtype)
-        of_draw = eqx.tree_at(lambda e: e.concentration, entries, concentration)
-        return self.data_statistics.sample_entries(key_mdp, of_draw)
-
-    def mean_entries(self, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Their posterior means; zero for the reward where it has none.
-
-        Args:
-            entries: from `row_entries`.
-        """
-        return jnp.asarray(entries.means), self.data_statistics.mean_entries(entries)[1]
-
     def derived_tables(self) -> dict[str, Scalars]:
         """None: of the rows of many states some r-hat is always large. The sites that are numbers are examined."""
         return {}
@@ -326,12 +258,3 @@ class PooledPosterior(MixturePosterior):
             data_statistics=self.data_statistics.update(transitions, weight),
             log_weights=log_weights - jnp.max(log_weights),
         )
-
-
-@jax.jit
-def _concentration(posterior: PooledPosterior, entries: PooledEntries, k: IntScalar) -> Float[Array, " E"]:
-    """Concentrations of the entries after data, in draw k."""
-    totals = jnp.asarray(posterior.totals)[k][jnp.asarray(entries.state), jnp.asarray(entries.action)]
-    behind = jnp.asarray(entries.behind)
-    prior = jnp.asarray(posterior.state_rows)[k].reshape(-1)[behind] * entries.to_entries(totals)
-    return jnp.where(behind >= 0, prior, 0.0) + jnp.asarray(entries.count)

@@ -8,7 +8,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.numerics.on_demand import on_demand
-from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.linear.elimination import eliminate
 from bayes_mdp.planning.linear.neighbours import neighbour_solver
 from bayes_mdp.utils.typing import RealScalar
@@ -20,7 +19,6 @@ RESTARTS = 8
 _ITERATIONS = 100  # of BiCGSTAB between restarts, on a sparse chain
 _DENSE_ITERATIONS = 25  # on a dense one: two or three restarts take as long as elimination
 _REFINEMENTS = 8  # steps x + T^-1 residual with a preconditioner T that nearly solves the system
-_SINGLE_TOLERANCE = 1e-5  # of inner solutions in float32
 _NEAR = 64  # units of rounding in a residual that counts as solved
 
 Vector = Float[Array, " S"]
@@ -38,8 +36,6 @@ def solve_chain(
     anchored: bool = False,
     adjoint: bool = False,
     rounds: int = RESTARTS,
-    neighbours: bool = True,
-    inverse: Float[Array, "S S"] | None = None,
 ) -> Vector:
     """Solve M x = rhs, M = I - discount P for a chain (an MDP with one action).
 
@@ -53,11 +49,6 @@ def solve_chain(
         adjoint: solve M' x = rhs.
         rounds: the most restarts of a sparse chain; each is meant to divide the residual by 10^4. Fewer are an inexact
             solution, for a caller that will ask again with the answer as guess.
-        neighbours: whether moves to neighbours precondition a sparse chain: of no use, and of some cost, where rows
-            lead anywhere.
-        inverse: of M for a similar dense chain, in float32: M is then solved in float32 with it as preconditioner, and
-            the answer is refined by residuals in the dtype of `rhs`; nothing stands by, the caller measures what came
-            out. With `adjoint` its transpose is used.
     """
 
     def apply(x: Vector) -> Vector:
@@ -84,13 +75,10 @@ def solve_chain(
     if isinstance(chain, MDP):
         if chain.n_states <= DIRECT:
             return direct((chain, rhs))
-        if inverse is not None:
-            correct = _single_precision(chain, discount, inverse, adjoint=adjoint)
-            return _refine(operator, rhs, guess, correct, rhs - operator(guess), _REFINEMENTS)[0]
         return or_direct(_krylov(operator, rhs, guess, None, _DENSE_ITERATIONS, RESTARTS))
     if chain.n_states <= _SMALL:
         return direct((chain, rhs))
-    precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint) if neighbours else None
+    precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint)
     x = _krylov(operator, rhs, guess, precondition, _ITERATIONS, rounds)
     if chain.n_states > LISTED_DIRECT:
         return x
@@ -168,27 +156,3 @@ def _refine(
     start = (guess, error, residual, jnp.int32(0), error > 4 * _noise(guess, rhs))
     x, error, residual, *_ = jax.lax.while_loop(lambda carry: carry[-1], refine, start)
     return x, error, residual
-
-
-def _single_precision(
-    chain: MDP, discount: RealScalar, inverse: Float[Array, "S S"], *, adjoint: bool = False
-) -> Operator:
-    """M^-1 to about five digits: BiCGSTAB in float32, half of the memory traffic, preconditioned by `inverse`."""
-    rows = chain.transition_probs[:, 0].astype(jnp.float32)
-    rows, inverse = (rows.T, inverse.T) if adjoint else (rows, inverse)
-    single = jnp.asarray(discount, jnp.float32)
-
-    def correct(residual: Vector) -> Vector:
-        # Scaled: a residual of 1e-16 squared would be beneath the numbers of float32.
-        size = jnp.maximum(jnp.max(jnp.abs(residual)), float(jnp.finfo(residual.dtype).tiny))
-        side = (residual / size).astype(jnp.float32)
-        found = jax.scipy.sparse.linalg.bicgstab(
-            lambda x: x - single * matmul(rows, x),
-            side,
-            tol=_SINGLE_TOLERANCE,
-            maxiter=_DENSE_ITERATIONS,
-            M=lambda x: matmul(inverse, x),
-        )[0]
-        return size * found.astype(residual.dtype)
-
-    return correct

@@ -1,0 +1,292 @@
+"""Values in draws by NumPy, against the planners in JAX on whole MDPs made of the very same draws."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bayes_mdp as bm
+from bayes_mdp.decisions import host_values
+from bayes_mdp.decisions.host_optima import best_policies
+from bayes_mdp.decisions.host_values import (
+    PolicyPairs,
+    action_values,
+    backward,
+    episodic_occupancy,
+    episodic_values,
+    occupancy,
+    pair_time,
+    proven,
+    solve,
+)
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pair_draws, pairs_of_mdp
+from bayes_mdp.planning import evaluate
+from bayes_mdp.planning import occupancy as planned_occupancy
+from bayes_mdp.planning import solve as plan
+
+pytestmark = pytest.mark.numerics
+
+KEY = jax.random.key(0)
+S, A, K, N = 6, 3, 4, 5
+LEGAL = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, 1], [1, 1, 1]], bool)
+START = np.array([0.4, 0.1, 0.2, 0.1, 0.1, 0.1])
+
+
+def lists(rng, ends):
+    listed = np.full((S, A, K), -1)
+    for pair in np.argwhere(LEGAL):
+        number = rng.integers(1, K + 1)
+        listed[(*pair, slice(0, number))] = rng.choice(S + ends, size=number, replace=False)
+    return listed
+
+
+def shared_rows(space):
+    """One row for all states of an action, and rows of state 0 that are known."""
+    import numpyro
+    import numpyro.distributions as dist
+
+    with space.plates("action"):
+        drawn = numpyro.sample("row", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+    known = jnp.full((space.n_actions, space.n_outcomes), 1 / space.n_outcomes)
+    rows = jnp.broadcast_to(drawn, (*space.shape, space.n_outcomes)).at[0].set(known)
+    return bm.models.MDPSpec(rows, reward=jnp.arange(float(S * A)).reshape(S, A))
+
+
+OBJECTIVES = {
+    "exit": bm.FirstExit(),
+    "average": bm.AverageReward(),
+    "episodes": bm.Episodic(4, 0.9),
+    "steps": bm.Episodic(3),
+    "near one": bm.Discounted(0.9999),
+}
+CASES = ("dense", "ends", "support", "listed", "listed ends", "shared", "by outcome", *OBJECTIVES)
+
+
+def case(name):
+    """(posterior, objective) of one kind, without data."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    ends = name in ("ends", "exit", "listed ends")
+    options = {"successors": lists(rng, ends)} if "listed" in name else {}
+    if name == "support":
+        options["support"] = (rng.random((S, A, S)) < 0.5) | np.eye(S, dtype=bool)[:, None]
+    horizon = 3 if name == "steps" else None
+    space = bm.StateActionSpace(S, A, horizon=horizon, ends=ends, legal=None if name == "shared" else LEGAL, **options)
+    prior = bm.models.dirichlet_normal(0.3)
+    if name == "by outcome":
+        prior = bm.models.dirichlet_normal(rewards_on="outcome")
+    prior = shared_rows if name == "shared" else prior
+    return bm.infer(KEY, prior, space=space, method="exact"), OBJECTIVES.get(name, bm.Discounted(0.9))
+
+
+def policies(posterior, objective):
+    """A deterministic, a uniform and a mixed one; under `Episodic` another at each step."""
+    legal = np.ones((S, A), bool) if posterior.space.legal is None else LEGAL
+    uniform = legal / legal.sum(-1, keepdims=True)
+    first, last = np.eye(A)[legal.argmax(-1)], np.eye(A)[A - 1 - legal[:, ::-1].argmax(-1)]
+    mixed = 0.3 * first + 0.7 * uniform
+    if not isinstance(objective, bm.Episodic):
+        return np.stack([first, uniform, mixed])
+    by_step = np.stack([first, last, uniform, mixed])[np.arange(objective.horizon) % 4]
+    return np.stack([by_step, np.broadcast_to(uniform, by_step.shape)])
+
+
+def whole_mdps(rows: PairRows, drawn: Drawn, shape, ends: bool, legal) -> list[bm.MDP]:
+    """The MDPs that the draws of all pairs make, in float64."""
+    table = np.zeros((len(drawn.probs), *shape, S + 1))
+    table[..., 0] = 1.0
+    reward = np.zeros((len(drawn.probs), *shape))
+    table[(slice(None), *rows.index)] = 0.0
+    table[(slice(None), *(i[rows.pair] for i in rows.index), rows.next_state)] = drawn.probs
+    reward[(slice(None), *rows.index)] = drawn.reward
+    with jax.enable_x64(True):
+        return [
+            bm.MDP(
+                jnp.asarray(t[..., :S]), jnp.asarray(r), end_probs=jnp.asarray(t[..., S]) if ends else None, legal=legal
+            )
+            for t, r in zip(table, reward, strict=True)
+        ]
+
+
+def draws(name, num=N):
+    posterior, objective = case(name)
+    sizes = posterior.sizes()
+    stream = pair_draws(KEY, posterior, sizes.possible)
+    drawn = stream.draw(num)
+    return (
+        posterior,
+        objective,
+        stream.rows,
+        drawn,
+        whole_mdps(stream.rows, drawn, sizes.shape, sizes.ends, sizes.legal),
+    )
+
+
+def near(found, expected, gap=0.0):
+    scale = max(float(np.abs(expected).max()), 1e-12)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * scale + 2 * gap)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["dense", "listed"])
+@pytest.mark.parametrize("name", CASES)
+def test_values_gains_times_and_bounds_are_those_of_the_planners(name, listed, monkeypatch):
+    if listed:
+        for constant, value in (("DENSE", 0), ("DENSE_SHARE", 2.0), ("DIRECT", 0)):
+            monkeypatch.setattr(host_values, constant, value)
+    posterior, objective, rows, drawn, mdps = draws(name)
+    for policy in policies(posterior, objective):
+        if isinstance(objective, bm.Episodic):
+            answer = episodic_values(rows, drawn, policy, objective)
+            time = episodic_occupancy(rows, drawn, policy, objective, START)
+        else:
+            chains = PolicyPairs(rows, policy).chains(drawn)
+            answer, time = proven(chains, objective), occupancy(chains, objective, START)
+        for n, mdp in enumerate(mdps):
+            with jax.enable_x64(True):
+                expected = evaluate(mdp, jnp.asarray(policy), objective)
+                spent = np.asarray(planned_occupancy(mdp, jnp.asarray(policy), objective, START))
+            gap = float(expected.gap)
+            value = expected.gain if isinstance(objective, bm.AverageReward) else expected.v
+            value = np.asarray(value)[0] if isinstance(objective, bm.Episodic) else np.asarray(value)
+            near(answer.first[n], np.broadcast_to(value, answer.first[n].shape), gap)
+            # Not looser than the planner's, but for another order of the sums.
+            assert answer.gap[n] <= max(4 * gap, 1e-9 * np.abs(value).max())
+            near(time[n], spent if time.ndim == 4 else spent.sum(-1))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_best_policies_are_those_of_the_planners(name):
+    _, objective, rows, drawn, mdps = draws(name)
+    answer = best_policies(rows, drawn, objective)
+    q = answer.table(rows, A)
+    for n, mdp in enumerate(mdps):
+        with jax.enable_x64(True):
+            expected = plan(mdp, objective)
+        gap = float(expected.gap)
+        value = expected.gain if isinstance(objective, bm.AverageReward) else expected.v
+        value = np.asarray(value)[0] if isinstance(objective, bm.Episodic) else np.asarray(value)
+        near(answer.values.first[n], np.broadcast_to(value, answer.values.first[n].shape), gap)
+        assert answer.values.gap[n] <= max(4 * gap, 1e-9 * np.abs(value).max())
+        if not isinstance(objective, bm.AverageReward):
+            there = np.isfinite(np.asarray(expected.q))
+            near(np.where(there, q[n], 0.0), np.where(there, expected.q, 0.0), gap)
+
+
+@pytest.mark.parametrize("name", ["ends", "steps", "average", "listed ends"])
+def test_one_mdp_has_the_values_of_all_its_pairs(name):
+    posterior, objective = case(name)
+    with jax.enable_x64(True):
+        mdp = posterior.sample(KEY)
+        rows, drawn = pairs_of_mdp(mdp)
+        policy = policies(posterior, objective)[-1]
+        expected = evaluate(mdp, jnp.asarray(policy), objective)
+        spent = planned_occupancy(mdp, jnp.asarray(policy), objective, START)
+    q = action_values(rows, drawn, policy, objective)
+    legal = np.broadcast_to(legal_pairs(mdp), q.shape)
+    assert (np.isnan(q) == ~legal).all()
+    shift = 0.0 if not isinstance(objective, bm.AverageReward) else (q - np.asarray(expected.q))[legal][0]
+    # In single precision, as `sample` draws.
+    np.testing.assert_allclose((q - shift)[legal], np.asarray(expected.q)[legal], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(pair_time(rows, drawn, policy, objective, START), spent, rtol=1e-4, atol=1e-4)
+
+
+def random_chain(rng, size, num, kind):
+    """Draws of a chain of one policy, as pairs: rows of tiny concentrations, absorbing and unreachable states."""
+    concentration = np.full((size, size), {"tiny": 1e-3, "plain": 1.0, "absorbing": 1.0}[kind])
+    logs = np.log(rng.standard_gamma(concentration + 1.0, (num, size, size)))
+    logs += np.log1p(-rng.random((num, size, size))) / concentration
+    probs = np.exp(logs - logs.max(-1, keepdims=True))
+    probs /= probs.sum(-1, keepdims=True)
+    if kind == "absorbing":
+        probs[:, 0], probs[:, :, -1] = np.eye(size)[0], 0.0  # state 0 stays; nothing leads to the last one
+        probs /= probs.sum(-1, keepdims=True)
+    state = np.arange(size)
+    entries = np.tile(state, size)
+    rows = PairRows(None, state, np.zeros(size, int), np.arange(0, size**2 + 1, size), entries, entries, size)
+    return rows, Drawn(probs.reshape(num, -1), rng.normal(size=(num, size)) * 10.0 ** rng.integers(-3, 4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "discount"), [("tiny", 0.9999), ("plain", 0.9999), ("absorbing", 0.99), ("tiny", 0.5)]
+)
+def test_bounds_hold_against_exact_solutions(kind, discount):
+    """10,000 draws in all. The truth: elimination in extended precision; bounds are not loose without measure."""
+    rng = np.random.default_rng(7)
+    for size in (2, 5, 10):
+        num = 834
+        rows, drawn = random_chain(rng, size, num, kind)
+        answer = proven(PolicyPairs(rows, np.ones((size, 1))).chains(drawn), bm.Discounted(discount))
+        system = np.eye(size, dtype=np.longdouble) - np.longdouble(discount) * drawn.probs.reshape(num, size, size)
+        exact = extended_solve(system, drawn.reward.astype(np.longdouble))
+        error = np.abs(answer.first - exact).max(-1)
+        assert (error <= answer.gap).all()
+        assert (answer.gap <= 1e-7 * np.abs(exact).max(-1) + 1e-300).all()
+
+
+def extended_solve(system, rhs):
+    """Gaussian elimination with pivots, in the precision of its arguments, many systems at once."""
+    a, x = system.copy(), rhs.copy()[..., None]
+    num, size, draw = len(a), a.shape[1], np.arange(len(a))
+    for k in range(size):
+        pivot = k + np.abs(a[:, k:, k]).argmax(1)
+        for table in (a, x):
+            table[draw, k], table[draw, pivot] = table[draw, pivot].copy(), table[draw, k].copy()
+        for row in range(k + 1, size):
+            factor = a[:, row, k] / a[:, k, k]
+            a[:, row] -= factor[:, None] * a[:, k]
+            x[:, row] -= factor[:, None] * x[:, k]
+    for k in reversed(range(size)):
+        x[:, k] = (x[:, k] - np.einsum("nk,nkr->nr", a[:, k, k + 1 :], x[:, k + 1 :])) / a[:, k, k][:, None]
+    assert num == len(x)
+    return x[..., 0]
+
+
+def test_iterations_reach_the_answer_of_elimination(monkeypatch):
+    """A long chain, where Krylov methods without a preconditioner stagnate, and its adjoint."""
+    rng = np.random.default_rng(1)
+    size, num = 60, 7
+    probs = np.zeros((num, size, size))
+    state = np.arange(size)
+    ahead = 0.9 + 0.05 * rng.random((num, size))
+    probs[:, state, np.minimum(state + 1, size - 1)] += ahead
+    probs[:, state, np.maximum(state - 1, 0)] += 1 - ahead
+    entries = np.tile(state, size)
+    rows = PairRows(None, state, np.zeros(size, int), np.arange(0, size**2 + 1, size), entries, entries, size)
+    drawn = Drawn(probs.reshape(num, -1), rng.normal(size=(num, size)))
+    chains = PolicyPairs(rows, np.ones((size, 1))).chains(drawn)
+    for adjoint in (False, True):
+        expected = solve(chains, 0.999, drawn.reward, adjoint=adjoint)
+        with monkeypatch.context() as patch:
+            patch.setattr(host_values, "DIRECT", 0)
+            found = solve(chains, 0.999, drawn.reward, adjoint=adjoint)
+            near(found, expected)
+            patch.setattr(host_values, "_ITERATIONS", 1)
+            patch.setattr(host_values, "_RESTARTS", 1)
+            near(solve(chains, 0.999, drawn.reward, adjoint=adjoint), expected)
+
+
+def test_singular_systems_leave_the_other_draws_alone():
+    """Of three draws one never ends."""
+    state = np.arange(2)
+    rows = PairRows(
+        None, state, np.zeros(2, int), np.array([0, 3, 6]), np.tile(np.arange(3), 2), np.tile(np.arange(3), 2), 2
+    )
+    ends = np.array([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]])
+    never = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    drawn = Drawn(np.stack([ends, never, ends]).reshape(3, -1), np.ones((3, 2)))
+    answer = proven(PolicyPairs(rows, np.ones((2, 1))).chains(drawn), bm.FirstExit())
+    np.testing.assert_allclose(answer.first[[0, 2]], [[3.0, 2.0]] * 2, rtol=1e-14)
+    assert (answer.gap[[0, 2]] < 1e-12).all() and answer.gap[1] == np.inf
+
+
+def test_two_classes_of_one_gain_are_left_to_the_planner():
+    rows, drawn = pairs_of_mdp(bm.MDP(np.eye(2)[:, None], [[1.0], [1.0]]))
+    answer = proven(PolicyPairs(rows, np.ones((2, 1))).chains(drawn), bm.AverageReward())
+    assert answer.first[0, 0] == pytest.approx(1.0) and answer.gap[0] < 1e-9
+    rows, drawn = pairs_of_mdp(bm.MDP(np.eye(2)[:, None], [[1.0], [0.0]]))
+    assert proven(PolicyPairs(rows, np.ones((2, 1))).chains(drawn), bm.AverageReward()).gap[0] == np.inf
+
+
+def test_steps_of_the_recursion_are_told_from_the_last_to_the_first():
+    _, objective, rows, drawn, _ = draws("steps", 2)
+    steps = list(backward(rows, drawn, np.full((S, A), 1 / A), objective))
+    assert [int(step.rows.step[0]) for step in steps] == [2, 1, 0]
