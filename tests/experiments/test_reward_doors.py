@@ -1,7 +1,9 @@
 """Rewards outside the support of the prior's law are refused at every door, and no others: infer, update, run, Actor,
 sweep, compare. What an environment pays and what a law gives is stated in plain Python (`reward_worlds`)."""
 
+from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import equinox as eqx
@@ -86,7 +88,36 @@ def _act(name: str, law: str) -> None:
         actor.observe(s, a, reward, 0 if ended else y, ended, truncated=True)
 
 
-DOORS = {"infer": _infer, "update": _update, "run": _run, "actor": _act}
+class _AcceptedError(Exception):
+    """Raised in place of the first step of a run."""
+
+
+def _accept(*args: object) -> None:
+    raise _AcceptedError
+
+
+def _until_first_step(door: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("bayes_mdp.experiments.run"), "execute", _accept)
+        with suppress(_AcceptedError):
+            door()
+            raise AssertionError("neither refused nor run")
+
+
+def _sweep(name: str, law: str) -> None:
+    options = {"objective": Discounted(0.9), "num_steps": 10, "key": KEY}
+    envs, priors = {"world": _world(name).env}, {"p": _prior(law)}
+    _until_first_step(lambda: bm.sweep({"a": AGENT}, envs, priors=priors, num_seeds=1, **options))
+
+
+def _compare(name: str, law: str) -> None:
+    """Of one pair, which is raised where it is refused."""
+    options = {"objective": Discounted(0.9), "length": 20, "num_seeds": 2, "options": QUIET, "key": KEY}
+    envs = {"world": _world(name).env}
+    _until_first_step(lambda: bm.compare({"a": AGENT}, envs, prior=_prior(law), **options))
+
+
+DOORS = {"infer": _infer, "update": _update, "run": _run, "actor": _act, "sweep": _sweep, "compare": _compare}
 
 
 def test_there_are_thirty_worlds_and_twelve_laws():

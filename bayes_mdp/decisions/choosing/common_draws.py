@@ -1,7 +1,8 @@
 """`CommonDraws`: values of many policies in the same draws of an unknown MDP, and how they change with the policy.
 
 Pairs that no policy of the search can use are never drawn. The draws are held in memory where they fit into a share of
-it, since a search passes over them many times; else each pass draws them anew, the same ones. Host side, in float64.
+it, since a search passes over them many times; else each pass draws them anew, the same ones. Host side: linear systems and
+error bounds in double precision; the draws of a large problem are rounded to single precision.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,6 +45,8 @@ from bayes_mdp.utils.typing import AnyArray, InitialLike
 BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one
 SMALL = 4096  # pairs times outcomes of a small one
+
+LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
 MOST_KEPT, KEPT_SHARE = 2.0**31, 0.25  # bytes of draws that are held, at most, and share of the free memory
 
@@ -113,14 +116,14 @@ class CommonDraws:
                 part = wanted[first : first + size]
                 whole = len(part) and part[-1] - part[0] + 1 == len(part)
                 index = slice(part[0], part[-1] + 1) if whole else part
-                yield part, Drawn(*(x[index] for x in self.kept))
+                yield part, _in_double(self.rows, Drawn(*(x[index] for x in self.kept)))
             return
         draws = self.stream()
         for first in range(0, int(wanted.max(initial=-1)) + 1, size):
-            drawn = draws.draw(min(size, self.num - first))
+            drawn = _as_kept(self.rows, draws.draw(min(size, self.num - first)))
             part = wanted[(wanted >= first) & (wanted < first + size)]
             if len(part):
-                yield part, Drawn(*(x[part - first] for x in drawn))
+                yield part, _in_double(self.rows, Drawn(*(x[part - first] for x in drawn)))
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
         """The value of every policy in every draw.
@@ -318,7 +321,27 @@ def _draws(
     draws = stream()
     numbers = len(draws.rows.pair) + len(draws.rows.state)
     check_memory(size_in_words(*sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
-    kept = None
-    if keep and 8.0 * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
-        kept = draws.draw(num)
+    kept, rows = None, draws.rows
+    if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
+        parts, block = [], max(1, NUMBERS_AT_ONCE // numbers)
+        for first in range(0, num, block):
+            parts.append(_as_kept(rows, draws.draw(min(block, num - first))))
+        kept = Drawn(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     return CommonDraws(stream, kept, num, sizes, objective, start, given, draws.rows)
+
+
+def _bytes_of_entry(rows: PairRows) -> float:
+    return 8.0 if len(rows.pair) <= LARGE else 4.0
+
+
+def _as_kept(rows: PairRows, drawn: Drawn) -> Drawn:
+    """The draws, rounded to single precision in a large problem, whether they are held or not."""
+    return drawn if len(rows.pair) <= LARGE else Drawn(*(x.astype(np.float32) for x in drawn))
+
+
+def _in_double(rows: PairRows, drawn: Drawn) -> Drawn:
+    """Draws in double precision; rows sum to one in it."""
+    if drawn.probs.dtype == np.float64:
+        return drawn
+    probs = drawn.probs.astype(np.float64)
+    return Drawn(probs / rows.sums(probs)[:, rows.pair], drawn.reward.astype(np.float64))
