@@ -71,7 +71,7 @@ from .experiments import plot_values as plot_values
 from .experiments import show_versions as show_versions
 from .experiments import sweep as sweep
 from .experiments import sweep_status as sweep_status
-from .experiments.run import run as run
+from .experiments.run_agent import run as run
 from .experiments.training import Evaluation as Evaluation
 from .experiments.training import Training as Training
 from .experiments.training import TrainOptions as TrainOptions

@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +54,47 @@ def test_a_support_that_contradicts_the_log(capsys, log, tmp_path):
     refused(capsys, sentence, "fit", log, *COLUMNS, "--support", path)
 
 
-def test_list_names_every_registry(capsys):
+def test_list_says_of_every_registry_what_its_docstrings_say(capsys):
+    from bayes_mdp.agents import AGENTS
+    from bayes_mdp.agents.neural import NEURAL_AGENTS
+    from bayes_mdp.behaviour.models_by_name import DESCRIPTIONS
+    from bayes_mdp.cli.options import METHODS
+    from bayes_mdp.envs import ENVS, OBSERVED, SIMULATED
+    from bayes_mdp.models import PRIORS
+
+    registries: dict[str, Any] = {
+        "agents": AGENTS,
+        "environments": ENVS | SIMULATED,
+        "priors": PRIORS,
+        "deep agents (train)": NEURAL_AGENTS,
+        "environments of deep agents (train)": OBSERVED,
+        "behaviour models": DESCRIPTIONS,
+        "methods": METHODS,
+    }
+    expected = []
+    for title, registry in registries.items():
+        expected.append(f"{title}:")
+        for name, entry in registry.items():
+            text = entry if isinstance(entry, str) else entry.__doc__.strip().splitlines()[0]
+            expected.append(f"  {name:<24} {text}")
     code, out, _ = run(capsys, "list")
-    assert code == 0
-    for name in ("psrl", "riverswim", "dirichlet_normal_gamma"):
-        assert name in out
+    assert code == 0 and out.splitlines() == expected
+
+
+def test_what_computes_nothing_loads_nothing():
+    """The list, help, and the refusal of a wrong command line."""
+    code = """
+import sys
+from bayes_mdp.cli import main
+for line in (["list"], ["--help"], ["fit", "--help"], ["nosuch"], ["fit", "log.csv"], ["run", "psrl", "chain"]):
+    try:
+        main(line)
+    except SystemExit:
+        pass
+print([name for name in ("numpy", "scipy", "jax", "equinox", "numpyro", "pandas", "xarray") if name in sys.modules])
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[-1] == "[]" and shown.stderr.count("error: ") == 3
 
 
 def test_fit_prints_the_posterior_judges_policies_and_saves(capsys, log, tmp_path):

@@ -39,7 +39,7 @@ def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "di
         state = lambda text: label("--baseline", text, space.state_names, "state")  # noqa: E731
         action = lambda text: label("--baseline", text, space.action_names, "action")  # noqa: E731
         return {state(left): action(right) for left, right in pairs}
-    from bayes_mdp.utils.validation import did_you_mean
+    from bayes_mdp.utils.did_you_mean import did_you_mean
 
     near = did_you_mean(text, [BEHAVIOUR, *actions])
     raise ValueError(
@@ -159,7 +159,7 @@ def _find(
     also: str = "",
 ) -> int:
     from bayes_mdp.envs.logs.columns import number_of
-    from bayes_mdp.utils.validation import did_you_mean
+    from bayes_mdp.utils.did_you_mean import did_you_mean
 
     found = places.get(text) or places.get(number_of(text), [])
     if len(found) > 1:

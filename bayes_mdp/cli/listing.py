@@ -1,8 +1,23 @@
-"""`bayes-mdp list`: what comes with the package."""
+"""`bayes-mdp list`: what comes with the package, read from its sources, so that nothing is loaded to be named."""
 
 import argparse
+import ast
+import re
+from pathlib import Path
 
+import bayes_mdp
 from bayes_mdp.cli.options import METHODS, Commands, add_command
+
+REGISTRIES = {
+    "agents": [("agents/agents_by_name.py", "AGENTS")],
+    "environments": [("envs/envs_by_name.py", "ENVS"), ("envs/envs_by_name.py", "SIMULATED")],
+    "priors": [("models/registry.py", "PRIORS")],
+    "deep agents (train)": [("agents/neural/__init__.py", "NEURAL_AGENTS")],
+    "environments of deep agents (train)": [("envs/envs_by_name.py", "OBSERVED")],
+    "behaviour models": [("behaviour/models_by_name.py", "DESCRIPTIONS")],
+}
+"""Title -> (file of the package, its dictionary: name -> text, or a class or function that has a docstring)."""
+_PACKAGE = Path(bayes_mdp.__file__).parent
 
 
 def add_list(commands: Commands) -> None:
@@ -16,25 +31,43 @@ def add_list(commands: Commands) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    from bayes_mdp.agents import AGENTS
-    from bayes_mdp.agents.neural import NEURAL_AGENTS
-    from bayes_mdp.behaviour.models_by_name import DESCRIPTIONS
-    from bayes_mdp.envs import ENVS, OBSERVED, SIMULATED
-    from bayes_mdp.models import PRIORS
+    for title, registries in REGISTRIES.items():
+        _print_lines(title, {name: line for each in registries for name, line in descriptions(*each).items()})
+    _print_lines("methods", METHODS)
 
-    environments = ENVS | SIMULATED
-    registries = {
-        "agents": AGENTS,
-        "environments": environments,
-        "priors": PRIORS,
-        "deep agents (train)": NEURAL_AGENTS,
-        "environments of deep agents (train)": OBSERVED,
-    }
-    for title, registry in registries.items():
-        print(f"{title}:")
-        for name, described in registry.items():
-            print(f"  {name:<24} {(described.__doc__ or '').strip().splitlines()[0]}")
-    for title, words in (("behaviour models", DESCRIPTIONS), ("methods", METHODS)):
-        print(f"{title}:")
-        for name, description in words.items():
-            print(f"  {name:<24} {description}")
+
+def _print_lines(title: str, lines: dict[str, str]) -> None:
+    print(f"{title}:")
+    for name, line in lines.items():
+        print(f"  {name:<24} {line}")
+
+
+def descriptions(file: str, registry: str) -> dict[str, str]:
+    """Name -> line of every entry of a dictionary that is written out in a file of the package.
+
+    The line is the entry where that is a text, else the first one of the docstring of the class or function.
+    """
+    module = ast.parse((_PACKAGE / file).read_text(encoding="utf-8"))
+    imported = [node for node in module.body if isinstance(node, ast.ImportFrom)]
+    origins = {alias.name: node.module or "" for node in imported for alias in node.names}
+    assigned = [node for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    (entries,) = (node.value for node in assigned if _target(node) == registry)
+    assert isinstance(entries, ast.Dict)
+    lines = {}
+    for key, entry in zip(entries.keys, entries.values, strict=True):
+        assert isinstance(key, ast.Constant)
+        is_text = isinstance(entry, ast.Constant)
+        lines[key.value] = entry.value if is_text else _summary(origins[ast.unparse(entry)], ast.unparse(entry))
+    return lines
+
+
+def _target(node: ast.Assign | ast.AnnAssign) -> str:
+    return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+
+
+def _summary(module: str, name: str) -> str:
+    """First line of the docstring of a class or function, by its text: Python's parser takes ten times as long."""
+    text = _PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text(encoding="utf-8")
+    found = re.search(rf'^(?:class|def) {name}\b.*?^    r?"""(.*?)(?:"""|\n)', text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1].strip()

@@ -8,22 +8,19 @@ from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
-
-from bayes_mdp.agents import AGENTS
-from bayes_mdp.agents.common.replan import as_rule
-from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
-from bayes_mdp.envs.papers.tracks import TRACKS
-from bayes_mdp.mdp import Agent, Environment, SimulatedEnvironment
-from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.validation import check_name
+
+# Each function loads the registry that it looks into: who names a prior loads no agents.
+if TYPE_CHECKING:
+    from bayes_mdp.mdp import Agent, Environment, SimulatedEnvironment
+    from bayes_mdp.models.mdp_spec import Prior
 
 _COUNTS = ("size", "n_states", "width", "depth", "seed")
 
 
-def find_prior(name: str) -> Prior:
+def find_prior(name: str) -> "Prior":
     """A ready prior with its default hyperparameters, or the function of "module:function" (also of this folder).
 
     Raises:
@@ -88,12 +85,17 @@ def _module_of(path: str) -> ModuleType:
     return module
 
 
-def find_agent(name: str, replan: str | None = None) -> Agent:
+def find_agent(name: str, replan: str | None = None) -> "Agent":
     """An agent with its defaults; `replan` is a number of steps, "episode", "doubling" or None.
 
     Raises:
         ValueError: no such agent or rule.
     """
+    import equinox as eqx
+
+    from bayes_mdp.agents import AGENTS
+    from bayes_mdp.agents.common.replan import as_rule
+
     check_name("agent", name, AGENTS)
     agent = AGENTS[name]()
     if replan is None:
@@ -102,7 +104,7 @@ def find_agent(name: str, replan: str | None = None) -> Agent:
     return eqx.tree_at(lambda a: a.replan, agent, rule, is_leaf=lambda x: x is None)
 
 
-def find_environment(name: str) -> Environment | SimulatedEnvironment:
+def find_environment(name: str) -> "Environment | SimulatedEnvironment":
     """An environment of a registry, "name:argument", or a Gymnasium id whose environment has a table P.
 
     The argument is the first one of the factory: a size, a seed, or the name of a track. An id "module:Env-v0" imports
@@ -111,6 +113,8 @@ def find_environment(name: str) -> Environment | SimulatedEnvironment:
     Raises:
         ValueError: no such environment, or an argument that the factory does not take.
     """
+    from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
+
     base, _, argument = name.partition(":")
     factories = {**ENVS, **SIMULATED}
     if base in factories:
@@ -121,13 +125,15 @@ def find_environment(name: str) -> Environment | SimulatedEnvironment:
 
 
 def _arguments(
-    name: str, base: str, argument: str, factory: Callable[..., Environment | SimulatedEnvironment]
+    name: str, base: str, argument: str, factory: "Callable[..., Environment | SimulatedEnvironment]"
 ) -> tuple[str | int, ...]:
     """The first argument of a factory of environments from the text after the colon; empty where there is none."""
     if not argument:
         return ()
     first = next(iter(signature(factory).parameters), None)
     if first == "track":
+        from bayes_mdp.envs.papers.tracks import TRACKS
+
         check_name(f"track of {base}", argument, TRACKS)
         return (argument,)
     counted = first in _COUNTS

@@ -6,6 +6,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from bayes_mdp.utils.did_you_mean import did_you_mean
 from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import ArrayLike, Names, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
@@ -17,7 +18,6 @@ from bayes_mdp.utils.validation import (
     check_probability_rows,
     check_shape,
     described,
-    did_you_mean,
     first_index,
 )
 

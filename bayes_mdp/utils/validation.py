@@ -1,7 +1,6 @@
 """Checks for what a person enters: one sentence with the argument, the index, what was there, what was expected."""
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Container, Iterable, Mapping
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
+from bayes_mdp.utils.did_you_mean import did_you_mean
 from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Names
 
@@ -359,13 +359,6 @@ def check_name(what: str, value: object, known: Iterable[str], also: str = "") -
     if not isinstance(value, str) or value not in names:
         near = did_you_mean(value, names) if isinstance(value, str) else ""
         raise ValueError(f"{what} is {described(value)}, expected one of {', '.join(names)}{also}{near}")
-
-
-def did_you_mean(value: object, known: Iterable[Hashable]) -> str:
-    """A question that names the nearest known name, in any case of letters; empty where none is near."""
-    folded = {str(name).lower(): name for name in known}
-    near = get_close_matches(str(value).lower(), folded, n=1)
-    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def check_names(name: str, names: object) -> None:

@@ -26,7 +26,7 @@ from bayes_mdp.envs import flag_maze, loop, slippery_grid
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Agent, Discounted, Environment, SparseMDP, StateActionSpace
 from bayes_mdp.models import known_rewards

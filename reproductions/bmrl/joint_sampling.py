@@ -14,7 +14,7 @@ from bayes_mdp.agents import CovarianceThompson, MonteCarloThompson
 from bayes_mdp.envs.papers.wide_narrow import wide_narrow
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.rollout.regret import optimal_plan
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted
 from bayes_mdp.utils.validation import check_count, check_key

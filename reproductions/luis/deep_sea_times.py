@@ -16,7 +16,7 @@ from bayes_mdp.envs.papers.deep_sea import RIGHT, deep_sea
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
 from bayes_mdp.experiments.rollout.time_to_solve import time_to_solve
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Environment, Episodic, NormalReward, SparseMDP
 from bayes_mdp.utils.validation import check_count, check_key, check_name

@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.envs.papers.seven_rooms import seven_rooms
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.utils.validation import check_count, check_key, check_name

@@ -22,7 +22,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.rollout.regret import optimal_plan
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment, SparseMDP, StateActionSpace
 from bayes_mdp.utils.validation import check_count, check_key, check_name

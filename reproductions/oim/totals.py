@@ -29,7 +29,7 @@ from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
 from bayes_mdp.envs import riverswim, six_arms
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.resume import Cells
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment
 from bayes_mdp.utils.validation import check_count, check_key, check_name

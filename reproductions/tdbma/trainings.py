@@ -19,7 +19,7 @@ from bayes_mdp.envs.papers.mail_robot import mail_robot
 from bayes_mdp.envs.papers.racetrack import racetrack
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, FirstExit, Objective
 from bayes_mdp.utils.validation import check_count, check_key, check_name

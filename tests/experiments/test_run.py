@@ -140,7 +140,7 @@ def test_what_is_no_file_is_noticed_before_the_run(tmp_path, monkeypatch, taken)
     path = tmp_path / "run.nc"
     with monkeypatch.context() as patch:
         patch.setattr(
-            import_module("bayes_mdp.experiments.run"), "prepare", lambda case: pytest.fail("it was prepared")
+            import_module("bayes_mdp.experiments.run_agent"), "prepare", lambda case: pytest.fail("it was prepared")
         )
         os.mkfifo(tmp_path / taken)
         with pytest.raises(ValueError, match=f"{taken}', a pipe, expected a file"):

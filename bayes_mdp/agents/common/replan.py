@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import Episodic, Objective, ReplanContext, ReplanLike, ReplanRule
+from bayes_mdp.utils.did_you_mean import did_you_mean
 from bayes_mdp.utils.typing import AnyArray, BoolScalar
-from bayes_mdp.utils.validation import check_count, check_that, described, did_you_mean
+from bayes_mdp.utils.validation import check_count, check_that, described
 
 DEFAULT_PERIOD = 20
 _LAST_TIME = 2**31 - 1

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import dedent
 
-from bayes_mdp.utils.validation import did_you_mean
+from bayes_mdp.utils.did_you_mean import did_you_mean
 
 WALL, GRAY, FREE, START = "#x.S"
 

@@ -22,7 +22,7 @@ from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, 
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.rollout.regret import optimal_rate
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent, space_of
 from bayes_mdp.mdp import (
     MDP,

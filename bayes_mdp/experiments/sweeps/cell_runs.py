@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import Json, describe
 from bayes_mdp.experiments.resume import Values
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.experiments.sweeps.grid import Cell, Variant
 from bayes_mdp.mdp import Environment, Episodic, Objective

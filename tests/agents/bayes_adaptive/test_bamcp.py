@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import BAMCP, OneAction
-from bayes_mdp.experiments.bayes_values import bayes_values
+from bayes_mdp.experiments.agent_values import bayes_values
 from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.experiments.rollout.regret import truth_of
 from bayes_mdp.experiments.rollout.simulator import Segment

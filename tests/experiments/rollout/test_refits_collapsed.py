@@ -8,7 +8,7 @@ import pytest
 
 from bayes_mdp.agents import PSRL
 from bayes_mdp.experiments import RunOptions, run
-from bayes_mdp.experiments.bayes_values import outline_of
+from bayes_mdp.experiments.agent_values import outline_of
 from bayes_mdp.inference import CollapsedPosterior, infer
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.models import unknown_concentration

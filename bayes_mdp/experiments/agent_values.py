@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.intervals import half_width
-from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions, check_agent
 from bayes_mdp.mdp import Agent, Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.objectives import require_undiscounted
