@@ -45,16 +45,19 @@ def read_labels(
     needed = np.ones((len(parts), len(parts[0])), bool)
     if ignored is not None:
         needed[-1] = ~ignored
-    for part, role, mask in zip(parts, roles, needed, strict=True):
-        require_cells(table, mask & is_missing(part), role, expected_label(role))
-        if part.dtype.kind == "f":
-            refuse_vague(f"{table.name}: {role} {table.columns[role]!r}", part[mask & (np.abs(part) >= VAGUE)].tolist())
+    joined = np.concatenate(_of_one_kind(parts))
     try:
-        codes, uniques = pd.factorize(np.concatenate(_of_one_kind(parts))[needed.ravel()])
+        codes, uniques = pd.factorize(joined if needed.all() else joined[needed.ravel()])  # -1: empty
     except TypeError as error:
         raise TypeError(
             f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable"
         ) from error
+    empty = np.zeros(needed.shape, bool)
+    empty[needed] = codes < 0
+    for part, role, mask, missing in zip(parts, roles, needed, empty, strict=True):
+        require_cells(table, missing, role, expected_label(role))
+        if part.dtype.kind == "f":
+            refuse_vague(f"{table.name}: {role} {table.columns[role]!r}", part[mask & (np.abs(part) >= VAGUE)].tolist())
     what = f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}"
     labels = list(map(plain, uniques))
     refuse_vague(what, labels)

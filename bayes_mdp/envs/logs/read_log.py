@@ -148,7 +148,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     episodes = read_episodes(table)
     along = None if episodes is None else episode_order(episodes)
     next_index, cut, steps, keep = _follow(table, along, state_index, given[0] if given else None, ends)
-    (action_index,), action_names = read_labels(table, ("action",), actions, ~keep & is_empty(table, "action"))
+    untold = None if keep.all() else ~keep & is_empty(table, "action")
+    (action_index,), action_names = read_labels(table, ("action",), actions, untold)
     rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
     rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
     # Episodes one after the other, also where the rows of the source are by time: what is by episode (splits, returns,
