@@ -10,8 +10,8 @@ import pandas as pd
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.calibration.arviz.export import to_arviz
-from bayes_mdp.calibration.arviz.generation import Tree, arviz, generation
+from bayes_mdp.calibration.arviz.export import dataset
+from bayes_mdp.calibration.arviz.generation import Tree, arviz, as_tree, generation
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains_of, check_posterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -220,11 +220,11 @@ def predictive_loo(
     Raises:
         ValueError, TypeError: as `to_arviz`.
     """
-    tree = to_arviz(posterior, num_draws=num_draws, key=key, log_likelihood="transition", data=data)
+    terms = dataset(posterior, "log_likelihood", num_draws=num_draws, key=key, log_likelihood="transition", data=data)
     with warnings.catch_warnings():
         # ArviZ warns of large Pareto k, which `share_unreliable` reports.
         warnings.simplefilter("ignore", UserWarning)
-        result = arviz().loo(tree, pointwise=True, reff=1.0)
+        result = arviz().loo(as_tree({"log_likelihood": terms}), pointwise=True, reff=1.0)
     elpd = result.elpd if generation() >= 1 else result.elpd_loo
     share = float(np.mean(np.asarray(result.pareto_k) > LARGE_PARETO_K))
     return Loo(float(elpd), float(result.se), share)
