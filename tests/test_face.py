@@ -1,7 +1,9 @@
 """The face: light to import, complete, lazy."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import bayes_mdp as bm
 
@@ -21,6 +23,24 @@ def test_agents_and_planning_load_neither_numpyro_nor_arviz_nor_cvxpy():
         [sys.executable, "-c", code % (HEAVY[:4],)], capture_output=True, text=True, check=True
     ).stdout
     assert shown.strip() == "[]"
+
+
+def test_who_names_a_prior_loads_neither_agents_nor_plots():
+    code = """
+import sys
+from bayes_mdp.experiments.registry_names import find_prior
+find_prior("sticky")
+print([m for m in ("matplotlib", "xarray", "gymnasium", "bayes_mdp.agents", "bayes_mdp.inference") if m in sys.modules])
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_no_file_of_experiments_has_the_name_of_what_is_listed():
+    """Python would bind the module where the function is expected, once the file is loaded."""
+    folder = Path(bm.experiments.__path__[0])
+    listed = re.findall(r"^from .* import .* as (\w+)$", (folder / "__init__.pyi").read_text(), re.MULTILINE)
+    assert "run" in listed and not {path.stem for path in folder.iterdir()} & set(listed)
 
 
 def test_every_public_name_is_there():

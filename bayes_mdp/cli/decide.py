@@ -68,7 +68,6 @@ def _decide(arguments: argparse.Namespace) -> None:
 
     import bayes_mdp as bm
     from bayes_mdp.decisions import PolicyLimits
-    from bayes_mdp.recommend import write_report
 
     check_outputs(arguments, "report", inputs=[arguments.log])
     objective = required_objective(arguments)
@@ -97,5 +96,7 @@ def _decide(arguments: argparse.Namespace) -> None:
     )
     print(decision)
     if arguments.report is not None:
+        from bayes_mdp.recommend import write_report
+
         write_report(decision, arguments.report)
         print(f"report: {arguments.report}")

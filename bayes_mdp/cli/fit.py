@@ -70,7 +70,6 @@ def _fit(arguments: argparse.Namespace) -> int:
     import jax
 
     import bayes_mdp as bm
-    from bayes_mdp.decisions import PolicyLimits
     from bayes_mdp.utils.validation import check_count
 
     check_outputs(arguments, "save", "netcdf", "figure", inputs=arguments.log)
@@ -85,7 +84,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     say_costs(log)
     print(posterior)
     if objective is not None:
-        limits = PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None
+        limits = bm.decisions.PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None
         best = bm.greedy(posterior, objective, limits=limits)
         policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": best}
         stated = None if arguments.value_range is None else tuple(arguments.value_range)
