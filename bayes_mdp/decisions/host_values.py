@@ -133,12 +133,21 @@ class PolicyPairs:
         rank = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
         self._rank = rank[self.rows.pair][inside]
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers the chain of a draw has, with what its system takes."""
+        return len(self.entries) + (self.n_states**2 if self.is_dense else 8 * self.n_states)
+
     def chains(self, drawn: Drawn) -> Chains:
         """The chain in every draw."""
         probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
+        if probs.dtype == np.float32:
+            # Rows sum to one in double precision.
+            probs = probs.astype(np.float64)
+            probs = probs / self.rows.sums(probs)[:, self.rows.pair]
         if not self.deterministic:
             probs = probs * self.weight[self.rows.pair]
-        pair_reward = drawn.reward[:, self.pairs]
+        pair_reward = drawn.reward[:, self.pairs].astype(np.float64, copy=False)
         reward = self.by_state(pair_reward)
         size = np.abs(pair_reward).max(-1)
         listed = self.n_states if self.is_dense else self.longest

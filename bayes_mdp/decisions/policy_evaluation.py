@@ -436,21 +436,27 @@ def require_endless(ends: Float[np.ndarray, " N"], first: int = 0) -> None:
         )
 
 
-def require_usable(
-    values: np.ndarray,
-    gaps: np.ndarray,
-    excess: Float[np.ndarray, " N"],
-    names: list[str],
-    objective: Objective,
-    first: int = 0,
-) -> None:
-    """Refuse rows that do not sum to one, and values that are not finite; the first of these is draw `first`."""
+def require_rows(excess: Float[np.ndarray, " N"], first: int = 0) -> None:
+    """Refuse rows that do not sum to one; the first of these is draw `first`."""
     bad_rows = first_index(excess > ROW_SUM_TOLERANCE["float32"])
     if bad_rows is not None:
         raise ValueError(
             f"posterior gave a row that is {excess[bad_rows]:.2g} off in draw {first + bad_rows[0]}, expected rows "
             "that sum to 1"
         )
+
+
+def require_usable(
+    values: np.ndarray,
+    gaps: np.ndarray,
+    excess: Float[np.ndarray, " N"] | None,
+    names: list[str],
+    objective: Objective,
+    first: int = 0,
+) -> None:
+    """Refuse rows that do not sum to one, and values that are not finite; the first of these is draw `first`."""
+    if excess is not None:
+        require_rows(excess, first)
     index = first_index(~np.isfinite(values) | ~np.isfinite(gaps))
     if index is not None:
         draw, policy = index

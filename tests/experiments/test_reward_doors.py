@@ -98,7 +98,7 @@ def _accept(*args: object) -> None:
 
 def _until_first_step(door: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("bayes_mdp.experiments.run"), "execute", _accept)
+        patch.setattr(import_module("bayes_mdp.experiments.run_agent"), "execute", _accept)
         with suppress(_AcceptedError):
             door()
             raise AssertionError("neither refused nor run")

@@ -1,8 +1,8 @@
 """`CommonDraws`: values of many policies in the same draws of an unknown MDP, and how they change with the policy.
 
 Pairs that no policy of the search can use are never drawn. The draws are held in memory where they fit into a share of
-it, since a search passes over them many times; else each pass draws them anew, the same ones. Host side: linear systems and
-error bounds in double precision; the draws of a large problem are rounded to single precision.
+it, since a search passes over them many times; else each pass draws them anew, the same ones. Host side: linear systems
+and error bounds in double precision; the draws of a large problem are rounded to single precision.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ from bayes_mdp.decisions.host_values import (
     row_faults,
     solve,
 )
-from bayes_mdp.decisions.policy_evaluation import NUMBERS_AT_ONCE, require_endless, require_usable
+from bayes_mdp.decisions.policy_evaluation import NUMBERS_AT_ONCE, require_endless, require_rows, require_usable
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.inference.pair_draws import (
     Drawn,
@@ -46,6 +46,7 @@ BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one
 SMALL = 4096  # pairs times outcomes of a small one
 
+DRAWN_AT_ONCE = 2**23  # numbers of draws that are made at once: 64 MiB
 LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
 MOST_KEPT, KEPT_SHARE = 2.0**31, 0.25  # bytes of draws that are held, at most, and share of the free memory
@@ -106,24 +107,26 @@ class CommonDraws:
         """The first of the draws."""
         return _draws(self.stream, number, self.sizes, self.objective, self.start, self.initial_given)
 
-    def blocks(self, which: Which = EVERY) -> Iterator[tuple[Int[np.ndarray, " N"], Drawn]]:
-        """Some of the draws, block by block, with their numbers."""
+    def blocks(self, which: Which = EVERY, numbers: int | None = None) -> Iterator[tuple[Int[np.ndarray, " N"], Drawn]]:
+        """Some of the draws as they are held, block by block, with their numbers.
+
+        Args:
+            which: of the draws.
+            numbers: how many numbers are made of a draw that is held; None: all in double precision.
+        """
         wanted = np.arange(self.num)[which]
-        width = self.sizes.n_states
-        size = max(1, NUMBERS_AT_ONCE // (self.numbers + min(width, max(self.numbers // width, 1)) * width))
         if self.kept is not None:
+            size = max(1, NUMBERS_AT_ONCE // (self.numbers if numbers is None else numbers))
             for first in range(0, len(wanted), size):
                 part = wanted[first : first + size]
-                whole = len(part) and part[-1] - part[0] + 1 == len(part)
+                whole = part[-1] - part[0] + 1 == len(part)
                 index = slice(part[0], part[-1] + 1) if whole else part
-                yield part, _in_double(self.rows, Drawn(*(x[index] for x in self.kept)))
+                yield part, Drawn(*(x[index] for x in self.kept))
             return
-        draws = self.stream()
-        for first in range(0, int(wanted.max(initial=-1)) + 1, size):
-            drawn = _as_kept(self.rows, draws.draw(min(size, self.num - first)))
-            part = wanted[(wanted >= first) & (wanted < first + size)]
+        for first, drawn in _drawn(self.stream(), int(wanted.max(initial=-1)) + 1, self.objective):
+            part = wanted[(wanted >= first) & (wanted < first + len(drawn.probs))]
             if len(part):
-                yield part, _in_double(self.rows, Drawn(*(x[part - first] for x in drawn)))
+                yield part, Drawn(*(x[part - first] for x in drawn))
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
         """The value of every policy in every draw.
@@ -142,34 +145,24 @@ class CommonDraws:
         values, gaps = np.empty((2, self.num, len(policies)))
         names = [f"policy {i}" for i in range(len(policies))]
         objective = self.objective
-        pairs = None if isinstance(objective, Episodic) else [PolicyPairs(self.rows, policy) for policy in policies]
-        for part, drawn in self.blocks():
-            for i, policy in enumerate(policies):
-                if pairs is None:
-                    assert isinstance(objective, Episodic)
-                    answer = episodic_values(self.rows, drawn, policy, objective)
-                else:
-                    answer = proven(pairs[i].chains(drawn), objective)
+        if isinstance(objective, Episodic):
+            for part, drawn in self.blocks():
+                for i, policy in enumerate(policies):
+                    answer = episodic_values(self.rows, _in_double(self.rows, drawn), policy, objective)
+                    values[part, i], gaps[part, i] = answer.first @ self.start, answer.gap
+                require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
+            return values, gaps
+        pairs = [PolicyPairs(self.rows, policy) for policy in policies]
+        for part, drawn in self.blocks(numbers=max((each.numbers for each in pairs), default=1)):
+            for i, each in enumerate(pairs):
+                answer = proven(each.chains(drawn), objective)
                 values[part, i], gaps[part, i] = self.at_start(answer.first), answer.gap
-            self._require_usable(drawn, values[part], gaps[part], names, part)
+            require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
         return values, gaps
 
     def at_start(self, first: Float[np.ndarray, "N S"]) -> Float[np.ndarray, " N"]:
         """The value from the start, of values of the first states (`AverageReward`: of gains)."""
         return first[:, 0] if isinstance(self.objective, AverageReward) else first @ self.start
-
-    def _require_usable(
-        self,
-        drawn: Drawn,
-        values: Float[np.ndarray, "N P"],
-        gaps: Float[np.ndarray, "N P"],
-        names: list[str],
-        part: Int[np.ndarray, " N"],
-    ) -> None:
-        excess, ends = row_faults(self.rows, drawn)
-        if isinstance(self.objective, AverageReward):
-            require_endless(ends, int(part[0]))
-        require_usable(values, gaps, excess, names, self.objective, int(part[0]))
 
     def gradient(
         self, policy: Float[AnyArray, "*H S A"], weights: Float[np.ndarray, " W"]
@@ -199,7 +192,7 @@ class CommonDraws:
         policy, objective, rows = np.asarray(policy, np.float64), self.objective, self.rows
         pairs = None if isinstance(objective, Episodic) else PolicyPairs(rows, policy)
         for part, drawn in self.blocks(which):
-            each = np.zeros((len(part), *self.policy_shape))
+            drawn, each = _in_double(rows, drawn), np.zeros((len(part), *self.policy_shape))
             if pairs is None:
                 assert isinstance(objective, Episodic)
                 time = episodic_occupancy(rows, drawn, policy, objective, self.start).sum(-1)
@@ -251,9 +244,9 @@ class CommonDraws:
         """
         policy = None if near is None else np.asarray(near, np.float64)
         for part, drawn in self.blocks(which):
-            answer = best_policies(self.rows, drawn, self.objective, policy)
-            values = self.at_start(answer.values.first)[:, None]
-            self._require_usable(drawn, values, answer.values.gap[:, None], ["the best policy"], part)
+            answer = best_policies(self.rows, _in_double(self.rows, drawn), self.objective, policy)
+            values, gaps = self.at_start(answer.values.first)[:, None], answer.values.gap[:, None]
+            require_usable(values, gaps, None, ["the best policy"], self.objective, int(part[0]))
             yield part, answer
 
 
@@ -323,24 +316,30 @@ def _draws(
     check_memory(size_in_words(*sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
     kept, rows = None, draws.rows
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
-        parts, block = [], max(1, NUMBERS_AT_ONCE // numbers)
-        for first in range(0, num, block):
-            parts.append(_as_kept(rows, draws.draw(min(block, num - first))))
+        parts = [drawn for _, drawn in _drawn(draws, num, objective)]
         kept = Drawn(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     return CommonDraws(stream, kept, num, sizes, objective, start, given, draws.rows)
+
+
+def _drawn(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[int, Drawn]]:
+    """So many draws, block by block as they are held, with the number of the first; rows that are none are refused."""
+    rows = draws.rows
+    size = max(1, DRAWN_AT_ONCE // (len(rows.pair) + len(rows.state)))
+    for first in range(0, num, size):
+        drawn = draws.draw(min(size, num - first))
+        excess, ends = row_faults(rows, drawn)
+        if isinstance(objective, AverageReward):
+            require_endless(ends, first)
+        require_rows(excess, first)
+        yield first, drawn if len(rows.pair) <= LARGE else Drawn(*(x.astype(np.float32) for x in drawn))
 
 
 def _bytes_of_entry(rows: PairRows) -> float:
     return 8.0 if len(rows.pair) <= LARGE else 4.0
 
 
-def _as_kept(rows: PairRows, drawn: Drawn) -> Drawn:
-    """The draws, rounded to single precision in a large problem, whether they are held or not."""
-    return drawn if len(rows.pair) <= LARGE else Drawn(*(x.astype(np.float32) for x in drawn))
-
-
 def _in_double(rows: PairRows, drawn: Drawn) -> Drawn:
-    """Draws in double precision; rows sum to one in it."""
+    """Draws in double precision, in which rows sum to one."""
     if drawn.probs.dtype == np.float64:
         return drawn
     probs = drawn.probs.astype(np.float64)
