@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.inference.untried_rewards import untried_rewards
+from bayes_mdp.inference.untried_rewards import moments_of, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
 from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
 from bayes_mdp.utils.validation import described, is_concrete
@@ -46,7 +45,7 @@ HEADINGS = {
     "row_sd": "row sd",
 }
 
-Pairs = Float[Array, "*H S A"]
+Pairs = Float[AnyArray, "*H S A"]
 
 
 class PairMoments(NamedTuple):
@@ -64,8 +63,8 @@ class PairMoments(NamedTuple):
             is known. None: it is not known.
     """
 
-    probs: Float[Array, "*H S A O"]
-    probs_variance: Float[Array, "*H S A O"]
+    probs: Float[AnyArray, "*H S A O"]
+    probs_variance: Float[AnyArray, "*H S A O"]
     reward: Pairs
     reward_variance: Pairs
     prior_share: Pairs
@@ -216,9 +215,7 @@ def describe(posterior: Summarised) -> str:
 def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     """The columns of the table as arrays [*H S A]."""
     space = posterior.space
-    with jax.enable_x64(True):
-        # Copies: JAX may hold 32-bit versions of the arrays themselves.
-        moments = jax.tree.map(lambda x: np.asarray(x, float), _pair_moments(jax.tree.map(np.array, posterior)))
+    moments = jax.tree.map(lambda x: np.asarray(x, float), moments_of(posterior))
     probs = moments.probs
     best = probs.argmax(-1)[..., None]
     prob = np.take_along_axis(probs, best, -1)[..., 0]
@@ -236,11 +233,6 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
         "prior_share": moments.prior_share,
         "reward_share": np.full(moments.visits.shape, np.nan) if moments.reward_share is None else moments.reward_share,
     }
-
-
-@small_jit
-def _pair_moments(posterior: Summarised) -> PairMoments:
-    return posterior.pair_moments()
 
 
 def _names(space: StateActionSpace) -> dict[str, np.ndarray]:

@@ -5,14 +5,15 @@ policy that maximises the mean tries them all. Means that lie below those of all
 and are not looked for.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.numpy_or_jax import as_numpy, in_numpy
 from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.typing import AnyArray
 
@@ -81,6 +82,19 @@ class _Moments(Protocol):
     def reward_variance(self) -> Float[Array, "*H S A"]: ...
 
 
+Moments = TypeVar("Moments")
+Moments_co = TypeVar("Moments_co", covariant=True)
+
+
+@runtime_checkable
+class HasMoments(Protocol[Moments_co]):
+    """A posterior with means and variances of all pairs."""
+
+    def pair_moments(self) -> Moments_co:
+        """Of some kind; arrays [*H S A] and [*H S A O]."""
+        ...
+
+
 @runtime_checkable
 class _Counted(Protocol):
     """The members of a posterior that are needed (those of `Summarised`)."""
@@ -117,7 +131,8 @@ def untried_rewards(posterior: object) -> UntriedRewards | None:
     untried = ~tried & legal
     if not tried.any() or not untried.any():
         return None
-    reward, variance = (np.asarray(x, np.float64) for x in _reward_moments(posterior))
+    moments = moments_of(posterior)
+    reward, variance = (np.asarray(x, np.float64) for x in (moments.reward, moments.reward_variance))
     means = reward[tried & np.isfinite(reward)]
     if not means.size:
         return None
@@ -139,13 +154,19 @@ def _error(posterior: object, variance: Float[np.ndarray, "*H S A"]) -> Float[np
     return ERRORS * np.sqrt(np.where(np.isfinite(variance), variance, 0.0) / max(size, 1.0))
 
 
-def _reward_moments(posterior: _Counted) -> tuple[Float[AnyArray, "*H S A"], Float[AnyArray, "*H S A"]]:
+def moments_of(posterior: "HasMoments[Moments]") -> "Moments":
+    """`pair_moments` in NumPy arrays of float64. Host-side: closed forms in NumPy; of draws one compiled program.
+
+    Args:
+        posterior: as `infer` returns it, or another one.
+    """
+    if not hasattr(posterior, "mcmc"):
+        return in_numpy(lambda belief: belief.pair_moments(), posterior)
     with jax.enable_x64(True):
         # Copies: JAX may hold 32-bit versions of the arrays themselves.
-        return _compiled_moments(jax.tree.map(np.array, posterior))
+        return as_numpy(_compiled_moments(jax.tree.map(np.array, posterior)))
 
 
-@small_jit
-def _compiled_moments(posterior: _Counted) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
-    moments = posterior.pair_moments()
-    return moments.reward, moments.reward_variance
+@eqx.filter_jit
+def _compiled_moments(posterior: "HasMoments[Moments]") -> "Moments":
+    return posterior.pair_moments()

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from bayes_mdp.numerics.numpy_or_jax import has_jax_array, pick
 from bayes_mdp.numerics.products import einsum
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray, IntScalar
@@ -229,11 +230,13 @@ class SparseMDP(_Hypothesis):
         return MDP(rows, self.reward, end_probs=self.end_probs, legal=self.legal, initial=self.initial)
 
 
-def at_successors(values: Float[Array, "*steps O"], listed: Int[Array, "*H S A K"]) -> Float[Array, "..."]:
+def at_successors(values: Float[AnyArray, "*steps O"], listed: Int[AnyArray, "*H S A K"]) -> Float[AnyArray, "..."]:
     """`values` of the listed outcomes; step by step where both have an axis of steps."""
     if values.ndim == 1 or listed.ndim == 3:
-        return values[..., listed]
-    return jax.vmap(lambda step, lists: step[lists])(values, listed)
+        return pick(values, (..., listed))
+    if not has_jax_array(values, listed):
+        return np.stack([step[lists] for step, lists in zip(values, listed, strict=True)])
+    return jax.vmap(lambda step, lists: step[lists])(jnp.asarray(values), jnp.asarray(listed))
 
 
 def check_mdp(mdp: object, name: str = "mdp") -> None:

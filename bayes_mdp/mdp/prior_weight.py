@@ -3,7 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
+
+from bayes_mdp.utils.typing import AnyArray
 
 WHOLE = 100.0  # from here on weights are printed as whole numbers
 
@@ -20,8 +22,8 @@ class PriorWeight(NamedTuple):
             where nothing is known weigh no more: flat (one for each outcome), Jeffreys' (half), Perks' (one in all).
     """
 
-    transitions: Float[Array, "*H S A"]
-    is_empty: Bool[Array, "*H S A"]
+    transitions: Float[AnyArray, "*H S A"]
+    is_empty: Bool[AnyArray, "*H S A"]
 
 
 def describe_weight(weight: Float[np.ndarray, " pairs"]) -> str:

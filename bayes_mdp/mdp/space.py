@@ -17,6 +17,7 @@ from bayes_mdp.mdp.data.observed_successors import observed_successors
 from bayes_mdp.mdp.data.transitions import Log
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.objectives import Episodic, Objective
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.plates import Plate, open_plates
@@ -491,13 +492,13 @@ class StateActionSpace(eqx.Module):
             listed = jnp.asarray(self.successors)
         return listed[cell if listed.ndim == 4 else cell[-2:]]
 
-    def outcome_values(self, values: Float[AnyArray, "*H S"]) -> Float[Array, "..."]:
+    def outcome_values(self, values: Float[AnyArray, "*H S"]) -> Float[AnyArray, "..."]:
         """`values` of the states as values of outcomes, zero for the end, to be broadcast against rows [*H S A O]."""
         values = self._with_end(values)
         if self.successors is None:
-            return jnp.expand_dims(values, (-3, -2))
+            return xp.expand_dims(values, (-3, -2))
         # At a place that is not filled (-1) stands any value: its probability is zero.
-        return at_successors(values, jnp.asarray(self.successors))
+        return at_successors(values, self.successors)
 
     def values_after(self, values: Float[AnyArray, " S"], step: IntScalar = 0) -> Float[Array, "*#S O"]:
         """`values` of the states as values of the outcomes of one step: [O], or [S A K] where successors are listed.
@@ -505,15 +506,15 @@ class StateActionSpace(eqx.Module):
         Args:
             step: of the episode, where lists depend on it.
         """
-        values = self._with_end(values)
+        values = jnp.asarray(self._with_end(values))
         if self.successors is None:
             return values
         listed = jnp.asarray(self.successors)
         return values[listed if listed.ndim == 3 else listed[step]]
 
-    def _with_end(self, values: Float[AnyArray, "*H S"]) -> Float[Array, "*H O"]:
-        values = jnp.asarray(values)
-        return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.ends else values
+    def _with_end(self, values: Float[AnyArray, "*H S"]) -> Float[AnyArray, "*H O"]:
+        values = xp.asarray(values)
+        return xp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.ends else values
 
     def mdp(
         self, rows: Float[AnyArray, "*H S A O"], reward: Float[AnyArray, "*H S A"], initial: ArrayLike | None = None

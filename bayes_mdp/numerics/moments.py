@@ -5,10 +5,10 @@ Source: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample var
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray
 
 Cells = Float[AnyArray, "*cells"]
@@ -16,12 +16,12 @@ Moments = tuple[Cells, Cells, Cells]
 Groups = Float[AnyArray, "*groups"]
 
 
-def merge_moments(one: Moments, other: Moments) -> tuple[Cells | np.floating, Cells, Cells]:
+def merge_moments(one: Moments, other: Moments) -> tuple[Cells | np.floating, Cells | np.floating, Cells | np.floating]:
     """The moments of both samples together, cell by cell; a mean without count must be finite."""
     (count, mean, ss), (more, their_mean, their_ss) = one, other
     # n = n1 + n2, mean = mean1 + shift n2 / n, ss = ss1 + ss2 + shift^2 n1 n2 / n.
     total = count + more
-    share = more / jnp.where(total > 0, total, 1.0)
+    share = more / xp.where(total > 0, total, 1.0)
     shift = their_mean - mean
     return total, mean + shift * share, ss + their_ss + shift**2 * count * share
 
@@ -39,6 +39,5 @@ def pool_moments(
     count, mean, ss = moments
     total = add(count)
     # Two passes: the mean of the group, then squares around it.
-    xp = np if isinstance(total, np.ndarray) else jnp
     centre = add(count * mean) / xp.where(total > 0, total, 1.0)
     return total, centre, add(ss + count * (mean - expand(centre)) ** 2)

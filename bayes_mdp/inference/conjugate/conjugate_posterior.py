@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 import equinox as eqx
 import jax
@@ -38,12 +37,12 @@ from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
 
-Pairs = Float[Array, "*H S A"]
+Pairs = Float[AnyArray, "*H S A"]
 FLAT = 1.0 + 1e-4
 """A prior of at most so many flat ones is empty; but for rounding in float32, one."""
 
@@ -132,7 +131,7 @@ class ConjugatePosterior(eqx.Module):
         return self.reward_cells.by_outcome
 
     @property
-    def log_evidence(self) -> float | Float[Array, ""]:
+    def log_evidence(self) -> float | Float[AnyArray, ""]:
         """log p(next states, rewards | states, actions) of the data as a sequence, known rows included.
 
         A Python float computed in float64; inside a trace an array. nan after `Counts` of Poisson rewards, which do not
@@ -140,8 +139,7 @@ class ConjugatePosterior(eqx.Module):
         """
         if not is_concrete(self):
             return _log_evidence(self)
-        with jax.ensure_compile_time_eval(), jax.enable_x64(True):
-            return float(_compiled_evidence(jax.tree.map(_wide, self)))
+        return float(in_numpy(_log_evidence, jax.tree.map(_wide, self)))
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
@@ -201,7 +199,8 @@ class ConjugatePosterior(eqx.Module):
         """
         return self.space.mdp(*self.mean_rows())
 
-    def mean_rows(self) -> tuple[Float[Array, "*H S A O"], Pairs]:
+    @concrete_in_numpy
+    def mean_rows(self) -> tuple[Float[AnyArray, "*H S A O"], Pairs]:
         """The posterior means of `mean_mdp`: probabilities of the outcomes, and expected rewards of the pairs.
 
         Raises:
@@ -212,52 +211,51 @@ class ConjugatePosterior(eqx.Module):
         if is_concrete(mean, self.transition_probs, self.space) and np.isnan(mean).any():
             self._refuse(np.isnan(mean), MIN_CONCENTRATION, "expectation")
             # Of illegal pairs, and of outcomes that cannot be.
-            reward = self._of_pairs(rows, jnp.nan_to_num(mean))
+            reward = self._of_pairs(rows, xp.nan_to_num(mean))
         return rows, reward
 
-    @small_jit
-    def _means(self) -> tuple[Float[Array, "*H S A O"], Float[AnyArray, "*cells"], Pairs]:
+    def _means(self) -> tuple[Float[AnyArray, "*H S A O"], Float[AnyArray, "*cells"], Pairs]:
         """Means of the rows, of the rewards in their cells, and of the rewards of the pairs."""
         rows, mean = self.transition_probs.mean(), self.reward_cells.mean()
         return rows, mean, self._of_pairs(rows, mean)
 
-    def _of_pairs(self, rows: Float[Array, "*H S A O"], reward: Float[AnyArray, "*cells"]) -> Pairs:
+    def _of_pairs(self, rows: Float[AnyArray, "*H S A O"], reward: Float[AnyArray, "*cells"]) -> Pairs:
         """Expected rewards of the pairs. A cell matters only where its outcome has positive probability."""
         if not self.reward_cells.by_outcome:
-            return jnp.asarray(reward)
+            return xp.asarray(reward)
         # An outcome of probability zero adds nothing, even where its reward has no mean.
-        return jnp.where(rows > 0, rows * reward, 0.0).sum(-1)
+        return xp.where(rows > 0, rows * reward, 0.0).sum(-1)
 
-    @small_jit
+    @concrete_in_numpy
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
-        return self.transition_probs.visits() if self.visits is None else jnp.asarray(self.visits)
+        return self.transition_probs.visits() if self.visits is None else xp.asarray(self.visits)
 
-    @small_jit
+    @concrete_in_numpy
     def prior_share(self) -> Pairs:
         """The prior's part in the belief about each pair (`CanWeighPrior`)."""
         return self.share_with_rewards(self.transition_probs.prior_share())
 
-    @small_jit
+    @concrete_in_numpy
     def reward_share(self) -> Pairs | None:
         """The prior's part in the mean reward of each pair (`CanWeighRewards`)."""
         of_cells = self.reward_cells.prior_share()
         if of_cells is None:
             return None
-        share = jnp.asarray(of_cells)
+        share = xp.asarray(of_cells)
         if not self.rewards_by_outcome:
             return share
         rows = self.transition_probs.mean()
-        unknown = ~jnp.isnan(share) & (rows > 0)
-        return jnp.where(unknown.any(-1), jnp.where(unknown, rows * share, 0.0).sum(-1), jnp.nan)
+        unknown = ~xp.isnan(share) & (rows > 0)
+        return xp.where(unknown.any(-1), xp.where(unknown, rows * share, 0.0).sum(-1), np.nan)
 
-    @small_jit
+    @concrete_in_numpy
     def data_reward(self) -> Pairs | None:
         """The mean reward of each pair by data alone (`CanWeighRewards`); rows at their posterior means."""
         mean = self.reward_cells.data_mean()
         return None if mean is None else self._of_pairs(self.transition_probs.mean(), mean)
 
-    @small_jit
+    @concrete_in_numpy
     def prior_weight(self) -> PriorWeight:
         """What the prior of each pair weighs (`CanCountPrior`)."""
         rows, rewards = self.transition_probs, self.reward_cells
@@ -266,23 +264,23 @@ class ConjugatePosterior(eqx.Module):
         ratio = weight / rows.num_possible()
         if rewards.learns:
             paid, paid_ratio = self._least_known_reward()
-            weight = jnp.where(paid_ratio < ratio, paid, weight)
-            ratio = jnp.minimum(paid_ratio, ratio)
-            weight = jnp.where(jnp.isnan(ratio), jnp.nan, weight)
+            weight = xp.where(paid_ratio < ratio, paid, weight)
+            ratio = xp.minimum(paid_ratio, ratio)
+            weight = xp.where(xp.isnan(ratio), np.nan, weight)
         return PriorWeight(weight, ~(ratio > FLAT))
 
     def _least_known_reward(self) -> tuple[Pairs, Pairs]:
         """Weight of the prior of the reward of each pair, and over that of a flat one; of outcomes the least."""
         rewards = self.reward_cells
-        weight = jnp.asarray(rewards.prior_weight())
-        ratio = weight / jnp.asarray(rewards.flat_weight())
-        known = jnp.asarray(rewards.variance()) == 0
+        weight = xp.asarray(rewards.prior_weight())
+        ratio = weight / xp.asarray(rewards.flat_weight())
+        known = xp.asarray(rewards.variance()) == 0
         if not rewards.by_outcome:
-            return jnp.where(known, jnp.inf, weight), jnp.where(known, jnp.inf, ratio)
-        known |= jnp.asarray(self.transition_probs.mean()) == 0
-        weight, ratio = (jnp.where(known, jnp.inf, x) for x in (weight, ratio))
-        least = jnp.argmin(ratio, -1, keepdims=True)  # nan counts as the least
-        weight, ratio = (jnp.take_along_axis(x, least, -1)[..., 0] for x in (weight, ratio))
+            return xp.where(known, np.inf, weight), xp.where(known, np.inf, ratio)
+        known |= xp.asarray(self.transition_probs.mean()) == 0
+        weight, ratio = (xp.where(known, np.inf, x) for x in (weight, ratio))
+        least = xp.argmin(ratio, -1, keepdims=True)  # nan counts as the least
+        weight, ratio = (xp.take_along_axis(x, least, -1)[..., 0] for x in (weight, ratio))
         return weight, ratio
 
     def share_with_rewards(self, share: Pairs) -> Pairs:
@@ -294,21 +292,27 @@ class ConjugatePosterior(eqx.Module):
         if not self.reward_cells.learns:
             return share
         # Not "> 0": a variance that does not exist belongs to an unknown reward.
-        unknown = ~(jnp.asarray(self.reward_cells.variance()) == 0)
+        unknown = ~(xp.asarray(self.reward_cells.variance()) == 0)
         unknown = unknown.any(-1) if self.rewards_by_outcome else unknown
-        known_row = jnp.where(jnp.isnan(share) & unknown, 0.0, share)
-        return jnp.where(unknown & (self.visit_counts() == 0), 1.0, known_row)
+        known_row = xp.where(xp.isnan(share) & unknown, 0.0, share)
+        return xp.where(unknown & (self.visit_counts() == 0), 1.0, known_row)
 
+    @concrete_in_numpy
     def reward_variance(self) -> Pairs:
         """Epistemic variance of the expected reward sum_o P(o | s, a) r(s, a, o) of one step.
 
         Raises:
             ValueError: it does not exist (normal-gamma concentration <= 1); inside a trace it is inf.
         """
-        # The Bellman backup of V = 0 is the expected reward alone.
-        zero = jnp.zeros(self.space.n_states)
-        return self.bellman_variance(zero, 0.0) if self.rewards_by_outcome else self.expected_reward_variance()
+        return self._reward_variance(self._variance())
 
+    def _reward_variance(self, of_cells: Float[AnyArray, "*cells"]) -> Pairs:
+        # The Bellman backup of V = 0 is the expected reward alone.
+        zero = self._discounted(np.zeros(self.space.n_states), 0.0)
+        rows, rewards = self.transition_probs, self.reward_cells
+        return variances.bellman_variance(rows, rewards, zero, of_cells) if rewards.by_outcome else of_cells
+
+    @concrete_in_numpy
     def expected_reward_variance(self) -> Pairs:
         """Epistemic variance of the mean reward given the outcome, averaged over outcomes.
 
@@ -319,10 +323,10 @@ class ConjugatePosterior(eqx.Module):
         """
         return variances.average(self.transition_probs, self.reward_cells, self._variance())
 
-    def _variance(self) -> Float[Array, "*cells"]:
-        variance = jnp.asarray(self.reward_cells.variance())
+    def _variance(self) -> Float[AnyArray, "*cells"]:
+        variance = xp.asarray(self.reward_cells.variance())
         if is_concrete(variance, self.space):
-            self._refuse(np.asarray(jnp.isinf(variance)), 1, "variance")
+            self._refuse(np.isinf(variance), 1, "variance")
         return variance
 
     def _refuse(self, missing: Bool[np.ndarray, "*cells"], least: float, moment: str) -> None:
@@ -350,6 +354,7 @@ class ConjugatePosterior(eqx.Module):
             "expected a prior with lighter tails, or more data"
         )
 
+    @concrete_in_numpy
     def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), covariances included.
 
@@ -367,6 +372,7 @@ class ConjugatePosterior(eqx.Module):
         target = self._discounted(values, discount)
         return variances.bellman_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
+    @concrete_in_numpy
     def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation.
 
@@ -376,6 +382,7 @@ class ConjugatePosterior(eqx.Module):
             self.transition_probs, self.reward_cells, self._discounted(values, discount)
         )
 
+    @concrete_in_numpy
     def predictive_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of one observed reward + discount values(outcome) under the posterior predictive.
 
@@ -385,6 +392,7 @@ class ConjugatePosterior(eqx.Module):
         target = self._discounted(values, discount)
         return variances.predictive_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
+    @concrete_in_numpy
     def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The largest |x(o)| over possible outcomes o, where x is what the row multiplies in the Bellman equation.
 
@@ -394,15 +402,16 @@ class ConjugatePosterior(eqx.Module):
         target = self._discounted(values, discount if self.rewards_by_outcome else 1.0)
         return variances.row_bound(self.transition_probs, self.reward_cells, target)
 
-    def _discounted(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[Array, "..."]:
+    def _discounted(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[AnyArray, "..."]:
         """discount values, an end target nothing, to be broadcast against rows."""
         if is_concrete(values, discount):
             check_finite("values", values)
             gamma = np.asarray(discount)
             require(~((gamma >= 0) & (gamma <= 1)), "discount", gamma, "a number from 0 to 1")
-        values = jnp.asarray(values, jnp.asarray(self.transition_probs.prior).dtype)
+        values = xp.asarray(values, float)
         return self.space.outcome_values(discount * values)
 
+    @concrete_in_numpy
     def variance_factor(self, form: str) -> Pairs:
         """The factor by which an unknown row enters the uncertainty Bellman equation.
 
@@ -429,6 +438,7 @@ class ConjugatePosterior(eqx.Module):
             return (self.transition_probs.num_possible() - 1.0) * self.transition_probs.inverse_total()
         return dirichlet_factor(form, self.transition_probs.concentration, self.visit_counts())
 
+    @concrete_in_numpy
     def expected_information(self) -> Pairs:
         """Expected information of one more transition about its row, in nats; rewards are not included."""
         return information.expected_information(self.transition_probs)
@@ -462,10 +472,11 @@ class ConjugatePosterior(eqx.Module):
             return self._update_folded(transitions, weight, allow_duplicates)
         check_weighted(transitions, weight)
         if isinstance(transitions, Counts):
-            return self._update_counts(transitions, cast(RealLike, weight))
+            return self._update_counts(transitions, jnp.asarray(weight, float))
         if is_concrete(transitions, weight, self.transition_probs.prior):
             self.check(transitions, weight)
-        return self.update_at_outcomes(transitions, transitions.outcome(self.space), weight)
+        # As an array of JAX: counts are then added by JAX, in its default width.
+        return self.update_at_outcomes(transitions, transitions.outcome(self.space), jnp.asarray(weight, float))
 
     def update_at_outcomes(
         self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike
@@ -479,7 +490,7 @@ class ConjugatePosterior(eqx.Module):
         """
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
         cell = transitions.cell(self.space)
-        weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
+        weight = xp.broadcast_to(xp.asarray(weight, float), np.shape(transitions.state))
         posterior = self._observe_outcomes(cell, outcome, weight)
         return (
             posterior if transitions.reward is None else posterior._observe_rewards(transitions, cell, outcome, weight)
@@ -517,9 +528,10 @@ class ConjugatePosterior(eqx.Module):
         self._require_moments(folded)
         counts = folded.counts(self.space, by_outcome=self.rewards_by_outcome)
         check_weighted(counts, weight)
-        with jax.enable_x64(True):
-            after = jax.tree.map(_wide, self)._update_counts(counts, cast(RealLike, weight))
-            return replace(jax.tree.map(np.asarray, after), sources=sources)
+        after = in_numpy(
+            ConjugatePosterior._update_counts, *jax.tree.map(_wide, (self, counts)), np.asarray(weight, float)
+        )
+        return replace(after, sources=sources)
 
     def _require_moments(self, data: Counts | FoldedLog) -> None:
         rewards = self.reward_cells
@@ -556,16 +568,15 @@ class ConjugatePosterior(eqx.Module):
             self.reward_cells.check_rewards("transitions.reward", transitions.cell(self.space), outcome, reward, seen)
 
     def _observe_outcomes(
-        self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"], weight: Float[Array, "*N"]
+        self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"], weight: Float[AnyArray, "*N"]
     ) -> "ConjugatePosterior":
         rows, visits, constant = self.transition_probs, self.visits, self.constant
         if visits is not None:
-            visits = jnp.asarray(visits)
-            visits = visits.at[cell].add(weight.astype(visits.dtype))
+            visits = add_at(visits, cell, weight)
         # Known rows learn nothing; their log-probabilities still belong to the evidence.
         if rows.known is not None:
             constant = constant + _weighted_sum(weight, rows.log_known(cell, outcome))
-        rows = rows.update(cell, outcome, weight.astype(jnp.asarray(rows.counts).dtype))
+        rows = rows.update(cell, outcome, weight)
         return replace(self, transition_probs=rows, visits=visits, constant=constant)
 
     def _observe_rewards(
@@ -573,7 +584,7 @@ class ConjugatePosterior(eqx.Module):
         transitions: Transitions,
         cell: Index,
         outcome: IntScalar | Int[AnyArray, "*N"],
-        weight: Float[Array, "*N"],
+        weight: Float[AnyArray, "*N"],
     ) -> "ConjugatePosterior":
         rewards = self.reward_cells
         if not rewards.learns and not rewards.has_constant:
@@ -589,13 +600,13 @@ class ConjugatePosterior(eqx.Module):
         self._require_moments(counts)
         counts = fit_counts(counts, self.space, rewards.law, rewards.by_outcome, "counts")
         # Counts are one weighted transition for every (cell, outcome), of weight zero where there is none.
-        *each, outcome = jnp.indices(shape)
+        *each, outcome = xp.indices(shape)
         if is_concrete(counts, self.transition_probs.prior):
             seen = np.nonzero(np.asarray(counts.transitions))
             self.transition_probs.check(seen[:-1], seen[-1])
             self.reward_support().check_moments("counts", counts)
-        posterior = self._observe_outcomes(tuple(each), outcome, jnp.asarray(counts.transitions, float) * weight)
-        rewards, more = rewards.observe_counts(counts, jnp.asarray(weight))
+        posterior = self._observe_outcomes(tuple(each), outcome, xp.asarray(counts.transitions, float) * weight)
+        rewards, more = rewards.observe_counts(counts, xp.asarray(weight))
         return replace(posterior, reward_cells=rewards, constant=posterior.constant + more)
 
     def listed(self, successor: Int[AnyArray, "*H S A L"]) -> "ConjugatePosterior":
@@ -617,17 +628,17 @@ class ConjugatePosterior(eqx.Module):
         """Whether the arrays have extra leading axes (under `vmap`)."""
         return np.ndim(self.transition_probs.prior) > 2
 
+    @concrete_in_numpy
     def pair_moments(self) -> PairMoments:
-        """What `table` shows of every pair. Traceable: there a variance that does not exist is inf, not refused."""
+        """What `table` shows of every pair. A mean that does not exist is nan, a variance inf: neither is refused."""
         rows = self.transition_probs
         # share = prior concentration / posterior concentration; Var p_o = mean (1 - mean) / (c0 + 1).
-        prior = eqx.tree_at(lambda r: r.counts, rows, jnp.zeros_like(rows.counts)).concentration.sum(-1)
-        after, probs = rows.concentration.sum(-1), rows.mean()
-        share = jnp.where(after > 0, prior / jnp.where(after > 0, after, 1.0), jnp.nan)
+        prior = eqx.tree_at(lambda r: r.counts, rows, xp.zeros_like(rows.counts)).concentration.sum(-1)
+        after, (probs, _, reward) = rows.concentration.sum(-1), self._means()
+        share = xp.where(after > 0, prior / xp.where(after > 0, after, 1.0), np.nan)
         variance = probs * (1 - probs) * rows.inverse_total()[..., None]
-        reward = self.mean_mdp().reward
-        paid = self.reward_share()
-        return PairMoments(probs, variance, reward, self.reward_variance(), share, self.visit_counts(), paid)
+        reward_variance = self._reward_variance(xp.asarray(self.reward_cells.variance()))
+        return PairMoments(probs, variance, reward, reward_variance, share, self.visit_counts(), self.reward_share())
 
     def reward_sums(self) -> RewardSums | None:
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
@@ -670,8 +681,8 @@ class ConjugatePosterior(eqx.Module):
         return []
 
 
-def _weighted_sum(weight: Float[Array, "*N"], terms: Float[AnyArray, "*N"]) -> Float[Array, ""]:
-    return jnp.where(weight != 0, weight * terms, 0.0).sum()
+def _weighted_sum(weight: Float[AnyArray, "*N"], terms: Float[AnyArray, "*N"]) -> RealScalar:
+    return xp.where(weight != 0, weight * terms, 0.0).sum()
 
 
 def _wide(values: ArrayLike) -> Shaped[np.ndarray, "..."]:
@@ -679,13 +690,9 @@ def _wide(values: ArrayLike) -> Shaped[np.ndarray, "..."]:
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
 
 
-def _log_evidence(posterior: ConjugatePosterior) -> Float[Array, ""]:
+def _log_evidence(posterior: ConjugatePosterior) -> RealScalar:
     rows, rewards = posterior.transition_probs, posterior.reward_cells
     return rows.log_evidence() + rewards.log_evidence() + posterior.constant
-
-
-# Eagerly, each of its operations would be compiled on its own: ten times as long.
-_compiled_evidence = small_jit(_log_evidence)
 
 
 @eqx.filter_jit

@@ -9,7 +9,6 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.scipy.special import gammaln
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.reward_belief import (
@@ -22,6 +21,7 @@ from bayes_mdp.inference.conjugate.reward_belief import (
 )
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
 from bayes_mdp.models.reward_support import RewardSupport, make_support
+from bayes_mdp.numerics.numpy_or_jax import add_at, xp
 from bayes_mdp.random import dirichlet, gamma
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_not_negative, check_positive
@@ -42,22 +42,22 @@ class GammaExponentialBelief(RewardBelief):
 
     def mean(self) -> Cells:
         """E[1 / rate], that of an inverse gamma; nan where concentration <= 1."""
-        return _over(self.rate, self.concentration - 1.0, jnp.nan)
+        return _over(self.rate, self.concentration - 1.0, np.nan)
 
     def variance(self) -> Cells:
         """Var[1 / rate]; inf where concentration <= 2."""
-        mean = _over(self.rate, self.concentration - 1.0, jnp.inf)
-        return _over(mean**2, self.concentration - 2.0, jnp.inf)
+        mean = _over(self.rate, self.concentration - 1.0, np.inf)
+        return _over(mean**2, self.concentration - 2.0, np.inf)
 
     def noise(self) -> Cells:
         """E[1 / rate^2]; inf where concentration <= 2."""
-        mean = _over(self.rate, self.concentration - 1.0, jnp.inf)
-        return _over(mean * self.rate, self.concentration - 2.0, jnp.inf)
+        mean = _over(self.rate, self.concentration - 1.0, np.inf)
+        return _over(mean * self.rate, self.concentration - 2.0, np.inf)
 
     @property
     def pseudo_observations(self) -> Cells:
         """concentration - 1; none where there is no prior mean to weigh."""
-        return jnp.maximum(self.concentration - 1.0, 0.0)
+        return xp.maximum(self.concentration - 1.0, 0.0)
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
@@ -81,14 +81,14 @@ class GammaExponentialBelief(RewardBelief):
 
     def log_constant(self, reward: Cells) -> Cells:
         """Zero; minus infinity for negative rewards."""
-        return jnp.where(jnp.asarray(reward) >= 0, 0.0, -jnp.inf)
+        return xp.where(xp.asarray(reward) >= 0, 0.0, -np.inf)
 
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log density of the rewards behind `statistics`, that of a Lomax sequence."""
         # Gamma(a + n) / Gamma(a) b^a / (b + sum)^(a + n)
         count, mean, _ = split(statistics)
         total = count * mean
-        shrink = self.concentration * jnp.log1p(total / self.rate) + count * jnp.log(self.rate + total)
+        shrink = self.concentration * xp.log1p(total / self.rate) + count * xp.log(self.rate + total)
         return log_rising(self.concentration, count) - shrink
 
 
@@ -110,7 +110,7 @@ class BetaBinomialBelief(RewardBelief):
     def _split(self, statistics: Statistics) -> tuple[Cells, Cells]:
         count, mean, _ = split(statistics)
         # A reward above its `total_count` has density zero (`log_constant`); there are no fewer failures than none.
-        return count * mean, jnp.maximum(count * (self.total_count - mean), 0.0)
+        return count * mean, xp.maximum(count * (self.total_count - mean), 0.0)
 
     def _moments(self) -> tuple[Cells, Cells]:
         """Mean and variance of probs."""
@@ -124,7 +124,7 @@ class BetaBinomialBelief(RewardBelief):
 
     def variance(self) -> Cells:
         """total_count^2 Var[probs]."""
-        return jnp.asarray(self.total_count) ** 2 * self._moments()[1]
+        return xp.asarray(self.total_count) ** 2 * self._moments()[1]
 
     def noise(self) -> Cells:
         """total_count E[probs (1 - probs)]."""
@@ -133,12 +133,12 @@ class BetaBinomialBelief(RewardBelief):
     @property
     def pseudo_observations(self) -> Cells:
         """concentration1 + concentration0, in rewards of `total_count` trials."""
-        return (self.concentration1 + self.concentration0) / jnp.asarray(self.total_count)
+        return _over(self.concentration1 + self.concentration0, self.total_count, np.inf)
 
     @property
     def flat_weight(self) -> Cells:
         """That of Beta(1, 1), in rewards of `total_count` trials."""
-        return 2.0 / self.total_count
+        return _over(2.0, self.total_count, np.inf)
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
@@ -162,11 +162,11 @@ class BetaBinomialBelief(RewardBelief):
 
     def log_constant(self, reward: Cells) -> Cells:
         """Log of the binomial coefficient; minus infinity for what is no count from 0 to `total_count`."""
-        reward, total = jnp.asarray(reward), jnp.asarray(self.total_count)
-        possible = (reward >= 0) & (reward <= total) & (reward == jnp.floor(reward))
-        inside = jnp.where(possible, reward, 0.0)
-        choose = gammaln(total + 1.0) - gammaln(inside + 1.0) - gammaln(total - inside + 1.0)
-        return jnp.where(possible, choose, -jnp.inf)
+        reward, total = xp.asarray(reward), xp.asarray(self.total_count)
+        possible = (reward >= 0) & (reward <= total) & (reward == xp.floor(reward))
+        inside = xp.where(possible, reward, 0.0)
+        choose = xp.gammaln(total + 1.0) - xp.gammaln(inside + 1.0) - xp.gammaln(total - inside + 1.0)
+        return xp.where(possible, choose, -np.inf)
 
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, less the binomial coefficients."""
@@ -204,26 +204,26 @@ class BetaGeometricBelief(RewardBelief):
 
     def mean(self) -> Cells:
         """E[1 / probs] - 1; nan where concentration1 <= 1."""
-        return _over(self.concentration0, self.concentration1 - 1.0, jnp.nan)
+        return _over(self.concentration0, self.concentration1 - 1.0, np.nan)
 
     def variance(self) -> Cells:
         """Var[1 / probs]; inf where concentration1 <= 2."""
         # E[1/p] = (t - 1) / (a - 1) and E[1/p^2] = (t - 1)(t - 2) / ((a - 1)(a - 2)), t = a + b; their difference is
         # b (t - 1) / ((a - 1)^2 (a - 2)).
         a, total = self.concentration1, self.concentration1 + self.concentration0
-        first = _over(self.concentration0 * (total - 1.0), (a - 1.0) ** 2, jnp.inf)
-        return _over(first, a - 2.0, jnp.inf)
+        first = _over(self.concentration0 * (total - 1.0), (a - 1.0) ** 2, np.inf)
+        return _over(first, a - 2.0, np.inf)
 
     def noise(self) -> Cells:
         """E[(1 - probs) / probs^2]; inf where concentration1 <= 2."""
         # E[1/p^2] - E[1/p] = (t - 1) b / ((a - 1)(a - 2))
         a, total = self.concentration1, self.concentration1 + self.concentration0
-        return _over(self.concentration0 * (total - 1.0) / jnp.where(a > 2.0, a - 1.0, 1.0), a - 2.0, jnp.inf)
+        return _over(self.concentration0 * (total - 1.0) / xp.where(a > 2.0, a - 1.0, 1.0), a - 2.0, np.inf)
 
     @property
     def pseudo_observations(self) -> Cells:
         """concentration1 - 1; none where there is no prior mean to weigh."""
-        return jnp.maximum(self.concentration1 - 1.0, 0.0)
+        return xp.maximum(self.concentration1 - 1.0, 0.0)
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
@@ -247,8 +247,8 @@ class BetaGeometricBelief(RewardBelief):
 
     def log_constant(self, reward: Cells) -> Cells:
         """Zero; minus infinity for what is no count."""
-        reward = jnp.asarray(reward)
-        return jnp.where((reward >= 0) & (reward == jnp.floor(reward)), 0.0, -jnp.inf)
+        reward = xp.asarray(reward)
+        return xp.where((reward >= 0) & (reward == xp.floor(reward)), 0.0, -np.inf)
 
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`."""
@@ -271,7 +271,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     @property
     def _values(self) -> Cells:
-        return jnp.arange(jnp.shape(self.concentration)[-1], dtype=jnp.asarray(self.concentration).dtype)
+        return xp.arange(np.shape(self.concentration)[-1], dtype=xp.asarray(self.concentration).dtype)
 
     def _moments(self, probs: Cells) -> tuple[Cells, Cells]:
         """Mean and variance of a reward."""
@@ -280,7 +280,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def _expected(self) -> tuple[Cells, Cells, Cells]:
         """Mean and variance of a reward under the mean probabilities, and the total concentration."""
-        total = jnp.asarray(self.concentration).sum(-1)
+        total = xp.asarray(self.concentration).sum(-1)
         return *self._moments(self.concentration / total[..., None]), total
 
     def mean(self) -> Cells:
@@ -300,13 +300,13 @@ class DirichletCategoricalBelief(RewardBelief):
     @property
     def pseudo_observations(self) -> Cells:
         """The sum of the concentrations."""
-        return jnp.asarray(self.concentration).sum(-1)
+        return xp.asarray(self.concentration).sum(-1)
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """Mean of the values by their counts."""
         total = statistics.sum(-1, keepdims=True)
         seen = total > 0
-        return jnp.where(seen[..., 0], self._moments(statistics / jnp.where(seen, total, 1.0))[0], jnp.nan)
+        return xp.where(seen[..., 0], self._moments(statistics / xp.where(seen, total, 1.0))[0], np.nan)
 
     @property
     def flat_weight(self) -> float:
@@ -339,13 +339,13 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def log_constant(self, reward: Cells) -> Cells:
         """Zero; minus infinity for what is none of the values."""
-        reward = jnp.asarray(reward)
-        possible = (reward >= 0) & (reward < jnp.shape(self.concentration)[-1]) & (reward == jnp.floor(reward))
-        return jnp.where(possible, 0.0, -jnp.inf)
+        reward = xp.asarray(reward)
+        possible = (reward >= 0) & (reward < np.shape(self.concentration)[-1]) & (reward == xp.floor(reward))
+        return xp.where(possible, 0.0, -np.inf)
 
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, as a sequence."""
-        concentration = jnp.asarray(self.concentration)
+        concentration = xp.asarray(self.concentration)
         seen = log_rising(concentration, statistics).sum(-1)
         return seen - log_rising(concentration.sum(-1), statistics.sum(-1))
 
@@ -359,17 +359,16 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
         """`weight` at the value of each reward."""
-        values = jnp.arange(jnp.shape(self.concentration)[-1])
-        return jnp.where(jnp.asarray(reward)[..., None] == values, jnp.asarray(weight)[..., None], 0.0)
+        values = xp.arange(np.shape(self.concentration)[-1])
+        return xp.where(xp.asarray(reward)[..., None] == values, xp.asarray(weight)[..., None], 0.0)
 
     def absorb(self, table: Statistics, index: IntScalar | Int[AnyArray, "*N"], data: Statistics) -> Statistics:
         """`table` [M K] with `data` [*N K] added at `index`."""
-        table = jnp.asarray(table)
-        return table.at[index].add(jnp.asarray(data).astype(table.dtype), mode="drop")
+        return add_at(table, index, data)
 
     def merged(self, one: Statistics, other: Statistics) -> Statistics:
         """The counts of both samples together."""
-        return jnp.asarray(one) + other
+        return xp.asarray(one) + other
 
     def discounted(self, statistics: Statistics, factor: RealScalar) -> Statistics:
         """The counts of the same rewards, each counted `factor` times."""
@@ -387,5 +386,5 @@ def _beta(key: PRNGKeyArray, one: Cells, zero: Cells) -> Cells:
 
 def _over(numerator: Cells, excess: Cells, otherwise: float) -> Cells:
     """numerator / excess where the excess is positive: a moment that exists there alone."""
-    exists = jnp.asarray(excess) > 0
-    return jnp.where(exists, numerator / jnp.where(exists, excess, 1.0), otherwise)
+    exists = xp.asarray(excess) > 0
+    return xp.where(exists, numerator / xp.where(exists, excess, 1.0), otherwise)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from bayes_mdp.inference.conjugate.index_tables import Sites, first_shared, is_injective, site_index, unless_identity
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
@@ -57,90 +58,91 @@ class DirichletRows(eqx.Module):
     known_listed: tuple[Int[AnyArray, "*H S A P"], Float[AnyArray, "*H S A P"]] | None = None
 
     @property
-    def dense_counts(self) -> Float[Array, "M K"]:
+    def dense_counts(self) -> Float[AnyArray, "M K"]:
         """Counts of every column."""
-        counts = jnp.asarray(self.counts)
+        counts = xp.asarray(self.counts)
         if self.successor is None:
             return counts
-        rows = jnp.arange(len(self.prior))[:, None]
-        return jnp.zeros(self.prior.shape, counts.dtype).at[rows, self.successor].add(counts)
+        rows = np.arange(len(self.prior))[:, None]
+        return add_at(np.zeros(self.prior.shape, counts.dtype), (rows, self.successor), counts)
 
     @property
-    def site_concentration(self) -> Float[Array, "M K"]:
+    def site_concentration(self) -> Float[AnyArray, "M K"]:
         """Concentrations of the site rows after data."""
-        return jnp.asarray(self.prior) + self.dense_counts
+        return xp.asarray(self.prior) + self.dense_counts
 
     @property
-    def concentration(self) -> Float[Array, "*H S A O"]:
+    def concentration(self) -> Float[AnyArray, "*H S A O"]:
         """Concentrations of the rows of the law after data; zero for structural zeros and in known rows."""
         return self._select(self.site_concentration)
 
     @property
-    def is_known(self) -> Bool[Array, "*H S A"]:
+    def is_known(self) -> Bool[AnyArray, "*H S A"]:
         """Rows that are known numbers, not uncertain."""
-        return jnp.zeros(self.shape[:-1], bool) if self.row is None else jnp.asarray(self.row) < 0
+        return xp.zeros(self.shape[:-1], bool) if self.row is None else xp.asarray(self.row) < 0
 
-    def _select(self, rows: Float[Array, "M K"]) -> Float[Array, "*H S A O"]:
+    def _select(self, rows: Float[AnyArray, "M K"]) -> Float[AnyArray, "*H S A O"]:
         """Rows of the law from site rows, zero where there is none."""
         if self.row is None and self.column is None:
             return rows.reshape(self.shape)
-        row = jnp.arange(math.prod(self.shape[:-1])).reshape(self.shape[:-1]) if self.row is None else self.row
+        row = xp.arange(math.prod(self.shape[:-1])).reshape(self.shape[:-1]) if self.row is None else self.row
         if self.column is None:
-            return jnp.where((row < 0)[..., None], 0.0, rows[row])
-        return jnp.where((row < 0)[..., None] | (self.column < 0), 0.0, rows[row[..., None], self.column])
+            return xp.where((row < 0)[..., None], 0.0, pick(rows, row))
+        chosen = pick(rows, (row[..., None], self.column))
+        return xp.where((row < 0)[..., None] | (self.column < 0), 0.0, chosen)
 
-    def gather(self, rows: Float[Array, "M K"]) -> Float[Array, "*H S A O"]:
+    def gather(self, rows: Float[AnyArray, "M K"]) -> Float[AnyArray, "*H S A O"]:
         """The rows of the law for the values `rows` of the site rows, known rows filled in."""
         rows = self._select(rows)
-        return rows if self.known is None else jnp.where(self.is_known[..., None], self.known, rows).astype(rows.dtype)
+        return rows if self.known is None else xp.where(self.is_known[..., None], self.known, rows).astype(rows.dtype)
 
-    def mean(self) -> Float[Array, "*H S A O"]:
+    def mean(self) -> Float[AnyArray, "*H S A O"]:
         """Expected probabilities."""
         # The sum apart from the rows: XLA would store the concentrations for both.
         return self.gather(self.site_concentration / self._site_total()[:, None])
 
-    def inverse_total(self) -> Float[Array, "*H S A"]:
+    def inverse_total(self) -> Float[AnyArray, "*H S A"]:
         """1 / (sum of concentrations + 1), the factor of every Dirichlet covariance; zero where nothing is unknown."""
         # Var p_i = mean_i (1 - mean_i) / (c0 + 1): the factor 1 / (c0 + 1) is all that differs between rows.
         return 1.0 / (self.total() + 1.0)
 
-    def total(self) -> Float[Array, "*H S A"]:
+    def total(self) -> Float[AnyArray, "*H S A"]:
         """Sum of the concentrations of each row after data; infinite where nothing is unknown. It builds no rows."""
-        return self._of_sites(jnp.where(self._unknown_sites(), self._site_total(), jnp.inf), jnp.inf)
+        return self._of_sites(xp.where(self._unknown_sites(), self._site_total(), np.inf), np.inf)
 
-    def prior_share(self) -> Float[Array, "*H S A"]:
+    def prior_share(self) -> Float[AnyArray, "*H S A"]:
         """The prior's part of the sum of the concentrations; nan where nothing is unknown. It builds no rows."""
-        share = jnp.where(self._unknown_sites(), self._site_prior() / self._site_total(), jnp.nan)
-        return self._of_sites(share, jnp.nan)
+        share = xp.where(self._unknown_sites(), self._site_prior() / self._site_total(), np.nan)
+        return self._of_sites(share, np.nan)
 
-    def prior_total(self) -> Float[Array, "*H S A"]:
+    def prior_total(self) -> Float[AnyArray, "*H S A"]:
         """Sum of the concentrations of each row before data; infinite where nothing is unknown. It builds no rows."""
-        return self._of_sites(jnp.where(self._unknown_sites(), self._site_prior(), jnp.inf), jnp.inf)
+        return self._of_sites(xp.where(self._unknown_sites(), self._site_prior(), np.inf), np.inf)
 
-    def num_possible(self) -> Float[Array, "*H S A"]:
+    def num_possible(self) -> Float[AnyArray, "*H S A"]:
         """Number of possible outcomes of each unknown row; one of the known ones. It builds no rows."""
         width = float(self.prior.shape[-1])
-        each = jnp.full(len(self.prior), width) if self.unit_prior else _num_positive(self.prior)
+        each = xp.full(len(self.prior), width) if self.unit_prior else _num_positive(self.prior)
         return self._of_sites(each, 1.0)
 
-    def _of_sites(self, each: Float[Array, " M"], known: float) -> Float[Array, "*H S A"]:
+    def _of_sites(self, each: Float[AnyArray, " M"], known: float) -> Float[AnyArray, "*H S A"]:
         """A number of every site row for each row of the law; `known` for known rows."""
         if self.row is None:
             return each.reshape(self.shape[:-1])
-        return jnp.where(self.is_known, known, each[jnp.asarray(self.row)])
+        return xp.where(self.is_known, known, pick(each, self.row))
 
-    def _site_prior(self) -> Float[Array, " M"]:
+    def _site_prior(self) -> Float[AnyArray, " M"]:
         """Sum of the concentrations of each site row before data."""
         # A prior of ones sums to its width: no pass over [M K].
         if self.unit_prior:
-            return jnp.full(len(self.prior), float(self.prior.shape[-1]))
-        return jnp.asarray(self.prior).sum(-1)
+            return xp.full(len(self.prior), float(self.prior.shape[-1]))
+        return xp.asarray(self.prior).sum(-1)
 
-    def _site_total(self) -> Float[Array, " M"]:
+    def _site_total(self) -> Float[AnyArray, " M"]:
         """Sum of the concentrations of each site row after data."""
-        return self._site_prior() + jnp.asarray(self.counts).sum(-1)
+        return self._site_prior() + xp.asarray(self.counts).sum(-1)
 
-    def _unknown_sites(self) -> bool | Bool[Array, " M"]:
+    def _unknown_sites(self) -> bool | Bool[AnyArray, " M"]:
         """Which site rows have more than one possible outcome."""
         return self.prior.shape[-1] > 1 if self.unit_prior else _num_positive(self.prior) > 1
 
@@ -277,42 +279,40 @@ class DirichletRows(eqx.Module):
             return None
         return first_shared("the row", self.row, self.sites, space)
 
-    def visits(self) -> Float[Array, "*H S A"]:
+    def visits(self) -> Float[AnyArray, "*H S A"]:
         """Observed transitions from every pair; right for independent, unknown rows only (shared rows pool them)."""
-        total = jnp.asarray(self.counts).sum(-1)
-        return total.reshape(self.shape[:-1]) if self.row is None else total[self.row]
+        total = xp.asarray(self.counts).sum(-1)
+        return total.reshape(self.shape[:-1]) if self.row is None else pick(total, self.row)
 
     def place(self, cell: Index, outcome: Outcome) -> tuple[Outcome, Outcome]:
         """Indices into `counts` of the outcomes of cells; out of range where there is nothing to count."""
         row = site_index(self.row, cell, self.shape[:-1], len(self.prior))
-        column = outcome if self.column is None else jnp.asarray(self.column)[(*cell, outcome)]
+        column = outcome if self.column is None else pick(self.column, (*cell, outcome))
         size = self.counts.shape[-1]
         if self.successor is None:
-            return row, jnp.where(column < 0, size, column)
+            return row, xp.where(column < 0, size, column)
         # The position of the column in the list of its row; absent columns go out of range.
-        hit = jnp.asarray(self.successor).at[row].get(mode="clip") == jnp.asarray(column)[..., None]
-        return row, jnp.where(hit.any(-1), jnp.argmax(hit, axis=-1), size)
+        listed = pick(self.successor, xp.minimum(row, len(self.prior) - 1))
+        hit = listed == xp.asarray(column)[..., None]
+        return row, xp.where(hit.any(-1), xp.argmax(hit, axis=-1), size)
 
     def update(self, cell: Index, outcome: Outcome, weight: ArrayLike) -> "DirichletRows":
         """The belief after `weight` transitions from `cell` to the index `outcome` (scalars or arrays of one shape)."""
-        counts = jnp.asarray(self.counts)
-        place = self.place(cell, outcome)
-        return eqx.tree_at(
-            lambda rows: rows.counts, self, counts.at[place].add(jnp.asarray(weight, counts.dtype), mode="drop")
-        )
+        counts = add_at(self.counts, self.place(cell, outcome), weight)
+        return eqx.tree_at(lambda rows: rows.counts, self, counts)
 
-    def log_known(self, cell: Index, outcome: Outcome) -> Float[Array, "*N"]:
+    def log_known(self, cell: Index, outcome: Outcome) -> Float[AnyArray, "*N"]:
         """Log-probability of outcomes under the known rows; zero elsewhere."""
-        known = jnp.where(self.is_known[cell], jnp.asarray(self.known)[(*cell, outcome)], 1.0)
-        return jnp.log(known)
+        known = xp.where(pick(self.is_known, cell), pick(self.known, (*cell, outcome)), 1.0)
+        return xp.log(known)
 
-    def log_evidence(self) -> Float[Array, ""]:
+    def log_evidence(self) -> RealScalar:
         """Log-probability of the counted outcomes, as a sequence, under the prior; known rows are not included."""
         counts = self.dense_counts
-        prior = jnp.asarray(self.prior, counts.dtype)
+        prior = xp.asarray(self.prior, counts.dtype)
         possible = prior > 0
         # Dirichlet-multinomial of a sequence: prod_k rising(prior_k, n_k) / rising(sum prior, sum n).
-        seen = log_rising(jnp.where(possible, prior, 1.0), jnp.where(possible, counts, 0.0)).sum()
+        seen = log_rising(xp.where(possible, prior, 1.0), xp.where(possible, counts, 0.0)).sum()
         return seen - log_rising(prior.sum(-1), counts.sum(-1)).sum()
 
     def check(self, cell: Index, outcome: Int[np.ndarray, "*N"]) -> None:
@@ -377,12 +377,12 @@ class DirichletRows(eqx.Module):
         return dataclasses.replace(self, counts=self.dense_counts, successor=None, known_listed=None)
 
 
-def _num_positive(rows: Float[AnyArray, "M K"]) -> Float[Array, " M"]:
+def _num_positive(rows: Float[AnyArray, "M K"]) -> Float[AnyArray, " M"]:
     """How many numbers of each row are positive, of numbers that are nowhere negative.
 
     The sum of their signs: on a CPU XLA would store a comparison of the size of the rows before it adds.
     """
-    return jnp.sign(jnp.asarray(rows)).sum(-1)
+    return xp.sign(xp.asarray(rows)).sum(-1)
 
 
 def _dot(rows: Float[Array, "*H S A O"], values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:

@@ -20,6 +20,7 @@ from bayes_mdp.inference.conjugate.reward_belief import (
     draw_beta,
 )
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.random import dirichlet, gamma, normal_gamma
 
 MIN_CONCENTRATION = 0.5
@@ -51,7 +52,7 @@ class NormalGammaBelief(RewardBelief):
 
     def mean(self) -> Cells:
         """Expected mean reward, that of a Student-t; nan where concentration <= 1/2 (one degree of freedom)."""
-        return jnp.where(self.concentration > MIN_CONCENTRATION, self.loc, jnp.nan)
+        return xp.where(self.concentration > MIN_CONCENTRATION, self.loc, np.nan)
 
     def variance(self) -> Cells:
         """Variance of the mean reward, that of a Student-t; inf where concentration <= 1."""
@@ -59,7 +60,7 @@ class NormalGammaBelief(RewardBelief):
         # rate / (pseudo_count (concentration - 1)).
         excess = self.concentration - 1.0
         finite = excess > 0
-        return jnp.where(finite, self.rate / (self.pseudo_count * jnp.where(finite, excess, 1.0)), jnp.inf)
+        return xp.where(finite, self.rate / (self.pseudo_count * xp.where(finite, excess, 1.0)), np.inf)
 
     def noise(self) -> Cells:
         """Expected 1 / precision; inf where concentration <= 1."""
@@ -97,12 +98,12 @@ class NormalGammaBelief(RewardBelief):
         # log Gamma(a') / Gamma(a) + a log b - a' log b' - n/2 log 2 pi + log(k / k') / 2, with b'/b by log1p, so that
         # little data cause no cancellation.
         count, posterior = statistics[..., 0], self.after(statistics)
-        growth = jnp.log1p((posterior.rate - self.rate) / self.rate)
+        growth = xp.log1p((posterior.rate - self.rate) / self.rate)
         return (
             log_rising(self.concentration, 0.5 * count)
             - self.concentration * growth
-            - 0.5 * count * (_LOG_2PI + jnp.log(posterior.rate))
-            - 0.5 * jnp.log1p(count / self.pseudo_count)
+            - 0.5 * count * (_LOG_2PI + xp.log(posterior.rate))
+            - 0.5 * xp.log1p(count / self.pseudo_count)
         )
 
 
@@ -126,7 +127,7 @@ class NormalBelief(RewardBelief):
         # The weight of the data is 1 - shrink, written without the cancellation for small counts.
         weight = count * (self.scale / self.noise_scale) ** 2 * shrink
         loc = self.loc + weight * (mean - self.loc)
-        return NormalBelief(loc, self.scale * jnp.sqrt(shrink), self.noise_scale)
+        return NormalBelief(loc, self.scale * xp.sqrt(shrink), self.noise_scale)
 
     def mean(self) -> Cells:
         """Expected mean reward."""
@@ -138,7 +139,7 @@ class NormalBelief(RewardBelief):
 
     def noise(self) -> Cells:
         """noise_scale^2."""
-        return jnp.asarray(self.noise_scale) ** 2
+        return xp.asarray(self.noise_scale) ** 2
 
     @property
     def pseudo_observations(self) -> Cells:
@@ -167,7 +168,7 @@ class NormalBelief(RewardBelief):
         count, mean, ss = split(statistics)
         shrink = self._shrink(count)
         square = (ss + shrink * count * (mean - self.loc) ** 2) / self.noise_scale**2
-        return -0.5 * (count * (_LOG_2PI + 2.0 * jnp.log(self.noise_scale)) - jnp.log(shrink) + square)
+        return -0.5 * (count * (_LOG_2PI + 2.0 * xp.log(self.noise_scale)) - xp.log(shrink) + square)
 
 
 class BetaBelief(RewardBelief):
@@ -284,5 +285,5 @@ class GammaBelief(RewardBelief):
         count, mean, _ = split(statistics)
         # Negative binomial marginal: Gamma(a + sum) / Gamma(a) * rate^a / (rate + n)^(a + sum).
         total = count * mean
-        shrink = self.concentration * jnp.log1p(count / self.rate) + total * jnp.log(self.rate + count)
+        shrink = self.concentration * xp.log1p(count / self.rate) + total * xp.log(self.rate + count)
         return log_rising(self.concentration, total) - shrink

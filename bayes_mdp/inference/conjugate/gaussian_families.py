@@ -20,6 +20,7 @@ from bayes_mdp.inference.conjugate.reward_belief import (
     Statistics,
 )
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split, statistics
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.random import gamma
 from bayes_mdp.utils.typing import AnyArray
 
@@ -45,21 +46,21 @@ class GammaPrecisionBelief(RewardBelief):
 
     def mean(self) -> Cells:
         """Zero: it is known."""
-        return jnp.zeros_like(jnp.asarray(self.rate))
+        return xp.zeros_like(xp.asarray(self.rate))
 
     def variance(self) -> Cells:
         """Zero: the mean reward is known."""
-        return jnp.zeros_like(jnp.asarray(self.rate))
+        return xp.zeros_like(xp.asarray(self.rate))
 
     def noise(self) -> Cells:
         """Expected 1 / precision; inf where concentration <= 1."""
         excess = self.concentration - 1.0
-        return jnp.where(excess > 0, self.rate / jnp.where(excess > 0, excess, 1.0), jnp.inf)
+        return xp.where(excess > 0, self.rate / xp.where(excess > 0, excess, 1.0), np.inf)
 
     @property
     def pseudo_observations(self) -> Cells:
         """Infinitely many: the mean reward is known."""
-        return jnp.full_like(jnp.asarray(self.rate), jnp.inf)
+        return xp.full_like(xp.asarray(self.rate), np.inf)
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """Zero: no data are needed."""
@@ -75,11 +76,11 @@ class GammaPrecisionBelief(RewardBelief):
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Normal(0, precision^-1/2)."""
-        return dist.Normal(jnp.zeros_like(drawn[0]), drawn[0] ** -0.5)
+        return dist.Normal(xp.zeros_like(drawn[0]), drawn[0] ** -0.5)
 
     def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """Zero."""
-        return jnp.zeros_like(drawn[0])
+        return xp.zeros_like(drawn[0])
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / precision."""
@@ -91,8 +92,8 @@ class GammaPrecisionBelief(RewardBelief):
         count, growth = statistics[..., 0], 0.5 * _square(statistics)
         return (
             log_rising(self.concentration, 0.5 * count)
-            - self.concentration * jnp.log1p(growth / self.rate)
-            - 0.5 * count * (_LOG_2PI + jnp.log(self.rate + growth))
+            - self.concentration * xp.log1p(growth / self.rate)
+            - 0.5 * count * (_LOG_2PI + xp.log(self.rate + growth))
         )
 
 
@@ -121,22 +122,22 @@ class LogNormalBelief(NormalBelief):
 
     def mean(self) -> Cells:
         """E exp(mu + noise_scale^2 / 2)."""
-        return jnp.exp(self.loc + 0.5 * (self.scale**2 + jnp.asarray(self.noise_scale) ** 2))
+        return xp.exp(self.loc + 0.5 * (self.scale**2 + xp.asarray(self.noise_scale) ** 2))
 
     def variance(self) -> Cells:
         """Var exp(mu + noise_scale^2 / 2)."""
-        return self.mean() ** 2 * jnp.expm1(self.scale**2)
+        return self.mean() ** 2 * xp.expm1(self.scale**2)
 
     def noise(self) -> Cells:
         """E (exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
-        return self.mean() ** 2 * jnp.exp(self.scale**2) * jnp.expm1(jnp.asarray(self.noise_scale) ** 2)
+        return self.mean() ** 2 * xp.exp(self.scale**2) * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """E exp(mu + noise_scale^2 / 2) for mu ~ Normal(mean of the logarithms, noise_scale^2 / count)."""
         count, mean, _ = split(statistics)
         seen = count > 0
-        spread = jnp.asarray(self.noise_scale) ** 2 * (1.0 + 1.0 / jnp.where(seen, count, 1.0))
-        return jnp.where(seen, jnp.exp(mean + 0.5 * spread), jnp.nan)
+        spread = xp.asarray(self.noise_scale) ** 2 * (1.0 + 1.0 / xp.where(seen, count, 1.0))
+        return xp.where(seen, xp.exp(mean + 0.5 * spread), np.nan)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """LogNormal(mu, noise_scale)."""
@@ -144,11 +145,11 @@ class LogNormalBelief(NormalBelief):
 
     def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """exp(mu + noise_scale^2 / 2)."""
-        return jnp.exp(drawn[0] + 0.5 * jnp.asarray(self.noise_scale) ** 2)
+        return xp.exp(drawn[0] + 0.5 * xp.asarray(self.noise_scale) ** 2)
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
-        return self.drawn_mean(drawn) ** 2 * jnp.expm1(jnp.asarray(self.noise_scale) ** 2)
+        return self.drawn_mean(drawn) ** 2 * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
     def log_constant(self, reward: Cells) -> Cells:
         """- log r: the density of r is that of log r, over r."""
@@ -177,15 +178,15 @@ class LogNormalGammaBelief(NormalGammaBelief):
 
     def mean(self) -> Cells:
         """nan: it does not exist."""
-        return jnp.full_like(jnp.asarray(self.loc), jnp.nan)
+        return xp.full_like(xp.asarray(self.loc), np.nan)
 
     def variance(self) -> Cells:
         """inf: it does not exist."""
-        return jnp.full_like(jnp.asarray(self.loc), jnp.inf)
+        return xp.full_like(xp.asarray(self.loc), np.inf)
 
     def noise(self) -> Cells:
         """inf: it does not exist."""
-        return jnp.full_like(jnp.asarray(self.loc), jnp.inf)
+        return xp.full_like(xp.asarray(self.loc), np.inf)
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """nan: it does not exist."""
@@ -197,11 +198,11 @@ class LogNormalGammaBelief(NormalGammaBelief):
 
     def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """exp(mu + 1 / (2 precision))."""
-        return jnp.exp(drawn[0] + 0.5 / drawn[1])
+        return xp.exp(drawn[0] + 0.5 / drawn[1])
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(exp(1 / precision) - 1) exp(2 mu + 1 / precision)."""
-        return self.drawn_mean(drawn) ** 2 * jnp.expm1(1.0 / drawn[1])
+        return self.drawn_mean(drawn) ** 2 * xp.expm1(1.0 / drawn[1])
 
     def log_constant(self, reward: Cells) -> Cells:
         """- log r: the density of r is that of log r, over r."""
@@ -210,10 +211,10 @@ class LogNormalGammaBelief(NormalGammaBelief):
 
 def _log_statistics(weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
     # A masked reward may be anything: its logarithm must not poison what it is merged with.
-    logs = jnp.log(jnp.where(weight != 0, reward, 1.0))
-    return statistics(weight, logs, jnp.zeros_like(logs))
+    logs = xp.log(xp.where(weight != 0, reward, 1.0))
+    return statistics(weight, logs, xp.zeros_like(logs))
 
 
 def _log_jacobian(reward: Cells) -> Cells:
-    positive = jnp.asarray(reward) > 0
-    return jnp.where(positive, -jnp.log(jnp.where(positive, reward, 1.0)), -jnp.inf)
+    positive = xp.asarray(reward) > 0
+    return xp.where(positive, -xp.log(xp.where(positive, reward, 1.0)), -np.inf)

@@ -3,32 +3,32 @@
 Two (step,) state-action pairs that use one element of a site share a parameter: data of one inform about the other.
 """
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Int
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.numerics.numpy_or_jax import pick, xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index
 
 Sites = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-def flat_index(cell: Index, shape: tuple[int, ...]) -> Int[Array, "..."]:
+def flat_index(cell: Index, shape: tuple[int, ...]) -> Int[AnyArray, "..."]:
     """Row-major index of `cell` (one integer array for each axis) in an array of `shape`."""
-    index = jnp.asarray(cell[0])
+    index = xp.asarray(cell[0])
     for i, size in zip(cell[1:], shape[1:], strict=True):
         index = index * size + i
-    return index
+    return xp.asarray(index)
 
 
 def site_index(
     table: Int[AnyArray, "*cells"] | None, cell: Index, shape: tuple[int, ...], size: int
-) -> Int[Array, "..."]:
+) -> Int[AnyArray, "..."]:
     """The site element of `cell`; `size` where there is none, an index out of range that a dropping scatter ignores."""
     if table is None:
         return flat_index(cell, shape)
-    element = jnp.asarray(table)[cell]
-    return jnp.where(element < 0, size, element)
+    element = pick(table, cell)
+    return xp.where(element < 0, size, element)
 
 
 def unless_identity(table: ArrayLike, size: int, name: str) -> Int[np.ndarray, "*cells"] | None:

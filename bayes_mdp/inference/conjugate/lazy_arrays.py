@@ -22,7 +22,7 @@ def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
     """Site rows as urns; known rows of the law are added to them as rows that nothing changes."""
     full = rows.shape if len(rows.shape) == 4 else (1, *rows.shape)
     pairs, width = full[:-1], full[-1]
-    table, learns = rows.site_concentration, jnp.ones(len(rows.prior), bool)
+    table, learns = jnp.asarray(rows.site_concentration), jnp.ones(len(rows.prior), bool)
     row = jnp.arange(math.prod(pairs)) if rows.row is None else jnp.asarray(rows.row)
     row, outcome = row.reshape(pairs), None
     if rows.column is not None:

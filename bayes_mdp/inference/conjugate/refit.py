@@ -2,12 +2,11 @@
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Counts, Transitions
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.numerics.numpy_or_jax import in_numpy
 
 MIN_BUFFER = 64
 
@@ -21,13 +20,11 @@ def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> Conjugat
     if not isinstance(data, Transitions):
         return jax.tree.map(np.asarray, posterior.update(data))
     posterior.check(data)
-    padded, weight = padded_log(data)
-    with jax.enable_x64(True):
-        # Places in lists of successors are found on the host, by bisection.
-        outcome = padded.outcome(posterior.space)
-        # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
-        after = _update(jax.tree.map(np.array, posterior), padded, outcome, weight)
-    return jax.tree.map(np.asarray, after)
+    return in_numpy(_after, posterior, jax.tree.map(np.ravel, data))
+
+
+def _after(posterior: ConjugatePosterior, transitions: Transitions) -> ConjugatePosterior:
+    return posterior.update_at_outcomes(transitions, transitions.outcome(posterior.space), 1.0)
 
 
 def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " M"]]:
@@ -39,16 +36,3 @@ def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray,
     place = np.arange(max(MIN_BUFFER, 1 << (size - 1).bit_length()))
     padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], transitions)
     return padded, (place < size).astype(np.float64)
-
-
-def _update_at(
-    posterior: ConjugatePosterior,
-    transitions: Transitions,
-    outcome: Int[AnyArray, " M"],
-    weight: Float[AnyArray, " M"],
-) -> ConjugatePosterior:
-    return posterior.update_at_outcomes(transitions, outcome, weight)
-
-
-# Where it is compiled, the memory of the copies is used again.
-_update = small_jit(_update_at, compiled=jax.jit(_update_at, donate_argnums=0))

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import scipy.linalg
-from jax.scipy.linalg import cho_solve
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.index_tables import Sites
 from bayes_mdp.inference.conjugate.reward_belief import RewardStreams
@@ -26,7 +25,7 @@ from bayes_mdp.inference.conjugate.rewards import Cells, ComponentPrior, Drawer,
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_support import RewardSupport, anything
-from bayes_mdp.numerics.products import matmul
+from bayes_mdp.numerics.numpy_or_jax import pick, xp
 from bayes_mdp.random import gamma
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
 
@@ -46,18 +45,18 @@ class RegressionPrior(eqx.Module):
 
     loc: Float[AnyArray, " D"]
     precision: Float[AnyArray, "D D"]
-    concentration: Float[AnyArray, ""] | None = None
-    rate: Float[AnyArray, ""] | None = None
+    concentration: RealScalar | None = None
+    rate: RealScalar | None = None
 
 
 class _Fit(NamedTuple):
     """The belief after data: mean and Cholesky root [D D] of the precision of the weights; shape and rate of tau."""
 
-    mean: Float[Array, " D"]
-    root: Float[Array, "D D"]
-    excess: Float[Array, ""]
-    concentration: Float[Array, ""]
-    rate: Float[Array, ""]
+    mean: Float[AnyArray, " D"]
+    root: Float[AnyArray, "D D"]
+    excess: RealScalar
+    concentration: RealScalar
+    rate: RealScalar
 
 
 class RegressionRewards(Rewards):
@@ -83,8 +82,8 @@ class RegressionRewards(Rewards):
     noise_precision: Cells
     gram: Float[AnyArray, "D D"]
     moment: Float[AnyArray, " D"]
-    square: Float[AnyArray, ""]
-    count: Float[AnyArray, ""]
+    square: RealScalar
+    count: RealScalar
     by_outcome: bool = eqx.field(static=True)
     independent: bool = eqx.field(static=True)
     sites: Sites = eqx.field(static=True, default=())
@@ -92,7 +91,7 @@ class RegressionRewards(Rewards):
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """Shape of the cells."""
-        return jnp.shape(self.offset)
+        return np.shape(self.offset)
 
     @property
     def distinct(self) -> bool:  # type: ignore[override]
@@ -114,46 +113,46 @@ class RegressionRewards(Rewards):
         return self.prior.concentration is None
 
     def _fit(self) -> _Fit:
-        gram, moment = jnp.asarray(self.gram), jnp.asarray(self.moment)
-        root = jnp.linalg.cholesky(jnp.asarray(self.prior.precision, gram.dtype) + gram)
-        shift = cho_solve((root, True), moment)
+        gram, moment = xp.asarray(self.gram), xp.asarray(self.moment)
+        root = xp.cholesky(xp.asarray(self.prior.precision, gram.dtype) + gram)
+        shift = xp.cho_solve((root, True), moment)
         # q - g' (P + G)^-1 g, what the weights do not explain; rounding must not make it negative.
-        excess = jnp.maximum(self.square - matmul(moment, shift), 0.0)
+        excess = xp.maximum(self.square - xp.matmul(moment, shift), 0.0)
         concentration, rate = self.prior.concentration, self.prior.rate
-        one = jnp.ones((), gram.dtype)
+        one = xp.ones((), gram.dtype)
         after = (one, one) if concentration is None or rate is None else (concentration, rate)
         if not self._known_noise:
-            after = (after[0] + 0.5 * jnp.asarray(self.count), after[1] + 0.5 * excess)
-        return _Fit(jnp.asarray(self.prior.loc) + shift, root, excess, *(jnp.asarray(x) for x in after))
+            after = (after[0] + 0.5 * xp.asarray(self.count), after[1] + 0.5 * excess)
+        return _Fit(xp.asarray(self.prior.loc) + shift, root, excess, *(xp.asarray(x) for x in after))
 
-    def _noise_scale(self, fit: _Fit) -> Float[Array, ""]:
+    def _noise_scale(self, fit: _Fit) -> RealScalar:
         """E[1 / tau]; inf where it does not exist."""
         if self._known_noise:
-            return jnp.ones(())
+            return xp.ones(())
         above = fit.concentration - 1.0
-        return jnp.where(above > 0, fit.rate / jnp.where(above > 0, above, 1.0), jnp.inf)
+        return xp.where(above > 0, fit.rate / xp.where(above > 0, above, 1.0), np.inf)
 
-    def _quadratic(self, fit: _Fit, x: Float[Array, "*cells D"]) -> Float[Array, "*cells"]:
+    def _quadratic(self, fit: _Fit, x: Float[AnyArray, "*cells D"]) -> Float[AnyArray, "*cells"]:
         """x' (P + G)^-1 x of every cell."""
         flat = x.reshape(-1, x.shape[-1])
-        half = jax.scipy.linalg.solve_triangular(fit.root, flat.T, lower=True)
+        half = xp.solve_triangular(fit.root, flat.T, lower=True)
         return (half**2).sum(0).reshape(x.shape[:-1])
 
     def mean(self) -> Cells:
         """Expected mean reward; nan where it does not exist (a concentration of tau <= 1/2)."""
         fit = self._fit()
-        mean = self.offset + matmul(jnp.asarray(self.features), fit.mean)
-        return mean if self._known_noise else jnp.where(fit.concentration > 0.5, mean, jnp.nan)
+        mean = self.offset + xp.matmul(xp.asarray(self.features), fit.mean)
+        return mean if self._known_noise else xp.where(fit.concentration > 0.5, mean, np.nan)
 
     def variance(self) -> Cells:
         """Variance of the mean reward."""
         fit = self._fit()
-        spread = self._quadratic(fit, jnp.asarray(self.features))
-        return jnp.where(spread > 0, spread * self._noise_scale(fit), 0.0)
+        spread = self._quadratic(fit, xp.asarray(self.features))
+        return xp.where(spread > 0, spread * self._noise_scale(fit), 0.0)
 
     def noise(self) -> Cells:
         """Expected variance of one reward around its mean."""
-        return self._noise_scale(self._fit()) / jnp.asarray(self.noise_precision)
+        return self._noise_scale(self._fit()) / xp.asarray(self.noise_precision)
 
     def prior_share(self) -> Cells:
         """Variance of the mean after data over that before, tau given; nan where the mean is known.
@@ -161,15 +160,15 @@ class RegressionRewards(Rewards):
         The mean of a cell weighs as many rewards as the noise of one is larger than its variance: with independent
         cells, pseudo-observations over these and the data.
         """
-        features = jnp.asarray(self.features)
+        features = xp.asarray(self.features)
         before, after = (self._quadratic(x._fit(), features) for x in (self.before_data(), self))
-        return jnp.where(before > 0, after / jnp.where(before > 0, before, 1.0), jnp.nan)
+        return xp.where(before > 0, after / xp.where(before > 0, before, 1.0), np.nan)
 
     def data_mean(self) -> Cells:
         """Least squares; what the data say nothing of is that of the prior."""
         # The limit of loc + (e P + G)^-1 g for e -> 0, along the weights that G determines.
-        shift = matmul(jnp.linalg.pinv(jnp.asarray(self.gram), hermitian=True), jnp.asarray(self.moment))
-        return self.offset + matmul(jnp.asarray(self.features), jnp.asarray(self.prior.loc) + shift)
+        shift = xp.matmul(xp.pinv(xp.asarray(self.gram), hermitian=True), xp.asarray(self.moment))
+        return self.offset + xp.matmul(xp.asarray(self.features), xp.asarray(self.prior.loc) + shift)
 
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """One draw of (weights [D],), or of (weights, tau [1])."""
@@ -203,20 +202,20 @@ class RegressionRewards(Rewards):
     def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         tau = 1.0 if self._known_noise else drawn[1][0]
-        mean = self.offset + matmul(jnp.asarray(self.features), drawn[0])
-        return mean, 1.0 / (jnp.asarray(self.noise_precision) * tau)
+        mean = self.offset + xp.matmul(xp.asarray(self.features), drawn[0])
+        return mean, 1.0 / (xp.asarray(self.noise_precision) * tau)
 
     def table_of(self, drawn: Drawn) -> RewardTable:
         """The law of one reward in every cell for such a draw."""
         mean, noise = self.gather_drawn(drawn)
-        return RewardTable(dist.Normal(mean, jnp.sqrt(noise)), None, self.by_outcome)
+        return RewardTable(dist.Normal(mean, xp.sqrt(noise)), None, self.by_outcome)
 
-    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
         """Var[sum_o probs_o features_o . w]."""
         fit = self._fit()
-        average = (jnp.asarray(probs)[..., None] * self.features).sum(-2)
+        average = (xp.asarray(probs)[..., None] * self.features).sum(-2)
         spread = self._quadratic(fit, average)
-        return jnp.where(spread > 0, spread * self._noise_scale(fit), 0.0)
+        return xp.where(spread > 0, spread * self._noise_scale(fit), 0.0)
 
     def shared_parameters(self, space: StateActionSpace) -> str | None:
         """That pairs share weights, and their site; None: they do not."""
@@ -228,74 +227,72 @@ class RegressionRewards(Rewards):
     def _place(self, cell: Index, outcome: Outcome) -> Index:
         return (*cell, outcome) if self.by_outcome else tuple(cell)
 
-    def _residual(self, place: Index, reward: Weight) -> tuple[Array, Array, Array]:
+    def _residual(self, place: Index, reward: Weight) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Features, noise precision and residual (from the prior mean) of rewards."""
-        x = jnp.asarray(self.features)[place]
-        residual = reward - jnp.asarray(self.offset)[place] - matmul(x, jnp.asarray(self.prior.loc, x.dtype))
-        return x, jnp.asarray(self.noise_precision)[place], jnp.asarray(residual)
+        x = pick(self.features, place)
+        residual = reward - pick(self.offset, place) - xp.matmul(x, xp.asarray(self.prior.loc, x.dtype))
+        return x, pick(self.noise_precision, place), xp.asarray(residual)
 
     def _add(
-        self, x: Array, precision: Array, residual: Array, weight: Weight, ss: Array | float
+        self, x: AnyArray, precision: AnyArray, residual: AnyArray, weight: Weight, ss: AnyArray | float
     ) -> "RegressionRewards":
         """After `weight` rewards for each row, of mean residual `residual` and squared deviations `ss`."""
         # Masked rewards may be anything: they must not poison the sums.
-        residual = jnp.where(jnp.asarray(weight) != 0, residual, 0.0)
-        scaled = x * jnp.asarray(weight * precision)[..., None]
+        residual = xp.where(xp.asarray(weight) != 0, residual, 0.0)
+        scaled = x * xp.asarray(weight * precision)[..., None]
         flat, flat_scaled = x.reshape(-1, x.shape[-1]), scaled.reshape(-1, x.shape[-1])
-        square = jnp.sum(precision * (weight * residual**2 + ss))
+        square = xp.sum(precision * (weight * residual**2 + ss))
         return replace(
             self,
-            gram=jnp.asarray(self.gram) + matmul(flat_scaled.T, flat),
-            moment=jnp.asarray(self.moment) + matmul(flat_scaled.T, jnp.ravel(residual)),
-            square=jnp.asarray(self.square) + square,
-            count=jnp.asarray(self.count) + jnp.sum(weight),
+            gram=xp.asarray(self.gram) + xp.matmul(flat_scaled.T, flat),
+            moment=xp.asarray(self.moment) + xp.matmul(flat_scaled.T, xp.ravel(residual)),
+            square=xp.asarray(self.square) + square,
+            count=xp.asarray(self.count) + xp.sum(weight),
         )
 
     def observe(
         self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
-    ) -> tuple["RegressionRewards", Float[Array, ""]]:
+    ) -> tuple["RegressionRewards", RealScalar]:
         """The belief after rewards at cells; see `Rewards.observe`."""
         x, precision, residual = self._residual(self._place(cell, outcome), reward)
         # The known precisions enter the density by their logarithms alone.
-        return self._add(x, precision, residual, weight, 0.0), jnp.sum(0.5 * weight * jnp.log(precision))
+        return self._add(x, precision, residual, weight, 0.0), xp.sum(0.5 * weight * xp.log(precision))
 
-    def observe_counts(
-        self, counts: Counts, weight: Float[AnyArray, ""] | float
-    ) -> tuple["RegressionRewards", Float[Array, ""]]:
+    def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["RegressionRewards", RealScalar]:
         """The belief after moments of rewards in every cell."""
-        count, mean, ss = (jnp.asarray(x) for x in counts.reward_moments)
-        x, precision, residual = self._residual(tuple(jnp.indices(self.shape)), mean)
+        count, mean, ss = (xp.asarray(x) for x in counts.reward_moments)
+        x, precision, residual = self._residual(tuple(xp.indices(self.shape)), mean)
         after = self._add(x, precision, residual, count * weight, ss * weight)
-        return after, jnp.sum(0.5 * weight * count * jnp.log(precision))
+        return after, xp.sum(0.5 * weight * count * xp.log(precision))
 
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
         """The marginal of one more reward under the belief after data."""
         fit = self._fit()
         x, precision, _ = self._residual(self._place(cell, outcome), reward)
-        weight = jnp.asarray(weight)
+        weight = xp.asarray(weight)
         taken = weight != 0
-        offset = jnp.asarray(self.offset)[self._place(cell, outcome)]
-        away = jnp.where(taken, reward - offset - matmul(x, fit.mean), 0.0)
+        offset = pick(self.offset, self._place(cell, outcome))
+        away = xp.where(taken, reward - offset - xp.matmul(x, fit.mean), 0.0)
         # One more row of precision w: the determinant grows by 1 + w s, the excess by w e^2 / (1 + w s), s = x' V x.
         own = weight * precision
         growth = 1.0 + own * self._quadratic(fit, x)
         extra = own * away**2 / growth
-        density = 0.5 * weight * (jnp.log(precision) - _LOG_2PI) - 0.5 * jnp.log(growth)
+        density = 0.5 * weight * (xp.log(precision) - _LOG_2PI) - 0.5 * xp.log(growth)
         if self._known_noise:
-            return jnp.where(taken, density - 0.5 * extra, 0.0)
-        rising = log_rising(fit.concentration, 0.5 * weight) - fit.concentration * jnp.log1p(0.5 * extra / fit.rate)
-        return jnp.where(taken, density + rising - 0.5 * weight * jnp.log(fit.rate + 0.5 * extra), 0.0)
+            return xp.where(taken, density - 0.5 * extra, 0.0)
+        rising = log_rising(fit.concentration, 0.5 * weight) - fit.concentration * xp.log1p(0.5 * extra / fit.rate)
+        return xp.where(taken, density + rising - 0.5 * weight * xp.log(fit.rate + 0.5 * extra), 0.0)
 
-    def log_evidence(self) -> Float[Array, ""]:
+    def log_evidence(self) -> RealScalar:
         """Log density of the observed rewards, as a sequence, less the logarithms of the known precisions."""
-        fit, count = self._fit(), jnp.asarray(self.count)
-        before = jnp.linalg.cholesky(jnp.asarray(self.prior.precision, fit.root.dtype))
-        shrink = (jnp.log(jnp.diagonal(before)) - jnp.log(jnp.diagonal(fit.root))).sum() - 0.5 * count * _LOG_2PI
+        fit, count = self._fit(), xp.asarray(self.count)
+        before = xp.cholesky(xp.asarray(self.prior.precision, fit.root.dtype))
+        shrink = (xp.log(xp.diagonal(before)) - xp.log(xp.diagonal(fit.root))).sum() - 0.5 * count * _LOG_2PI
         if self.prior.concentration is None or self.prior.rate is None:
             return shrink - 0.5 * fit.excess
-        growth = jnp.log1p(0.5 * fit.excess / self.prior.rate)
+        growth = xp.log1p(0.5 * fit.excess / self.prior.rate)
         rising = log_rising(self.prior.concentration, 0.5 * count)
-        return shrink + rising - self.prior.concentration * growth - 0.5 * count * jnp.log(fit.rate)
+        return shrink + rising - self.prior.concentration * growth - 0.5 * count * xp.log(fit.rate)
 
     def support(self) -> RewardSupport:
         """Every finite number."""
@@ -304,14 +301,14 @@ class RegressionRewards(Rewards):
     def before_data(self) -> "RegressionRewards":
         """The belief before any data."""
         parts = (self.gram, self.moment, self.square, self.count)
-        zeros = tuple(jnp.zeros_like(jnp.asarray(x)) for x in parts)
+        zeros = tuple(xp.zeros_like(xp.asarray(x)) for x in parts)
         return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, zeros)
 
     def merged(self, other: Rewards) -> "RegressionRewards":
         """The belief after the data of both."""
         assert isinstance(other, RegressionRewards)  # `merge` has compared the priors
         parts = [(r.gram, r.moment, r.square, r.count) for r in (self, other)]
-        sums = tuple(jnp.asarray(x) + y for x, y in zip(*parts, strict=True))
+        sums = tuple(xp.asarray(x) + y for x, y in zip(*parts, strict=True))
         return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, sums)
 
     def discounted(self, factor: RealScalar) -> "RegressionRewards":

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float, Int, PRNGKeyArray, Real
@@ -23,6 +22,7 @@ from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of
 from bayes_mdp.models.sufficient_statistics import log_base_measure
 from bayes_mdp.random.element_streams import ElementStreams
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive
 
@@ -124,7 +124,7 @@ class RewardBelief(eqx.Module):
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """The mean reward by data alone: what `mean` tends to as the prior weighs less and less; nan without data."""
-        return jnp.where(self.num_observed(statistics) > 0, statistics[..., 1], jnp.nan)
+        return xp.where(self.num_observed(statistics) > 0, statistics[..., 1], np.nan)
 
     @property
     def flat_weight(self) -> Cells | float:
@@ -141,7 +141,7 @@ class RewardBelief(eqx.Module):
 
     def log_constant(self, reward: Cells) -> Cells:
         """Part of the log density of a reward that no unknown parameter enters (see `log_base_measure`)."""
-        return log_base_measure(self.law, jnp.asarray(reward))
+        return log_base_measure(self.law, xp.asarray(reward))
 
     # Statistics: those of most families are moments; one that keeps others overrides these five.
 
@@ -155,11 +155,11 @@ class RewardBelief(eqx.Module):
 
     def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
         """The statistics of single rewards, each counted `weight` times: [*N D]."""
-        return statistics(weight, reward, jnp.zeros_like(reward))
+        return statistics(weight, reward, xp.zeros_like(reward))
 
     def absorb(self, table: Statistics, index: IntScalar | Int[AnyArray, "*N"], data: Statistics) -> Statistics:
         """`table` [M D] with the statistics `data` [*N D] merged in at `index`; those of the index M are dropped."""
-        return absorb(jnp.asarray(table), index, jnp.asarray(data))
+        return absorb(xp.asarray(table), index, xp.asarray(data))
 
     def merged(self, one: Statistics, other: Statistics) -> Statistics:
         """The statistics of both samples together."""

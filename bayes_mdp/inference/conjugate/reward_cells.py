@@ -29,6 +29,7 @@ from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
 from bayes_mdp.models.reward_support import RewardSupport, anything, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
+from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_shape
 
@@ -83,7 +84,7 @@ class RewardCells(Rewards):
     @property
     def site_belief(self) -> RewardBelief:
         """The belief after data, arrays [M]."""
-        return self.prior.after(jnp.asarray(self.data))
+        return self.prior.after(self.data)
 
     @property
     def belief(self) -> RewardBelief:
@@ -91,16 +92,16 @@ class RewardCells(Rewards):
 
         Of affine rewards (`coefficient`, `offset`) it is that of the elements behind them.
         """
-        return jax.tree.map(lambda values: self._select(values, jnp.nan), self.site_belief)
+        return jax.tree.map(lambda values: self._select(values, np.nan), self.site_belief)
 
     def _select(self, element: Float[AnyArray, "M *event"], otherwise: RealLike) -> Float[AnyArray, "..."]:
         event = element.shape[1:]
         if self.cell is None:
             return element.reshape(*self.shape, *event)
-        cells = element[self.cell]
+        cells = pick(element, self.cell)
         if self.known is None:
             return cells
-        return jnp.where(jnp.reshape(self.cell < 0, (*self.shape, *(1 for _ in event))), otherwise, cells).astype(
+        return xp.where(xp.reshape(self.cell < 0, (*self.shape, *(1 for _ in event))), otherwise, cells).astype(
             element.dtype
         )
 
@@ -108,7 +109,7 @@ class RewardCells(Rewards):
         """coefficient^power * cells, and the offset where the power is one."""
         if self.coefficient is None or self.offset is None:
             return cells
-        scaled = jnp.asarray(self.coefficient) ** power * cells
+        scaled = xp.asarray(self.coefficient) ** power * cells
         return scaled + self.offset if power == 1 else scaled
 
     def gather(self, mean: Float[AnyArray, " M"]) -> Cells:
@@ -116,49 +117,50 @@ class RewardCells(Rewards):
         cells = self._affine(self._select(mean, 0.0))
         if self.known is None or self.cell is None:
             return cells
-        return jnp.where(self.cell < 0, self.known, cells).astype(jnp.result_type(cells))
+        return xp.where(self.cell < 0, self.known, cells).astype(xp.result_type(cells))
 
     def _gather_noise(self, noise: Float[AnyArray, " M"]) -> Cells:
         cells = self._affine(self._select(noise, 0.0), 2)
         if self.known_law is None or self.cell is None:
             return cells
-        return jnp.where(self.cell < 0, law_variance(self.known_law), cells).astype(jnp.result_type(cells))
+        return xp.where(self.cell < 0, law_variance(self.known_law), cells).astype(xp.result_type(cells))
 
     def mean(self) -> Cells:
         """Expected mean reward."""
-        return self.gather(jnp.asarray(self.site_belief.mean()))
+        return self.gather(xp.asarray(self.site_belief.mean()))
 
     def variance(self) -> Cells:
         """Epistemic variance of the mean reward; inf where it does not exist, zero where the reward is known."""
-        return self._affine(self._select(jnp.asarray(self.site_belief.variance()), 0.0), 2)
+        return self._affine(self._select(xp.asarray(self.site_belief.variance()), 0.0), 2)
 
     def noise(self) -> Cells:
         """Expected variance of one reward around its mean; zero where the reward is a known number."""
-        return self._gather_noise(jnp.asarray(self.site_belief.noise()))
+        return self._gather_noise(xp.asarray(self.site_belief.noise()))
 
     def prior_share(self) -> Cells:
         """Pseudo-observations over these and the observed rewards; nan where the mean reward is known."""
-        before, after = (jnp.asarray(x.pseudo_observations) for x in (self.prior, self.site_belief))
-        share = jnp.where(after > 0, before / jnp.where(after > 0, after, 1.0), 1.0)
-        return jnp.where(self.variance() == 0, jnp.nan, self._select(share, jnp.nan))
+        before, after = (xp.asarray(x.pseudo_observations) for x in (self.prior, self.site_belief))
+        some = (after > 0) & xp.isfinite(after)
+        share = xp.where(some, before / xp.where(some, after, 1.0), 1.0)
+        return xp.where(self.variance() == 0, np.nan, self._select(share, np.nan))
 
     def data_mean(self) -> Cells:
         """Mean rewards by data alone; the mean of all rewards where none was seen."""
-        data = jnp.asarray(self.data)
-        size, number = len(data), jnp.asarray(self.prior.num_observed(data))
-        cells = self.gather(jnp.asarray(self.prior.data_mean(data)))
+        data = xp.asarray(self.data)
+        size, number = len(data), xp.asarray(self.prior.num_observed(data))
+        cells = self.gather(xp.asarray(self.prior.data_mean(data)))
         if self.cell is not None:
             # The rewards of an element are those of all its cells: each has its part of them.
-            uses = jnp.zeros(size).at[jnp.where(self.cell < 0, size, self.cell)].add(1.0, mode="drop")
-            number = number / jnp.maximum(uses, 1.0)
-        weight = jnp.where(jnp.isnan(cells), 0.0, self._select(number, 0.0))
+            uses = add_at(np.zeros(size), xp.where(self.cell < 0, size, self.cell), 1.0)
+            number = number / xp.maximum(uses, 1.0)
+        weight = xp.where(xp.isnan(cells), 0.0, self._select(number, 0.0))
         total = weight.sum()
-        every = jnp.where(weight > 0, weight * cells, 0.0).sum() / jnp.where(total > 0, total, 1.0)
-        return jnp.where(jnp.isnan(cells), jnp.where(total > 0, every, self.mean()), cells)
+        every = xp.where(weight > 0, weight * cells, 0.0).sum() / xp.where(total > 0, total, 1.0)
+        return xp.where(xp.isnan(cells), xp.where(total > 0, every, self.mean()), cells)
 
     def flat_weight(self) -> Cells:
         """Number of rewards that a prior without a preference weighs; one where the reward is known."""
-        return self._select(jnp.broadcast_to(jnp.asarray(self.prior.flat_weight, float), self.data.shape[:1]), 1.0)
+        return self._select(xp.broadcast_to(xp.asarray(self.prior.flat_weight, float), self.data.shape[:1]), 1.0)
 
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """One draw of the parameters (named by `prior.parameters`) of the site elements."""
@@ -168,7 +170,7 @@ class RewardCells(Rewards):
         """Mean and variance of one reward in every cell for such a draw."""
         belief = self.site_belief
         mean, noise = belief.drawn_mean(drawn), belief.drawn_noise(drawn)
-        return self.gather(jnp.asarray(mean)), self._gather_noise(jnp.asarray(noise))
+        return self.gather(xp.asarray(mean)), self._gather_noise(xp.asarray(noise))
 
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
         """A stream of draws of the mean rewards of some cells, by NumPy (see `Rewards.drawer`)."""
@@ -212,18 +214,18 @@ class RewardCells(Rewards):
             table = jax.tree.map(lambda x, y: _filled(number < 0, y, x), table, self.known_law)
         return RewardTable(table, None, self.by_outcome)
 
-    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
         """Var[sum_o probs_o r_o]: outcomes of one element share one unknown mean, their weights add up."""
-        probs = jnp.asarray(probs)
+        probs = xp.asarray(probs)
         # An outcome of probability zero contributes nothing, even where its variance is infinite.
-        variance = jnp.where(probs > 0, self.variance(), 0.0)
+        variance = xp.where(probs > 0, self.variance(), 0.0)
         if self.cell is None or self.distinct:
             return (probs**2 * variance).sum(-1)
-        cell = jnp.asarray(self.cell)
+        cell = xp.asarray(self.cell)
         # Cov(c_i x, c_j x) = c_i c_j Var x: each outcome's own deviation, with its sign.
-        deviation = probs * jnp.sqrt(variance) * (1.0 if self.coefficient is None else jnp.sign(self.coefficient))
+        deviation = probs * xp.sqrt(variance) * (1.0 if self.coefficient is None else xp.sign(self.coefficient))
         same = cell[..., :, None] == cell[..., None, :]
-        return (deviation * jnp.where(same, deviation[..., None, :], 0.0).sum(-1)).sum(-1)
+        return (deviation * xp.where(same, deviation[..., None, :], 0.0).sum(-1)).sum(-1)
 
     def shared_parameters(self, space: StateActionSpace) -> str | None:
         """The first two pairs that share a mean reward, and its site, in words; None: no two do. Host side."""
@@ -263,7 +265,7 @@ class RewardCells(Rewards):
         """Index of the cells of the law."""
         return (*cell, outcome) if self.by_outcome else tuple(cell)
 
-    def element(self, cell: Index, outcome: Outcome) -> Int[Array, "..."]:
+    def element(self, cell: Index, outcome: Outcome) -> Int[AnyArray, "..."]:
         """Index of the site element of (step,) state, action `cell` and outcome; M where the reward is known."""
         return site_index(self.cell, self.place(cell, outcome), self.shape, self.data.shape[0])
 
@@ -272,25 +274,25 @@ class RewardCells(Rewards):
         if self.coefficient is None or self.offset is None:
             return reward
         place = self.place(cell, outcome)
-        return (reward - jnp.asarray(self.offset)[place]) / jnp.asarray(self.coefficient)[place]
+        return (reward - pick(self.offset, place)) / pick(self.coefficient, place)
 
-    def log_constant(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+    def log_constant(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
         """weight times what no unknown parameter enters of the log density of each reward; all of it, where known."""
-        total = jnp.zeros(jnp.shape(weight))
-        taken = jnp.asarray(weight) != 0
+        total = xp.zeros(np.shape(weight))
+        taken = xp.asarray(weight) != 0
         if self.prior.has_constant:
-            own = jax.tree.map(lambda x: jnp.asarray(x).at[self.element(cell, outcome)].get(mode="clip"), self.prior)
-            total = total + jnp.where(taken, weight * own.log_constant(self.standardised(cell, outcome, reward)), 0.0)
+            own = jax.tree.map(lambda x: pick(x, self.element(cell, outcome)), self.prior)
+            total = total + xp.where(taken, weight * own.log_constant(self.standardised(cell, outcome, reward)), 0.0)
         if self.coefficient is not None:
             # The density of r is that of x over |coefficient|.
-            stretch = jnp.log(jnp.abs(jnp.asarray(self.coefficient)[self.place(cell, outcome)]))
-            total = total - jnp.where(taken, weight * stretch, 0.0)
+            stretch = xp.log(xp.abs(pick(self.coefficient, self.place(cell, outcome))))
+            total = total - xp.where(taken, weight * stretch, 0.0)
         if self.known is None:
             return total
-        density = jnp.zeros(())
+        density = xp.zeros(())
         if self.known_law is not None:
             density = weighted_density(law_at(self.known_law, self.place(cell, outcome)), reward, weight)
-        return jnp.where(self.element(cell, outcome) < self.data.shape[0], total, density)
+        return xp.where(self.element(cell, outcome) < self.data.shape[0], total, density)
 
     @property
     def has_constant(self) -> bool:
@@ -299,45 +301,43 @@ class RewardCells(Rewards):
 
     def observe(
         self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
-    ) -> tuple["RewardCells", Float[Array, ""]]:
+    ) -> tuple["RewardCells", RealScalar]:
         """The belief after rewards at cells; see `Rewards.observe`."""
-        constant = self.log_constant(cell, outcome, reward, weight).sum() if self.has_constant else jnp.zeros(())
-        data = self.prior.statistics(jnp.asarray(weight), self.standardised(cell, outcome, reward))
-        data = self.prior.absorb(jnp.asarray(self.data), self.element(cell, outcome), data)
+        constant = self.log_constant(cell, outcome, reward, weight).sum() if self.has_constant else xp.zeros(())
+        data = self.prior.statistics(xp.asarray(weight), self.standardised(cell, outcome, reward))
+        data = self.prior.absorb(self.data, self.element(cell, outcome), data)
         return eqx.tree_at(lambda cells: cells.data, self, data), constant
 
-    def observe_counts(
-        self, counts: Counts, weight: Float[AnyArray, ""] | float
-    ) -> tuple["RewardCells", Float[Array, ""]]:
+    def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["RewardCells", RealScalar]:
         """The belief after moments of rewards in every cell; the constant is nan where it needs each reward."""
-        count, mean, ss = (jnp.asarray(x) for x in counts.reward_moments)
-        stretch = jnp.zeros(())
+        count, mean, ss = (xp.asarray(x) for x in counts.reward_moments)
+        stretch = xp.zeros(())
         if self.coefficient is not None and self.offset is not None:
-            mean, ss = (mean - self.offset) / self.coefficient, ss / jnp.asarray(self.coefficient) ** 2
-            stretch = -jnp.sum(weight * count * jnp.log(jnp.abs(jnp.asarray(self.coefficient))))
-        *cell, outcome = jnp.indices(self.shape) if self.by_outcome else (*jnp.indices(self.shape), 0)
+            mean, ss = (mean - self.offset) / self.coefficient, ss / xp.asarray(self.coefficient) ** 2
+            stretch = -xp.sum(weight * count * xp.log(xp.abs(xp.asarray(self.coefficient))))
+        *cell, outcome = xp.indices(self.shape) if self.by_outcome else (*xp.indices(self.shape), 0)
         data = statistics(count * weight, mean, ss * weight)
-        data = self.prior.absorb(jnp.asarray(self.data), self.element(tuple(cell), outcome), data)
+        data = self.prior.absorb(self.data, self.element(tuple(cell), outcome), data)
         unknown = self.prior.has_constant or self.known_law is not None
-        return eqx.tree_at(lambda cells: cells.data, self, data), jnp.where(unknown, jnp.nan, stretch)
+        return eqx.tree_at(lambda cells: cells.data, self, data), xp.where(unknown, np.nan, stretch)
 
-    def belief_at(self, cell: Index, outcome: Outcome) -> tuple[RewardBelief, Bool[Array, "..."]]:
+    def belief_at(self, cell: Index, outcome: Outcome) -> tuple[RewardBelief, Bool[AnyArray, "..."]]:
         """The belief after data at cells, and whether there is one (else the reward is known)."""
         element = self.element(cell, outcome)
-        prior, data = jax.tree.map(lambda x: jnp.asarray(x).at[element].get(mode="clip"), (self.prior, self.data))
+        prior, data = jax.tree.map(lambda x: pick(x, element), (self.prior, self.data))
         return prior.after(data), element < self.data.shape[0]
 
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
         """The marginal of one more reward under the belief after data."""
         belief, believed = self.belief_at(cell, outcome)
-        weight = jnp.asarray(weight)
+        weight = xp.asarray(weight)
         density = belief.log_marginal(belief.statistics(weight, self.standardised(cell, outcome, reward)))
         constant = self.log_constant(cell, outcome, reward, weight) if self.has_constant else 0.0
-        return jnp.where(believed & (weight != 0), density, 0.0) + constant
+        return xp.where(believed & (weight != 0), density, 0.0) + constant
 
-    def log_evidence(self) -> Float[Array, ""]:
+    def log_evidence(self) -> RealScalar:
         """Log density of the observed rewards, as a sequence, less the data's own constants."""
-        return self.prior.log_marginal(jnp.asarray(self.data)).sum()
+        return self.prior.log_marginal(xp.asarray(self.data)).sum()
 
     def support(self) -> RewardSupport:
         """What the family can give; where the reward is known, what that law can (None: nothing is asked of it)."""
@@ -373,12 +373,12 @@ class RewardCells(Rewards):
 
     def before_data(self) -> "RewardCells":
         """The belief before any data."""
-        return eqx.tree_at(lambda cells: cells.data, self, jnp.zeros_like(jnp.asarray(self.data)))
+        return eqx.tree_at(lambda cells: cells.data, self, xp.zeros_like(xp.asarray(self.data)))
 
     def merged(self, other: Rewards) -> "RewardCells":
         """The belief after the data of both."""
         assert isinstance(other, RewardCells)  # `merge` has compared the priors
-        data = self.prior.merged(jnp.asarray(self.data), jnp.asarray(other.data))
+        data = self.prior.merged(xp.asarray(self.data), xp.asarray(other.data))
         return eqx.tree_at(lambda cells: cells.data, self, data)
 
     def discounted(self, factor: RealScalar) -> "RewardCells":

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
+from jaxtyping import Bool, Float, Int, PRNGKeyArray, Real
 
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.mdp import Counts, StateActionSpace
@@ -16,6 +16,7 @@ from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance
 from bayes_mdp.models.reward_support import RewardSupport, anything, make_support, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
+from bayes_mdp.numerics.numpy_or_jax import pick, xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_finite, require
 
@@ -85,11 +86,11 @@ class Rewards(eqx.Module):
     def prior_weight(self) -> Cells:
         """Number of rewards that the prior's mean weighs; nan where it is not known."""
         if not self.in_closed_form:
-            return jnp.full(self.shape, jnp.nan)
+            return xp.full(self.shape, np.nan)
         # The mean after n rewards is (w m + n average) / (w + n), and w the noise over the variance of the mean.
         before = self.before_data()
-        noise, variance = jnp.asarray(before.noise()), jnp.asarray(before.variance())
-        return jnp.where(jnp.isfinite(variance), noise / variance, jnp.nan)
+        noise, variance = xp.asarray(before.noise()), xp.asarray(before.variance())
+        return xp.where(xp.isfinite(variance), noise / variance, np.nan)
 
     @abc.abstractmethod
     def prior_share(self) -> Cells | None:
@@ -107,7 +108,7 @@ class Rewards(eqx.Module):
 
     def flat_weight(self) -> Cells:
         """Number of rewards that a prior without a preference weighs: one for each possible value, if few; else one."""
-        return jnp.ones(self.shape)
+        return xp.ones(self.shape)
 
     @abc.abstractmethod
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
@@ -140,7 +141,7 @@ class Rewards(eqx.Module):
         return self.gather_drawn(self.sample_sites(key))
 
     @abc.abstractmethod
-    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
         """Var[sum_o probs_o r_o] of each pair, where rewards depend on the outcome."""
 
     @abc.abstractmethod
@@ -148,7 +149,7 @@ class Rewards(eqx.Module):
         """The first two pairs that share a parameter, and its site, in words; None: no two do. Host side."""
 
     @abc.abstractmethod
-    def observe(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> tuple[Self, Float[Array, ""]]:
+    def observe(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> tuple[Self, RealScalar]:
         """The belief after rewards of (step,) state, action `cell`, and what they add to the constant of the evidence.
 
         Args:
@@ -159,15 +160,15 @@ class Rewards(eqx.Module):
         """
 
     @abc.abstractmethod
-    def observe_counts(self, counts: Counts, weight: Float[AnyArray, ""] | float) -> tuple[Self, Float[Array, ""]]:
+    def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple[Self, RealScalar]:
         """Likewise after the moments of rewards in every cell of the law."""
 
     @abc.abstractmethod
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
         """log E[density^weight] of each reward by itself; zero where the weight is zero."""
 
     @abc.abstractmethod
-    def log_evidence(self) -> Float[Array, ""]:
+    def log_evidence(self) -> RealScalar:
         """Log density of the observed rewards, as a sequence, less what `observe` added to the constant."""
 
     @abc.abstractmethod
@@ -237,7 +238,7 @@ class KnownRewards(Rewards):
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """Shape of the cells."""
-        return jnp.shape(self.known)
+        return np.shape(self.known)
 
     @property
     def independent(self) -> bool:  # type: ignore[override]
@@ -269,15 +270,15 @@ class KnownRewards(Rewards):
 
     def mean(self) -> Cells:
         """The mean rewards."""
-        return jnp.asarray(self.known)
+        return xp.asarray(self.known)
 
     def variance(self) -> Cells:
         """Zero."""
-        return jnp.zeros_like(self.mean())
+        return xp.zeros_like(self.mean())
 
     def prior_share(self) -> Cells:
         """nan: nothing is unknown."""
-        return jnp.full_like(self.mean(), jnp.nan)
+        return xp.full_like(self.mean(), np.nan)
 
     def data_mean(self) -> Cells:
         """The mean rewards, which need no data."""
@@ -285,7 +286,7 @@ class KnownRewards(Rewards):
 
     def noise(self) -> Cells:
         """Variance of one reward: zero but for that of a known law."""
-        return jnp.zeros_like(self.mean()) if self.known_law is None else law_variance(self.known_law)
+        return xp.zeros_like(self.mean()) if self.known_law is None else law_variance(self.known_law)
 
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """Nothing; `key` is not used."""
@@ -305,33 +306,31 @@ class KnownRewards(Rewards):
         mean = np.asarray(self.known, np.float64)[place]
         return lambda num, _: np.broadcast_to(mean, (num, len(mean)))
 
-    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
         """Zero."""
-        return jnp.zeros(probs.shape[:-1])
+        return xp.zeros(probs.shape[:-1])
 
     def observe(
         self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
-    ) -> tuple["KnownRewards", Float[Array, ""]]:
+    ) -> tuple["KnownRewards", RealScalar]:
         """The same belief; a known law has a density, which belongs to the evidence."""
         return self, self.log_predictive(cell, outcome, reward, weight).sum()
 
-    def observe_counts(
-        self, counts: Counts, weight: Float[AnyArray, ""] | float
-    ) -> tuple["KnownRewards", Float[Array, ""]]:
+    def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["KnownRewards", RealScalar]:
         """The same belief. The density of rewards under a known law does not follow from their moments: nan."""
-        seen = jnp.any(jnp.asarray(counts.reward_count) > 0)
-        return self, jnp.where(seen & (self.known_law is not None), jnp.nan, 0.0)
+        seen = xp.any(xp.asarray(counts.reward_count) > 0)
+        return self, xp.where(seen & (self.known_law is not None), np.nan, 0.0)
 
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
         """weight times log density under the known law; zero where rewards are numbers."""
         if self.known_law is None:
-            return jnp.zeros(jnp.shape(weight))
+            return xp.zeros(np.shape(weight))
         law = law_at(self.known_law, (*cell, outcome) if self.by_outcome else cell)
         return weighted_density(law, reward, weight)
 
-    def log_evidence(self) -> Float[Array, ""]:
+    def log_evidence(self) -> RealScalar:
         """Zero: all of it is constant."""
-        return jnp.zeros(())
+        return xp.zeros(())
 
     def support(self) -> RewardSupport:
         """The known numbers, or what the known law can give."""
@@ -370,18 +369,18 @@ class KnownRewards(Rewards):
 
     def at_step(self, step: IntScalar) -> "KnownRewards":
         """The rewards of one step."""
-        known = self.mean()[step]
-        law = None if self.known_law is None else law_at(self.known_law, (step, *jnp.indices(known.shape)))
+        known = pick(self.mean(), step)
+        law = None if self.known_law is None else law_at(self.known_law, (step, *np.indices(known.shape)))
         return _known(known, self.by_outcome, law)
 
 
-def weighted_density(law: dist.Distribution, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+def weighted_density(law: dist.Distribution, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
     """weight * log density, and 0 where the weight is 0; minus infinity outside the support."""
     assert law.support is not None  # the law of a number
-    value = jnp.asarray(reward, int if law.is_discrete else float)
-    taken, possible = jnp.asarray(weight) != 0, law.support(jnp.asarray(reward, float))
-    inside = jnp.where(taken & possible, value, law.support.feasible_like(value))
-    return jnp.where(taken, weight * jnp.where(possible, law.log_prob(inside), -jnp.inf), 0.0)
+    value = xp.asarray(reward, int if law.is_discrete else float)
+    taken, possible = xp.asarray(weight) != 0, law.support(xp.asarray(reward, float))
+    inside = xp.where(taken & possible, value, law.support.feasible_like(value))
+    return xp.where(taken, weight * xp.where(possible, law.log_prob(inside), -np.inf), 0.0)
 
 
 def refuse_impossible(name: str, reward: Float[np.ndarray, "*N"], log_density: Float[AnyArray, "*N"]) -> None:

@@ -14,25 +14,28 @@ its mean:
 Markou and Rasmussen, 2019.
 """
 
-import jax.numpy as jnp
+from collections.abc import Callable
+
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Real
+from jaxtyping import Float, Real
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.rewards import Rewards
+from bayes_mdp.numerics.numpy_or_jax import has_jax_array, xp
 from bayes_mdp.utils.typing import AnyArray, RealLike
 from bayes_mdp.utils.validation import check_name
 
 FACTOR_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 
-Pairs = Float[Array, "*H S A"]
-Rows = Float[Array, "*H S A O"]
-Values = Float[Array, "..."]
+Pairs = Float[AnyArray, "*H S A"]
+Rows = Float[AnyArray, "*H S A O"]
+Values = Float[AnyArray, "..."]
 
 
 def dirichlet_factor(
     form: str, concentration: Float[AnyArray, "*pairs O"], visits: Real[AnyArray, "*pairs"]
-) -> Float[Array, "*pairs"]:
+) -> Float[AnyArray, "*pairs"] | np.floating:
     """The factor of an unknown Dirichlet row in the local uncertainty; zero where the row is known.
 
     With c0 the sum and K the number of positive concentrations, pbar = c / c0:
@@ -48,29 +51,30 @@ def dirichlet_factor(
     possible = (concentration > 0).sum(-1)
     total = concentration.sum(-1)
     unknown = possible > 1
-    inverse = jnp.where(unknown, 1.0 / (total + 1.0), 0.0)
+    inverse = xp.where(unknown, 1.0 / (total + 1.0), 0.0)
     if form == "dirichlet":
         return inverse
     ratio = (possible - 1.0) * inverse
     if form == "ratio":
         return ratio
     if form == "count":
-        return jnp.where(unknown, jnp.where(visits > 0, 1.0 / jnp.maximum(visits, 1e-30), ratio), 0.0)
-    mean = concentration / jnp.where(total > 0, total, 1.0)[..., None]
+        return xp.where(unknown, xp.where(visits > 0, 1.0 / xp.maximum(visits, 1e-30), ratio), 0.0)
+    mean = concentration / xp.where(total > 0, total, 1.0)[..., None]
     return (2.0 if form == "twice" else 1.0) * (1.0 - (mean**2).sum(-1)) * inverse
 
 
 def row_variance(
     probs: Float[AnyArray, "*pairs O"], inverse_total: RealLike, values: Float[AnyArray, "..."]
-) -> Float[Array, "..."]:
+) -> Float[AnyArray, "..."] | np.floating:
     """Var[p . values] over a Dirichlet row p with mean `probs`: Var_probs(values) / (c0 + 1).
 
     `values` may have an axis of steps in front that `probs` has not: one step after the other, because all at once
     would hold rows of every step.
     """
-    probs, inverse_total, values = (jnp.asarray(x) for x in (probs, inverse_total, values))
+    probs, inverse_total, values = (xp.asarray(x) for x in (probs, inverse_total, values))
     if values.ndim > probs.ndim:
-        return lax.map(lambda step: row_variance(probs, inverse_total, step), values)
+        each_step = lax.map if has_jax_array(probs, inverse_total, values) else _each
+        return each_step(lambda step: row_variance(probs, inverse_total, step), values)
     if values.size == values.shape[-1] and probs.ndim > 2:
         # As a matrix, as which products with vectors take it: XLA would store the mean once for each shape.
         flat = row_variance(probs.reshape(-1, probs.shape[-1]), 1.0, values.reshape(-1))
@@ -80,12 +84,18 @@ def row_variance(
     return inverse_total * (probs * centred**2).sum(-1)
 
 
+def _each(
+    function: Callable[[np.ndarray], np.ndarray], steps: Float[np.ndarray, "H ..."]
+) -> Float[np.ndarray, "H ..."]:
+    return np.stack([function(step) for step in steps])
+
+
 def expected_square(
     probs: Float[AnyArray, "*pairs O"],
     inverse_total: RealLike,
     variance: Float[AnyArray, "*pairs O"],
-    average: Float[AnyArray, "*pairs"],
-) -> Float[Array, "*pairs"]:
+    average: Float[AnyArray, "*pairs"] | np.floating,
+) -> Float[AnyArray, "*pairs"] | np.floating:
     """E[sum_ij p_i p_j Cov(m_i, m_j)] over a Dirichlet row p, for mean rewards m.
 
     Args:
@@ -94,23 +104,23 @@ def expected_square(
         variance: of each mean reward.
         average: Var[sum_o probs_o m_o].
     """
-    probs, inverse_total = jnp.asarray(probs), jnp.asarray(inverse_total)
+    probs, inverse_total = xp.asarray(probs), xp.asarray(inverse_total)
     # An outcome of probability zero contributes nothing, even where its variance is infinite.
-    variance = jnp.where(probs > 0, variance, 0.0)
+    variance = xp.where(probs > 0, variance, 0.0)
     # E[p_i p_j] = (c0 pbar_i pbar_j + 1{i=j} pbar_i) / (c0 + 1): the outcomes each alone, and their average.
     alone = inverse_total * (probs * variance).sum(-1)
     return alone + (1.0 - inverse_total) * average
 
 
-def _targets(rewards: Rewards, values: Values) -> Float[Array, "..."]:
+def _targets(rewards: Rewards, values: Values) -> Float[AnyArray, "..."]:
     """What a row multiplies: values, and the mean reward where it depends on the outcome."""
-    return jnp.asarray(rewards.mean()) + values if rewards.by_outcome else values
+    return xp.asarray(rewards.mean()) + values if rewards.by_outcome else values
 
 
 def average(rows: DirichletRows, rewards: Rewards, cells: Float[AnyArray, "*cells"]) -> Pairs:
     """pbar . cells where rewards depend on the outcome; an outcome of probability zero counts nothing, even inf."""
-    probs, cells = rows.mean(), jnp.asarray(cells)
-    return jnp.where(probs > 0, probs * cells, 0.0).sum(-1) if rewards.by_outcome else cells
+    probs, cells = rows.mean(), xp.asarray(cells)
+    return xp.where(probs > 0, probs * cells, 0.0).sum(-1) if rewards.by_outcome else cells
 
 
 def transition_variance(rows: DirichletRows, rewards: Rewards, values: Values) -> Pairs:
@@ -118,7 +128,9 @@ def transition_variance(rows: DirichletRows, rewards: Rewards, values: Values) -
     return row_variance(rows.mean(), rows.inverse_total(), _targets(rewards, values))
 
 
-def bellman_variance(rows: DirichletRows, rewards: Rewards, values: Values, variance: Float[Array, "*cells"]) -> Pairs:
+def bellman_variance(
+    rows: DirichletRows, rewards: Rewards, values: Values, variance: Float[AnyArray, "*cells"]
+) -> Pairs:
     """Variance of sum_o P(o | s, a) (r(s, a, o) + values(o)); `variance` is that of the mean rewards."""
     unknown_rows = transition_variance(rows, rewards, values)
     if not rewards.by_outcome:
@@ -128,15 +140,15 @@ def bellman_variance(rows: DirichletRows, rewards: Rewards, values: Values, vari
 
 
 def predictive_variance(
-    rows: DirichletRows, rewards: Rewards, values: Values, variance: Float[Array, "*cells"]
+    rows: DirichletRows, rewards: Rewards, values: Values, variance: Float[AnyArray, "*cells"]
 ) -> Pairs:
     """Variance of one observed reward + values(outcome) under the posterior predictive."""
     probs = rows.mean()
     # With the factor 1 in place of 1 / (c0 + 1) it is the variance of one draw, not of the mean.
-    one_step = row_variance(probs, jnp.ones(()), _targets(rewards, values))
+    one_step = row_variance(probs, xp.ones(()), _targets(rewards, values))
     return one_step + average(rows, rewards, variance + rewards.noise())
 
 
 def row_bound(rows: DirichletRows, rewards: Rewards, values: Values) -> Pairs:
     """The largest |x(o)| of the possible outcomes, x what the row multiplies."""
-    return jnp.where(rows.mean() > 0, jnp.abs(_targets(rewards, values)), 0.0).max(-1)
+    return xp.where(rows.mean() > 0, xp.abs(_targets(rewards, values)), 0.0).max(-1)

@@ -1,6 +1,6 @@
 """`Mixture`: a weighted mixture of conjugate posteriors, as a discrete hyperparameter of finite support gives."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import equinox as eqx
@@ -16,13 +16,14 @@ from bayes_mdp.inference.conjugate.predictive_density import log_gain
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.site_table import SiteTable
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior, Tree
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport, union
+from bayes_mdp.numerics.numpy_or_jax import concrete_in_numpy, in_numpy, pick
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
@@ -110,9 +111,10 @@ class Mixture(MixturePosterior):
         each = np.flatnonzero(self._possible).tolist()
         return union([self.component(k).reward_support() for k in each])
 
+    @concrete_in_numpy
     def prior_weight(self) -> PriorWeight:
         """What the prior of each pair weighs in the component in which it weighs least (`CanCountPrior`)."""
-        each = jax.vmap(lambda component: component.prior_weight())(jax.tree.map(jnp.asarray, self.components))
+        each = self._each(lambda component: component.prior_weight())
         return PriorWeight(each.transitions.min(0), each.is_empty.any(0))
 
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
@@ -149,10 +151,39 @@ class Mixture(MixturePosterior):
         varied = reward_prior if isinstance(rewards, RewardCells) else None
         return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
 
+    # Components are few, and each is in closed form: one after the other in NumPy.
+
+    bellman_variance = concrete_in_numpy(MixturePosterior.bellman_variance)
+    expected_information = concrete_in_numpy(MixturePosterior.expected_information)
+    pair_moments = concrete_in_numpy(MixturePosterior.pair_moments)
+
+    def _each(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
+        if not is_concrete(self):
+            return super()._each(function)
+        answers = [in_numpy(function, self.component(k)) for k in range(self.num_components)]
+        return jax.tree.map(lambda *each: np.stack(each), *answers)
+
+    @concrete_in_numpy
+    def average(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
+        """The weighted mean over the components of a function with arrays as answer.
+
+        Args:
+            function: of a component.
+        """
+        if not is_concrete(self):
+            return super().average(function)
+        first = function(self.component(0))
+        # About the first component: what all agree on (a known reward) is exact, however many there are.
+        centre = jax.tree.map(lambda x: np.where(np.isfinite(x), x, 0.0), first)
+        total = jax.tree.map(lambda x, c: c + self.weights[0] * (x - c), first, centre)
+        for k in range(1, self.num_components):
+            answer = function(self.component(k))
+            total = jax.tree.map(lambda t, x, c, k=k: t + self.weights[k] * (x - c), total, answer, centre)
+        return total
+
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`."""
-        pick = (lambda x: x[k]) if isinstance(k, int) else (lambda x: jnp.asarray(x)[k])
-        return jax.tree.map(pick, self.components)
+        return jax.tree.map(lambda x: pick(x, k), self.components)
 
     def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> "Mixture":
         """The mixture after one transition or a block: components by conjugacy, weights by predictive likelihood.

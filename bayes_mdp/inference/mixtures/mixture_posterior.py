@@ -29,11 +29,12 @@ from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.sufficient_statistics import RewardSums
+from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, xp
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import is_concrete
 
-Pairs = Float[Array, "*H S A"]
+Pairs = Float[AnyArray, "*H S A"]
 Tree = TypeVar("Tree")
 NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
 
@@ -54,18 +55,20 @@ class MixturePosterior(eqx.Module):
         """Component `k`, an integer or a traced one."""
 
     @property
-    def weights(self) -> Float[Array, " K"]:
+    @concrete_in_numpy
+    def weights(self) -> Float[AnyArray, " K"]:
         """Probabilities of the components."""
-        return jax.nn.softmax(jnp.asarray(self.log_weights))
+        return xp.softmax(self.log_weights)
 
     @property
     def is_batch(self) -> bool:
         """Whether the arrays have extra leading axes (under `vmap`)."""
         return np.ndim(self.log_weights) > 1
 
-    def effective_sample_size(self) -> Float[Array, ""]:
+    @concrete_in_numpy
+    def effective_sample_size(self) -> RealScalar:
         """1 / sum of the squared weights, from 1 to K: how many components carry the mixture."""
-        return 1.0 / jnp.sum(self.weights**2)
+        return 1.0 / xp.sum(self.weights**2)
 
     @property
     def independent_rows(self) -> bool:
@@ -119,13 +122,15 @@ class MixturePosterior(eqx.Module):
         """
         # Probabilities and rewards are averaged; which states are listed is the same in all components.
         rows, reward = self.average(lambda component: component.mean_rows())
-        if is_concrete(self, reward) and np.isnan(np.asarray(reward)).any():
-            for k in range(self.num_components):
-                self.component(k).mean_mdp()
-            reward = jnp.nan_to_num(reward)  # of illegal pairs, and of outcomes that cannot be
+        if is_concrete(self, rows, reward):
+            rows, reward = as_numpy((rows, reward))
+            if np.isnan(reward).any():
+                for k in range(self.num_components):
+                    self.component(k).mean_mdp()
+                reward = np.nan_to_num(reward)  # of illegal pairs, and of outcomes that cannot be
         # Means over many components in float32 add to one but for 1e-5 or so.
         total = rows.sum(-1, keepdims=True)
-        return self.space.mdp(rows / jnp.where(total > 0, total, 1.0), reward)
+        return self.space.mdp(rows / xp.where(total > 0, total, 1.0), reward)
 
     def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
         """A component first, then its rows as urns: exact. Rewards without an urn by draws (`CanSampleLazily`).
@@ -179,7 +184,7 @@ class MixturePosterior(eqx.Module):
         Raises:
             ValueError: it does not exist in a component (normal-gamma concentration <= 1).
         """
-        return self.bellman_variance(jnp.zeros(self.space.n_states), 0.0)
+        return self.bellman_variance(np.zeros(self.space.n_states), 0.0)
 
     def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), by total variance.
@@ -193,7 +198,7 @@ class MixturePosterior(eqx.Module):
             return reward + discount * (rows * component.space.outcome_values(values)).sum(-1)
 
         # Law of total variance: E_k[Var(x | k)] + Var_k(E[x | k]), where x is the Bellman backup.
-        values = jnp.asarray(values)
+        values = xp.asarray(values, float)
         mean = self.average(expected)
         return self.average(lambda c: c.bellman_variance(values, discount) + (expected(c) - mean) ** 2)
 
@@ -214,7 +219,7 @@ class MixturePosterior(eqx.Module):
     def _refuse_infinite(self) -> None:
         """Raise the error of the first component in which a variance of a mean reward does not exist. Host side."""
         if is_concrete(self):
-            infinite = jax.vmap(lambda c: jnp.isinf(c.reward_cells.variance()).any())(self.components)
+            infinite = self._each(lambda component: xp.isinf(component.reward_cells.variance()).any())
             for k in np.flatnonzero(infinite):
                 self.component(int(k)).expected_reward_variance()
 
@@ -223,22 +228,26 @@ class MixturePosterior(eqx.Module):
         """K."""
         return self.log_weights.shape[0]
 
+    def _each(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
+        """A function of every component, its answers stacked."""
+        return jax.vmap(function)(self.components)
+
     def _weighted_mean(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
         """About the first component: what all agree on (a known reward) is exact, however many there are."""
         centre = jnp.where(jnp.isfinite(values[0]), values[0], 0.0)
-        return centre + tensordot(self.weights.astype(values.dtype), values - centre, axes=1)
+        return centre + tensordot(jnp.asarray(self.weights).astype(values.dtype), values - centre, axes=1)
 
     def average(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
         """The weighted mean over the components of a function with arrays as answer."""
         # All components at once where they fit into memory, else one after the other.
         size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
         if size <= NUMBERS_AT_ONCE:
-            answers = jax.tree.map(jnp.asarray, jax.vmap(function)(self.components))  # known numbers are numpy's
+            answers = jax.tree.map(jnp.asarray, self._each(function))  # known numbers are numpy's
             return jax.tree.map(self._weighted_mean, answers)
 
         def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
             answer = function(self.component(k))
-            return jax.tree.map(lambda t, x: t + self.weights[k].astype(x.dtype) * x, total, answer), None
+            return jax.tree.map(lambda t, x: t + jnp.asarray(self.weights)[k].astype(x.dtype) * x, total, answer), None
 
         shapes = jax.eval_shape(lambda: function(self.component(0)))
         zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
@@ -247,13 +256,13 @@ class MixturePosterior(eqx.Module):
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair, by the laws of total expectation and variance. Traceable."""
 
-        def first(component: ConjugatePosterior) -> tuple[Array, Array, Array, Array | None]:
+        def first(component: ConjugatePosterior) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray | None]:
             one = component.pair_moments()
             return one.probs, one.reward, one.prior_share, one.reward_share
 
         probs, reward, share, paid = self.average(first)
 
-        def second(component: ConjugatePosterior) -> tuple[Array, Array]:
+        def second(component: ConjugatePosterior) -> tuple[AnyArray, AnyArray]:
             one = component.pair_moments()
             # E[variance] + variance of the mean, component by component
             return one.probs_variance + (one.probs - probs) ** 2, one.reward_variance + (one.reward - reward) ** 2
