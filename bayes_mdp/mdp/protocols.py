@@ -9,7 +9,7 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.prior_weight import PriorWeight
 from bayes_mdp.mdp.space import StateActionSpace
-from bayes_mdp.utils.typing import ArrayLike, IntScalar, PolicyLabels, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, PolicyLabels, RealScalar
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ class CanMean(Protocol):
 class CanCount(Protocol):
     """Counts its data."""
 
-    def visit_counts(self) -> Float[Array, "*H S A"]:
+    def visit_counts(self) -> Float[AnyArray, "*H S A"]:
         """Number of observed transitions from every pair."""
         ...
 
@@ -48,7 +48,7 @@ class CanCount(Protocol):
 class CanWeighPrior(Protocol):
     """Says how much of it stems from the prior."""
 
-    def prior_share(self) -> Float[Array, "*H S A"]:
+    def prior_share(self) -> Float[AnyArray, "*H S A"]:
         """The prior's part in the belief about each pair, from 0 to 1: that of the concentration of its row.
 
         1 where the reward is unknown and the pair was never tried; nan where nothing about the pair is unknown. What
@@ -61,7 +61,7 @@ class CanWeighPrior(Protocol):
 class CanWeighRewards(Protocol):
     """Says how much of its mean rewards stems from their prior."""
 
-    def reward_share(self) -> Float[Array, "*H S A"] | None:
+    def reward_share(self) -> Float[AnyArray, "*H S A"] | None:
         """The prior's part in the mean reward of each pair, from 0 to 1: pseudo-observations over these and the data.
 
         Where rewards depend on the outcome, the mean over outcomes, by their probabilities; 1 where no reward was seen;
@@ -69,7 +69,7 @@ class CanWeighRewards(Protocol):
         """
         ...
 
-    def data_reward(self) -> Float[Array, "*H S A"] | None:
+    def data_reward(self) -> Float[AnyArray, "*H S A"] | None:
         """The mean reward of each pair by data alone, that is, as the prior of the rewards weighs less and less.
 
         Where no reward was seen: the mean of all that were. None: it is not known.
@@ -90,7 +90,7 @@ class CanCountPrior(Protocol):
 class CanBorrow(Protocol):
     """Says how much of each row stems from data of other pairs."""
 
-    def borrowed_share(self) -> Float[Array, "*H S A"]:
+    def borrowed_share(self) -> Float[AnyArray, "*H S A"]:
         """The largest share of each row's mean that can stem from data of other pairs; nan where the row is known."""
         ...
 
@@ -123,15 +123,15 @@ class HasVariances(Protocol):
         """Whether rewards depend on (s, a, s'), not on (s, a) alone: the forms of the equations differ."""
         ...
 
-    def reward_variance(self) -> Float[Array, "*H S A"]:
+    def reward_variance(self) -> Float[AnyArray, "*H S A"]:
         """Epistemic variance of the mean reward."""
         ...
 
-    def expected_reward_variance(self) -> Float[Array, "*H S A"]:
+    def expected_reward_variance(self) -> Float[AnyArray, "*H S A"]:
         """Epistemic variance of the mean reward given the outcome, averaged over outcomes."""
         ...
 
-    def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
         """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included.
 
         Args:
@@ -140,7 +140,7 @@ class HasVariances(Protocol):
         """
         ...
 
-    def transition_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
+    def transition_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
         """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation.
 
         Args:
@@ -148,7 +148,7 @@ class HasVariances(Protocol):
         """
         ...
 
-    def variance_factor(self, form: str) -> Float[Array, "*H S A"]:
+    def variance_factor(self, form: str) -> Float[AnyArray, "*H S A"]:
         """The factor of the uncertainty Bellman equation: "ratio", "dirichlet", "twice", "printed" or "count".
 
         Args:
@@ -156,7 +156,7 @@ class HasVariances(Protocol):
         """
         ...
 
-    def row_bound(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
+    def row_bound(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
         """The largest |x(s')| that a row multiplies: x = values, or r + discount values (`rewards_by_outcome`).
 
         Args:
@@ -169,7 +169,7 @@ class HasVariances(Protocol):
 class CanPredict(Protocol):
     """Has the variance of the next transition, the noise of rewards included."""
 
-    def predictive_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
+    def predictive_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
         """Variance of one observed reward + discount values(next state) under the posterior predictive.
 
         Args:
@@ -183,7 +183,7 @@ class CanPredict(Protocol):
 class CanInform(Protocol):
     """Has the expected information of an observation."""
 
-    def expected_information(self) -> Float[Array, "*H S A"]:
+    def expected_information(self) -> Float[AnyArray, "*H S A"]:
         """Mutual information of the outcome of one more transition from a pair and what is unknown, in nats."""
         ...
 
@@ -198,7 +198,7 @@ class CanSplit(Protocol):
         ...
 
     @property
-    def weights(self) -> Float[Array, " K"]:
+    def weights(self) -> Float[AnyArray, " K"]:
         """Probabilities of the components."""
         ...
 
@@ -377,11 +377,11 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
         """Whether the rows of different pairs are independent."""
         ...
 
-    def reward_variance(self) -> Float[Array, "*H S A"]:
+    def reward_variance(self) -> Float[AnyArray, "*H S A"]:
         """Epistemic variance of the mean reward."""
         ...
 
-    def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
         """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included.
 
         Args:

@@ -51,7 +51,7 @@ def unknown_pairs(posterior: HasVariances) -> Bool[Array, "*H S A"]:
     Args:
         posterior: the belief.
     """
-    return (posterior.variance_factor("ratio") > 0) | (posterior.expected_reward_variance() > 0)
+    return jnp.asarray(posterior.variance_factor("ratio") > 0) | (posterior.expected_reward_variance() > 0)
 
 
 def met_again(mdp: MDP | SparseMDP, probs: Float[AnyArray, "*H S A"], unknown: Bool[AnyArray, "*G S A"]) -> str | None:

@@ -37,7 +37,7 @@ from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.planning.variance_backup import propagate
-from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import first_index, is_concrete
 
 Pairs = Float[Array, "*H S A"]
@@ -114,9 +114,9 @@ def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "
     return jnp.concatenate([v[1:], jnp.zeros_like(v[:1])])
 
 
-def only_legal(x: Pairs, mdp: MDP | SparseMDP) -> Pairs:
+def only_legal(x: Float[AnyArray, "*H S A"], mdp: MDP | SparseMDP) -> Pairs:
     """`x`, zero where the action is illegal in `mdp`."""
-    return x if mdp.legal is None else jnp.where(mdp.legal, x, 0.0)
+    return jnp.asarray(x) if mdp.legal is None else jnp.where(mdp.legal, x, 0.0)
 
 
 def over_components(function: Callable[..., Answer], posterior: object, *stacked: PyTree) -> Answer:

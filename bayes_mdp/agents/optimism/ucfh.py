@@ -122,7 +122,7 @@ def confidence_set(
     """
     require_ability(belief, CanMean, "UCFH")
     require_ability(belief, CanCount, "UCFH")
-    mean, visits = belief.mean_mdp(), belief.visit_counts()
+    mean, visits = belief.mean_mdp(), jnp.asarray(belief.visit_counts())
     probs = outcome_probs(mean)
     known_rows, known_rewards = known_pairs(belief)
     each = component_delta(probs.shape, objective.horizon, delta, epsilon)

@@ -85,7 +85,7 @@ def _local(objective: Objective) -> Local:
 
 
 def _local_variance(posterior: RowPosterior, v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S A"]:
-    unknown_rows = posterior.transition_variance(next_values(v, objective), discount_of(objective))
+    unknown_rows = jnp.asarray(posterior.transition_variance(next_values(v, objective), discount_of(objective)))
     return unknown_rows + posterior.expected_reward_variance()
 
 

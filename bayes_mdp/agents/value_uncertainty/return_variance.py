@@ -172,7 +172,7 @@ def _total(posterior: RowPosterior, probs: Pairs, objective: Objective) -> Backu
     def local(belief: RowPosterior, value: PolicyEvaluation | Solution) -> Pairs:
         # Var[r + g Vbar(s')] and, since the policy draws the next action, g^2 E Var_pi Qbar(s', a').
         assert isinstance(belief, CanPredict)  # as `return_variance` checks
-        one_step = belief.predictive_variance(next_values(value.v, objective), discount)
+        one_step = jnp.asarray(belief.predictive_variance(next_values(value.v, objective), discount))
         return one_step + discount**2 * _expected(mean, next_values(policy_variance(value), objective))
 
     solved = back_up(posterior, local, probs, objective)

@@ -82,7 +82,7 @@ def _rows_block(keys: Keys, posterior: Closed, index: Components) -> Rows:
     def one(key: PRNGKeyArray, k: IntScalar) -> tuple[Float[Array, "M K"], Float[Array, "*H S A O"]]:
         rows = _component(posterior, k).transition_probs
         stacked = rows.sample_sites(key)
-        return stacked, rows.gather(stacked)
+        return stacked, jnp.asarray(rows.gather(stacked))
 
     return jax.vmap(one)(keys, index)
 

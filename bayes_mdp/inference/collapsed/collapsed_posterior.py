@@ -173,13 +173,13 @@ class CollapsedPosterior(MixturePosterior):
         """The weighted draws of the hyperparameters."""
         return sampled_sites(self.hyperparameters, self.weights, self.mcmc)
 
-    def visit_counts(self) -> Float[Array, "*H S A"]:
+    def visit_counts(self) -> Float[AnyArray, "*H S A"]:
         """Number of observed transitions from every pair."""
         return self.data_statistics.visit_counts()
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the number of components."""
-        return self.effective_sample_size() < self.share * self.num_components
+        return jnp.asarray(self.effective_sample_size() < self.share * self.num_components)
 
     def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "CollapsedPosterior":
         """The posterior after one transition, a block, or `Counts`.
@@ -225,7 +225,7 @@ class CollapsedPosterior(MixturePosterior):
         key_resample, key_move = jax.random.split(jax.random.fold_in(key, salt))
         # Resample-move: systematic resampling only where the weights have degenerated, then Metropolis steps.
         low, number = learnt & self.needs_refit(), self.num_components
-        chosen = jnp.where(low, systematic(key_resample, self.weights, number), jnp.arange(number))
+        chosen = jnp.where(low, systematic(key_resample, jnp.asarray(self.weights), number), jnp.arange(number))
         log_weights = jnp.where(low, 0.0, self.log_weights)
         resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyperparameters.items()}
         hyperparameters = moved(key_move, self.hierarchy, self.data_statistics, resampled, self.moves)
@@ -337,7 +337,7 @@ class CollapsedPosterior(MixturePosterior):
         """
         check_count("num", num, 8)
         # Equal weights after systematic resampling; NUTS options are cut down for refits inside compiled loops.
-        chosen = systematic(key, self.weights, num)
+        chosen = systematic(key, jnp.asarray(self.weights), num)
         values, hyperparameters = jax.tree.map(lambda x: jnp.asarray(x)[chosen], (self.values, self.hyperparameters))
         options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
         stream = jax.random.key_data(jax.random.fold_in(key, 1))

@@ -131,7 +131,7 @@ class ConjugatePosterior(eqx.Module):
         return self.reward_cells.by_outcome
 
     @property
-    def log_evidence(self) -> float | Float[AnyArray, ""]:
+    def log_evidence(self) -> RealScalar:
         """log p(next states, rewards | states, actions) of the data as a sequence, known rows included.
 
         A Python float computed in float64; inside a trace an array. nan after `Counts` of Poisson rewards, which do not
@@ -490,11 +490,11 @@ class ConjugatePosterior(eqx.Module):
         """
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
         cell = transitions.cell(self.space)
-        weight = xp.broadcast_to(xp.asarray(weight, float), np.shape(transitions.state))
-        posterior = self._observe_outcomes(cell, outcome, weight)
-        return (
-            posterior if transitions.reward is None else posterior._observe_rewards(transitions, cell, outcome, weight)
-        )
+        weights: AnyArray = xp.broadcast_to(xp.asarray(weight, float), np.shape(transitions.state))
+        posterior = self._observe_outcomes(cell, outcome, weights)
+        if transitions.reward is None:
+            return posterior
+        return posterior._observe_rewards(transitions, cell, outcome, weights)
 
     def discount_data(self, factor: RealScalar) -> "ConjugatePosterior":
         """The posterior for which each transition so far counts as `factor` transitions: forgetting.
@@ -528,9 +528,8 @@ class ConjugatePosterior(eqx.Module):
         self._require_moments(folded)
         counts = folded.counts(self.space, by_outcome=self.rewards_by_outcome)
         check_weighted(counts, weight)
-        after = in_numpy(
-            ConjugatePosterior._update_counts, *jax.tree.map(_wide, (self, counts)), np.asarray(weight, float)
-        )
+        belief, counts = jax.tree.map(_wide, (self, counts))
+        after = in_numpy(lambda before, data: before._update_counts(data, np.asarray(weight, float)), belief, counts)
         return replace(after, sources=sources)
 
     def _require_moments(self, data: Counts | FoldedLog) -> None:

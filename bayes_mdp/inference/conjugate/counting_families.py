@@ -384,7 +384,7 @@ def _beta(key: PRNGKeyArray, one: Cells, zero: Cells) -> Cells:
     return dirichlet(key, jnp.stack(jnp.broadcast_arrays(one, zero), axis=-1))[..., 0]
 
 
-def _over(numerator: Cells, excess: Cells, otherwise: float) -> Cells:
+def _over(numerator: Cells | float, excess: Cells, otherwise: float) -> Cells:
     """numerator / excess where the excess is positive: a moment that exists there alone."""
     exists = xp.asarray(excess) > 0
     return xp.where(exists, numerator / xp.where(exists, excess, 1.0), otherwise)

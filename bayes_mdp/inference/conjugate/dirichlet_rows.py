@@ -157,7 +157,7 @@ class DirichletRows(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A O"]:
         """One draw of the rows of the law."""
-        return self.gather(self.sample_sites(key))
+        return jnp.asarray(self.gather(self.sample_sites(key)))
 
     def with_prior(self, prior: Float[AnyArray, "M K"]) -> "DirichletRows":
         """The same counts under other prior concentrations."""
@@ -266,7 +266,7 @@ class DirichletRows(eqx.Module):
             here = values[outcome] if values.ndim == 1 else jnp.take_along_axis(values, outcome, -1)
             return jnp.sum(probability * here, -1)
         if self.row is not None or self.column is not None or values.ndim > 1:
-            return _dot(self.mean(), values)
+            return _dot(jnp.asarray(self.mean()), values)
         prior, counts = jnp.asarray(self.prior), jnp.asarray(self.counts)
         # (prior . values + counts . values) / total, the two parts apart, since counts may be listed.
         before = jnp.sum(values) if self.unit_prior else matmul(prior, values)
@@ -303,6 +303,7 @@ class DirichletRows(eqx.Module):
 
     def log_known(self, cell: Index, outcome: Outcome) -> Float[AnyArray, "*N"]:
         """Log-probability of outcomes under the known rows; zero elsewhere."""
+        assert self.known is not None  # the caller has looked
         known = xp.where(pick(self.is_known, cell), pick(self.known, (*cell, outcome)), 1.0)
         return xp.log(known)
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.mdp import Transitions, check_transitions
+from bayes_mdp.numerics.numpy_or_jax import pick
 from bayes_mdp.utils.typing import ArrayLike, Index
 from bayes_mdp.utils.validation import check_type, is_concrete
 
@@ -22,7 +23,7 @@ def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitio
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """
     place = _place(posterior, transitions)
-    return jnp.log(posterior.transition_probs.mean()[place])
+    return jnp.log(pick(posterior.transition_probs.mean(), place))
 
 
 def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
@@ -41,7 +42,7 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
     if is_concrete(reward):
         where = tuple(cell), np.asarray(outcome)
         posterior.reward_cells.check_rewards("transitions.reward", *where, np.asarray(reward), np.asarray(seen))
-    return posterior.reward_cells.log_predictive(tuple(cell), outcome, reward, seen.astype(float))
+    return jnp.asarray(posterior.reward_cells.log_predictive(tuple(cell), outcome, reward, seen.astype(float)))
 
 
 def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
@@ -65,10 +66,10 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Arr
     cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space)
     weight = jnp.asarray(weight, float)
     # log E[p_o^w] = rising(c_o, w) / rising(c0, w); known rows (no concentration) are exact powers.
-    concentration = rows.concentration[cell]
+    concentration = jnp.asarray(pick(rows.concentration, cell))
     seen, total = concentration[outcome], concentration.sum(-1)
     rising = log_rising(jnp.where(seen > 0, seen, 1.0), weight) - log_rising(jnp.where(total > 0, total, 1.0), weight)
-    gain = jnp.where(seen > 0, rising, weight * jnp.log(rows.mean()[(*cell, outcome)]))
+    gain = jnp.where(seen > 0, rising, weight * jnp.log(pick(rows.mean(), (*cell, outcome))))
     gain = jnp.where(weight != 0, gain, 0.0)
     if transition.reward is None:
         return gain

@@ -179,7 +179,7 @@ class RegressionRewards(Rewards):
         around = jax.scipy.linalg.solve_triangular(fit.root, z, trans="T", lower=True)
         if self._known_noise:
             return (fit.mean + around,)
-        tau = gamma(key_tau, fit.concentration[None]) / fit.rate
+        tau = gamma(key_tau, jnp.asarray(fit.concentration)[None]) / fit.rate
         return fit.mean + around * tau**-0.5, tau
 
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:

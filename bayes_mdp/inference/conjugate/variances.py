@@ -14,8 +14,6 @@ its mean:
 Markou and Rasmussen, 2019.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from jax import lax
 from jaxtyping import Float, Real
@@ -35,7 +33,7 @@ Values = Float[AnyArray, "..."]
 
 def dirichlet_factor(
     form: str, concentration: Float[AnyArray, "*pairs O"], visits: Real[AnyArray, "*pairs"]
-) -> Float[AnyArray, "*pairs"] | np.floating:
+) -> Float[AnyArray, "*pairs"]:
     """The factor of an unknown Dirichlet row in the local uncertainty; zero where the row is known.
 
     With c0 the sum and K the number of positive concentrations, pbar = c / c0:
@@ -53,19 +51,19 @@ def dirichlet_factor(
     unknown = possible > 1
     inverse = xp.where(unknown, 1.0 / (total + 1.0), 0.0)
     if form == "dirichlet":
-        return inverse
+        return xp.asarray(inverse)
     ratio = (possible - 1.0) * inverse
     if form == "ratio":
-        return ratio
+        return xp.asarray(ratio)
     if form == "count":
         return xp.where(unknown, xp.where(visits > 0, 1.0 / xp.maximum(visits, 1e-30), ratio), 0.0)
     mean = concentration / xp.where(total > 0, total, 1.0)[..., None]
-    return (2.0 if form == "twice" else 1.0) * (1.0 - (mean**2).sum(-1)) * inverse
+    return xp.asarray((2.0 if form == "twice" else 1.0) * (1.0 - (mean**2).sum(-1)) * inverse)
 
 
 def row_variance(
     probs: Float[AnyArray, "*pairs O"], inverse_total: RealLike, values: Float[AnyArray, "..."]
-) -> Float[AnyArray, "..."] | np.floating:
+) -> Float[AnyArray, "..."]:
     """Var[p . values] over a Dirichlet row p with mean `probs`: Var_probs(values) / (c0 + 1).
 
     `values` may have an axis of steps in front that `probs` has not: one step after the other, because all at once
@@ -73,21 +71,16 @@ def row_variance(
     """
     probs, inverse_total, values = (xp.asarray(x) for x in (probs, inverse_total, values))
     if values.ndim > probs.ndim:
-        each_step = lax.map if has_jax_array(probs, inverse_total, values) else _each
-        return each_step(lambda step: row_variance(probs, inverse_total, step), values)
+        if not has_jax_array(probs, inverse_total, values):
+            return np.stack([row_variance(probs, inverse_total, step) for step in values])
+        return lax.map(lambda step: row_variance(probs, inverse_total, step), values)
     if values.size == values.shape[-1] and probs.ndim > 2:
         # As a matrix, as which products with vectors take it: XLA would store the mean once for each shape.
         flat = row_variance(probs.reshape(-1, probs.shape[-1]), 1.0, values.reshape(-1))
         return inverse_total * flat.reshape(probs.shape[:-1])
     # Centred first: E[v^2] - E[v]^2 cancels where values are large.
     centred = values - (probs * values).sum(-1, keepdims=True)
-    return inverse_total * (probs * centred**2).sum(-1)
-
-
-def _each(
-    function: Callable[[np.ndarray], np.ndarray], steps: Float[np.ndarray, "H ..."]
-) -> Float[np.ndarray, "H ..."]:
-    return np.stack([function(step) for step in steps])
+    return xp.asarray(inverse_total * (probs * centred**2).sum(-1))
 
 
 def expected_square(
@@ -95,7 +88,7 @@ def expected_square(
     inverse_total: RealLike,
     variance: Float[AnyArray, "*pairs O"],
     average: Float[AnyArray, "*pairs"] | np.floating,
-) -> Float[AnyArray, "*pairs"] | np.floating:
+) -> Float[AnyArray, "*pairs"]:
     """E[sum_ij p_i p_j Cov(m_i, m_j)] over a Dirichlet row p, for mean rewards m.
 
     Args:
@@ -109,7 +102,7 @@ def expected_square(
     variance = xp.where(probs > 0, variance, 0.0)
     # E[p_i p_j] = (c0 pbar_i pbar_j + 1{i=j} pbar_i) / (c0 + 1): the outcomes each alone, and their average.
     alone = inverse_total * (probs * variance).sum(-1)
-    return alone + (1.0 - inverse_total) * average
+    return xp.asarray(alone + (1.0 - inverse_total) * average)
 
 
 def _targets(rewards: Rewards, values: Values) -> Float[AnyArray, "..."]:

@@ -284,7 +284,7 @@ def _regression_terms(
         np.full(len(weights), -0.5 * np.log(2.0 * np.pi)),
     ]
     if prior.concentration is not None and prior.rate is not None:
-        parts.extend(_log_gamma(tau, prior.concentration, prior.rate))
+        parts.extend(_log_gamma(tau, np.asarray(prior.concentration), np.asarray(prior.rate)))
     terms = [_term([name for name, _ in rewards.sites], *parts)]
     mean = np.asarray(rewards.offset)[where] + np.asarray(rewards.features)[where] @ weights
     scale = (np.asarray(rewards.noise_precision)[where] * tau) ** -0.5

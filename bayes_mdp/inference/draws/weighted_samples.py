@@ -131,7 +131,7 @@ class WeightedSamples(eqx.Module):
         values = jnp.asarray(values)
         if not isinstance(self.mdps, SparseMDP):
             return jnp.expand_dims(values, (-3, -2))
-        return at_successors(values, jnp.asarray(self.mdps.successor)[0])
+        return jnp.asarray(at_successors(values, jnp.asarray(self.mdps.successor)[0]))
 
     def variance_factor(self, form: str) -> Pairs:
         """The factor of the uncertainty Bellman equation from the draws: "ratio" sum Var P / E P, "printed" sum Var P.

@@ -165,7 +165,7 @@ class SampledRewards(Rewards):
         def one(table: RewardTable) -> Float[Array, "*K"]:
             law = table.at(cell, outcome)
             assert isinstance(law, dist.Distribution)  # known rewards are not sampled
-            return weighted_density(law, reward, weight)
+            return jnp.asarray(weighted_density(law, reward, weight))
 
         return jax.vmap(one)(self.table)
 
@@ -185,9 +185,7 @@ class SampledRewards(Rewards):
         top = jnp.max(new)
         return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), data_statistics=data)
 
-    def observe_counts(
-        self, counts: Counts, weight: Float[AnyArray, ""] | float
-    ) -> tuple["SampledRewards", Float[Array, ""]]:
+    def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["SampledRewards", Float[Array, ""]]:
         """Likewise after moments of rewards in every cell; the law has sufficient statistics (see `has_moments`)."""
         number, mean, ss = (jnp.asarray(x) for x in counts.reward_moments)
         value = jnp.stack(jnp.broadcast_arrays(number * weight, mean, ss * weight, 0.0), axis=-1)

@@ -23,7 +23,7 @@ from bayes_mdp.mdp import PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport, union
-from bayes_mdp.numerics.numpy_or_jax import concrete_in_numpy, in_numpy, pick
+from bayes_mdp.numerics.numpy_or_jax import concrete_in_numpy, in_numpy, pick, xp
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
@@ -115,7 +115,7 @@ class Mixture(MixturePosterior):
     def prior_weight(self) -> PriorWeight:
         """What the prior of each pair weighs in the component in which it weighs least (`CanCountPrior`)."""
         each = self._each(lambda component: component.prior_weight())
-        return PriorWeight(each.transitions.min(0), each.is_empty.any(0))
+        return PriorWeight(each.transitions.min(0), xp.any(each.is_empty, 0))
 
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """A stream of draws of the needed pairs (`CanDrawPairs`): a component by weight, then its pairs.

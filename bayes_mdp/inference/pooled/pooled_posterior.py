@@ -27,7 +27,7 @@ from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import is_concrete
 
-Pairs = Float[Array, "*H S A"]
+Pairs = Float[AnyArray, "*H S A"]
 
 
 class PooledPosterior(MixturePosterior):
