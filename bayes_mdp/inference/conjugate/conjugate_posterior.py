@@ -50,8 +50,9 @@ FLAT = 1.0 + 1e-4
 class ConjugatePosterior(eqx.Module):
     """Dirichlet rows and conjugate rewards (built by `conjugate_posterior` or `bayes_mdp.infer`).
 
-    As `infer` makes it its arrays are numpy float64, so that counts and the log evidence are exact; inside `jit`, and
-    after `update` with `Transitions` or `Counts`, they have JAX's default width.
+    As `infer` makes it its arrays are numpy float64, so that counts and the log evidence are exact, and so are those
+    after `update`; inside `jit` they have JAX's default width. Where they are concrete NumPy computes what its methods
+    answer, in that width: the answers are arrays of JAX, of its default width.
 
     Args:
         transition_probs: the belief about the rows.
@@ -454,9 +455,10 @@ class ConjugatePosterior(eqx.Module):
         """The posterior after one transition (scalars: an in-place scatter under vmap), a block, or statistics.
 
         Args:
-            transitions: data; a reward of None, or not observed, carries no information about rewards. `Transitions`
-                and `Counts` are added at JAX's default width: in float32 a count of 2^24 no longer grows by one. A log
-                as `fold_log` returns it is counted in float64, and its content is remembered in `sources`.
+            transitions: data; a reward of None, or not observed, carries no information about rewards. They are
+                counted in the width of the arrays of this posterior, inside a trace in JAX's default width: in float32
+                a count of 2^24 no longer grows by one. A log as `fold_log` returns it is counted in float64, and its
+                content is remembered in `sources`.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.
             discount_data: factor by which earlier data count from now on, see the method of that name; None: fully.
@@ -471,12 +473,15 @@ class ConjugatePosterior(eqx.Module):
         if isinstance(transitions, FoldedLog):
             return self._update_folded(transitions, weight, allow_duplicates)
         check_weighted(transitions, weight)
-        if isinstance(transitions, Counts):
-            return self._update_counts(transitions, jnp.asarray(weight, float))
+        add = ConjugatePosterior._add_counts if isinstance(transitions, Counts) else ConjugatePosterior._add_transitions
+        if is_concrete(self, transitions, weight):
+            return in_numpy(add, self, transitions, np.asarray(weight, float))
+        return add(self, transitions, jnp.asarray(weight, float))
+
+    def _add_transitions(self, transitions: Transitions, weight: AnyArray) -> "ConjugatePosterior":
         if is_concrete(transitions, weight, self.transition_probs.prior):
             self.check(transitions, weight)
-        # As an array of JAX: counts are then added by JAX, in its default width.
-        return self.update_at_outcomes(transitions, transitions.outcome(self.space), jnp.asarray(weight, float))
+        return self.update_at_outcomes(transitions, transitions.outcome(self.space), weight)
 
     def update_at_outcomes(
         self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike
@@ -529,7 +534,7 @@ class ConjugatePosterior(eqx.Module):
         counts = folded.counts(self.space, by_outcome=self.rewards_by_outcome)
         check_weighted(counts, weight)
         belief, counts = jax.tree.map(_wide, (self, counts))
-        after = in_numpy(lambda before, data: before._update_counts(data, np.asarray(weight, float)), belief, counts)
+        after = in_numpy(ConjugatePosterior._add_counts, belief, counts, np.asarray(weight, float))
         return replace(after, sources=sources)
 
     def _require_moments(self, data: Counts | FoldedLog) -> None:
@@ -594,7 +599,7 @@ class ConjugatePosterior(eqx.Module):
         # A leaf that nothing changes stays the same one: compiled loops do not carry it.
         return replace(self, reward_cells=rewards, constant=self.constant + more if has_constant else self.constant)
 
-    def _update_counts(self, counts: Counts, weight: RealLike) -> "ConjugatePosterior":
+    def _add_counts(self, counts: Counts, weight: RealLike) -> "ConjugatePosterior":
         rewards, shape = self.reward_cells, self.transition_probs.shape
         self._require_moments(counts)
         counts = fit_counts(counts, self.space, rewards.law, rewards.by_outcome, "counts")

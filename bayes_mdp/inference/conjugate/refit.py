@@ -6,25 +6,18 @@ from jaxtyping import Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Counts, Transitions
-from bayes_mdp.numerics.numpy_or_jax import in_numpy
 
 MIN_BUFFER = 64
 
 
 def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
-    """`posterior` after `data`, its arrays numpy float64 (of counts: of the width that they have).
+    """`posterior` after `data`, its arrays numpy float64 and its own.
 
     Raises:
         ValueError, TypeError: data that the space or the prior cannot hold.
     """
-    if not isinstance(data, Transitions):
-        return jax.tree.map(np.asarray, posterior.update(data))
-    posterior.check(data)
-    return in_numpy(_after, posterior, jax.tree.map(np.ravel, data))
-
-
-def _after(posterior: ConjugatePosterior, transitions: Transitions) -> ConjugatePosterior:
-    return posterior.update_at_outcomes(transitions, transitions.outcome(posterior.space), 1.0)
+    posterior = jax.tree.map(np.array, posterior)
+    return posterior.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
 
 
 def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " M"]]:

@@ -40,12 +40,12 @@ def absorb(
     table: Float[AnyArray, "M 3"], index: IntScalar | Int[AnyArray, "..."], data: Float[AnyArray, "*N 3"]
 ) -> Float[AnyArray, "M 3"]:
     """`table` [M 3] with `data` merged in at `index`: one cell in place for a scalar index, pooled for a block."""
-    if has_jax_array(table, index, data):
+    on_host = not has_jax_array(table, index, data)
+    if not on_host:
         table = jnp.asarray(table)
     data = data.astype(table.dtype)
-    if np.ndim(index):
+    if on_host or np.ndim(index):
         return merge_statistics(table, pool(xp.ravel(index), data.reshape(-1, 3), table.shape[0]))
-    table = jnp.asarray(table)
     return table.at[index].set(merge_statistics(table.at[index].get(mode="clip"), data), mode="drop")
 
 
