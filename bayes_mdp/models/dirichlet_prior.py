@@ -50,20 +50,30 @@ def supported_dirichlet(
         ...     bm.models.supported_dirichlet(concentration, bm.StateActionSpace(2, 3)).shape
         (2, 3, 2)
     """
-    check_space(space)
-    check_dense_rows(space, ROW_BYTES)
     check_type("name", name, str, "a string")
-    check_not_negative("concentration", concentration)
-    full = broadcast_to_cells("concentration", concentration, space, by_outcome=True)
-    if space.multiplicity is not None:
-        # Outcomes that are put together have the sum of their concentrations.
-        full = full * space.multiplicity
-    possible = _possible(full, space)
+    full, possible = row_concentrations(concentration, space)
     if (possible.sum(-1) == 1).all():
         return jnp.asarray(numpyro.deterministic(name, jnp.asarray(possible, full.dtype)))
     law = dist.Dirichlet(_repeated(full)) if possible.all() else SupportedDirichlet(_positive(full, possible), possible)
     with space.plates():
         return jnp.asarray(numpyro.sample(name, law, infer={"event_dims": [OUTCOME_DIM]}))
+
+
+def row_concentrations(
+    concentration: ArrayLike, space: StateActionSpace
+) -> tuple[Float[AnyArray, "*H S A O"], Bool[np.ndarray, "*H S A O"]]:
+    """Those of all rows, with the `multiplicity` of the space, and which outcomes are possible.
+
+    Args, errors: as of `supported_dirichlet`.
+    """
+    check_space(space)
+    check_dense_rows(space, ROW_BYTES)
+    check_not_negative("concentration", concentration)
+    full = broadcast_to_cells("concentration", concentration, space, by_outcome=True)
+    if space.multiplicity is not None:
+        # Outcomes that are put together have the sum of their concentrations.
+        full = full * space.multiplicity
+    return full, _possible(full, space)
 
 
 def _positive(

@@ -168,7 +168,7 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
             "or an array of known rewards"
         )
     else:
-        _known_by_outcome(jnp.shape(spec.reward), space)
+        known_by_outcome(jnp.shape(spec.reward), space)
         if is_concrete(spec.reward):
             check_finite("reward", spec.reward)
 
@@ -212,7 +212,7 @@ def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
     if isinstance(spec.reward, dist.Distribution):
         by_outcome = len(spec.reward.event_shape) == 1
         return RewardTable(tabulate(spec.reward, _cells(space, by_outcome)), None, by_outcome)
-    by_outcome = _known_by_outcome(jnp.shape(spec.reward), space)
+    by_outcome = known_by_outcome(jnp.shape(spec.reward), space)
     known = jnp.broadcast_to(jnp.asarray(spec.reward, dtype=float), _cells(space, by_outcome))
     return RewardTable(None, known, by_outcome)
 
@@ -338,7 +338,7 @@ def _check_law(law: dist.Distribution, space: StateActionSpace) -> None:
         raise ValueError(f"reward has event shape {law.event_shape}, expected () or ({space.n_outcomes},) (outcome)")
 
 
-def _known_by_outcome(shape: tuple[int, ...], space: StateActionSpace) -> bool:
+def known_by_outcome(shape: tuple[int, ...], space: StateActionSpace) -> bool:
     """Whether known rewards of this shape depend on the outcome: read from the number of axes, then from the sizes."""
     lead = len(space.shape)
     fits = {

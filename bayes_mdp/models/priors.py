@@ -5,7 +5,7 @@ hyperparameter is a number or an array that broadcasts to the cells of the rewar
 `rewards_on="outcome"`.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpyro
 import numpyro.distributions as dist
@@ -19,6 +19,36 @@ from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
 
 RewardsOn = Literal["state_action", "outcome"]
+
+
+class ClosedForm(NamedTuple):
+    """What is conjugate in a ready prior, so that nobody has to find it in the program.
+
+    Args:
+        rewards: the law of the rewards and of its parameters, by the name of the factory.
+        concentration: of the Dirichlet rows.
+        hyperparameters: those of the site `reward` in order, and a known `noise_scale`; or the known rewards.
+        by_outcome: whether rewards depend on the outcome; None: their shape says it.
+    """
+
+    rewards: Literal["normal_gamma", "normal", "bernoulli", "poisson", "known"]
+    concentration: ArrayLike
+    hyperparameters: dict[str, ArrayLike]
+    by_outcome: bool | None
+
+
+def closed_form_of(prior: object) -> ClosedForm | None:
+    """That of a ready prior; None: it is another program, or has traced hyperparameters."""
+    found = getattr(prior, _CLOSED_FORM, None)
+    return found if isinstance(found, ClosedForm) and is_concrete(found[1:3]) else None
+
+
+_CLOSED_FORM = "_closed_form"
+
+
+def _ready(program: Prior, form: ClosedForm) -> Prior:
+    setattr(program, _CLOSED_FORM, form)
+    return program
 
 
 def dirichlet_normal_gamma(
@@ -68,7 +98,7 @@ def dirichlet_normal_gamma(
         prior = NormalGamma(*_cells(hyperparameters, space, rewards_on))
         return MDPSpec(probs, _law(normal(_reward(prior, space, rewards_on, "mean_precision")), rewards_on))
 
-    return program
+    return _ready(program, ClosedForm("normal_gamma", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def dirichlet_normal(
@@ -111,7 +141,7 @@ def dirichlet_normal(
         reward = _reward(dist.Normal(mean, deviation), space, rewards_on)
         return MDPSpec(probs, _law(dist.Normal(reward, noise), rewards_on))
 
-    return program
+    return _ready(program, ClosedForm("normal", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def dirichlet_bernoulli(
@@ -150,7 +180,7 @@ def dirichlet_bernoulli(
         reward = _reward(dist.Beta(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Bernoulli(probs=reward), rewards_on))
 
-    return program
+    return _ready(program, ClosedForm("bernoulli", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def dirichlet_poisson(
@@ -190,7 +220,7 @@ def dirichlet_poisson(
         reward = _reward(dist.Gamma(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Poisson(reward), rewards_on))
 
-    return program
+    return _ready(program, ClosedForm("poisson", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
@@ -219,7 +249,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
     def program(space: StateActionSpace) -> MDPSpec:
         return MDPSpec(supported_dirichlet(concentration, space), reward)
 
-    return program
+    return _ready(program, ClosedForm("known", concentration, {"reward": reward}, None))
 
 
 def _check_rows(concentration: ArrayLike, rewards_on: str) -> None:

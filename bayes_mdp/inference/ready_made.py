@@ -1,0 +1,139 @@
+"""`ready_made`: the belief of a ready prior (`bayes_mdp.models`) before any data, from its hyperparameters.
+
+The closed form that `detection` would find in the program, array by array: every row of the law is a row of the site
+`transition`, every cell of the rewards one of the site `reward`.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
+from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import Rewards, known_rewards
+from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
+from bayes_mdp.inference.detection.program_cache import program_cache
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.dirichlet_prior import row_concentrations
+from bayes_mdp.models.isolate import Isolated, isolated_prior
+from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
+from bayes_mdp.models.priors import ClosedForm, closed_form_of
+from bayes_mdp.utils.validation import check_finite, check_positive
+
+Sites = dict[str, tuple[int, ...]]
+"""Site -> shape, in the order of the program."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyMade:
+    """A ready prior of a space; equal ones have one `fingerprint`.
+
+    Args:
+        prior: with its own copies of the arrays.
+        form: its closed form.
+        space: sizes, names, masks.
+        fingerprint: of the form and of the space.
+    """
+
+    prior: Isolated
+    form: ClosedForm
+    space: StateActionSpace
+    fingerprint: str
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReadyMade) and self.fingerprint == other.fingerprint
+
+
+def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | None:
+    """The belief before any data; None: `prior` is no ready one with a closed form. Made once for equal ones.
+
+    Raises:
+        ValueError: hyperparameters that do not fit the space.
+    """
+    form = closed_form_of(prior)
+    if form is None:
+        return None
+    digest = hashlib.sha256(f"{space!r} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
+    for value in (*jax.tree.leaves(space), form.concentration, *form.hyperparameters.values()):
+        array = np.asarray(value)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    with jax.enable_x64(True):
+        return _belief(ReadyMade(isolated_prior(prior), form, space, digest.hexdigest()))
+
+
+@program_cache
+def _belief(ready: ReadyMade) -> ConjugatePosterior:
+    sites: Sites = {}
+    rows, elements = _rows(ready.form, ready.space, sites)
+    start = sum(int(np.prod(shape)) for shape in sites.values())
+    rewards, cells = _rewards(ready.form, ready.space, sites, start)
+    size = sum(int(np.prod(shape)) for shape in sites.values())
+    table = SiteTable(tuple(sites.items()), site_rows(elements, size), cells, None, ready.prior)
+    return conjugate_posterior(rows, rewards, ready.space, table)
+
+
+def _rows(form: ClosedForm, space: StateActionSpace, sites: Sites) -> tuple[DirichletRows, Int[np.ndarray, "M K"]]:
+    """The belief about the rows, and which element of the sites is which of its concentrations."""
+    concentration, possible = row_concentrations(form.concentration, space)
+    shape = possible.shape
+    if (possible.sum(-1) == 1).all():
+        # Known rows; the belief about them has one row that nothing uses.
+        none = np.full(shape, -1)
+        rows = dirichlet_rows(np.eye(1, shape[-1]), shape, row=none[..., 0], column=none, known=possible.astype(float))
+        return rows, np.full((1, shape[-1]), -1)
+    # An illegal pair that stays where it is may have no concentration there.
+    positive = np.where(possible & (np.asarray(concentration) <= 0), 1.0, np.asarray(concentration))
+    prior = np.where(possible, positive, 0.0).reshape(-1, shape[-1])
+    check_positive("prior: transition.concentration", np.where(possible, positive, 1.0))
+    sites["transition"] = shape
+    return dirichlet_rows(prior, shape, sites=(("transition", shape[:-1]),)), np.arange(prior.size).reshape(prior.shape)
+
+
+def _rewards(
+    form: ClosedForm, space: StateActionSpace, sites: Sites, start: int
+) -> tuple[Rewards, tuple[Int[np.ndarray, " L"], ...]]:
+    """The belief about the rewards; for each of their parameters, the elements behind the cells."""
+    if form.rewards == "known":
+        reward = form.hyperparameters["reward"]
+        by_outcome = known_by_outcome(np.shape(reward), space)
+        return known_rewards(broadcast_to_cells("reward", reward, space, by_outcome), by_outcome=by_outcome), ()
+    by_outcome = bool(form.by_outcome)
+    cells = [
+        np.asarray(broadcast_to_cells(name, value, space, by_outcome)) for name, value in form.hyperparameters.items()
+    ]
+    shape = cells[0].shape
+    number = np.arange(cells[0].size)
+    paired = form.rewards == "normal_gamma"
+    sites["reward"] = (*shape, 2) if paired else shape
+    # Mean and precision of a normal-gamma lie side by side.
+    elements = (start + 2 * number, start + 2 * number + 1) if paired else (start + number,)
+    belief = _reward_belief(form, [x.ravel() for x in cells])
+    return reward_cells(belief, shape, by_outcome=by_outcome, sites=(("reward", shape),)), elements
+
+
+def _reward_belief(form: ClosedForm, numbers: list[Float[np.ndarray, " L"]]) -> RewardBelief:
+    if form.rewards == "normal":
+        loc, scale, noise_scale = numbers
+        # By way of the precision, as the program states it: equal to the last bit.
+        with np.errstate(over="ignore", divide="ignore"):
+            scale, noise_scale = (_by_precision(x) for x in (scale, noise_scale))
+        check_finite("prior: reward.loc", loc)
+        return NormalBelief(loc, scale, noise_scale)
+    families = {"normal_gamma": NormalGammaBelief, "bernoulli": BetaBelief, "poisson": GammaBelief}
+    return families[form.rewards](*numbers)
+
+
+def _by_precision(scale: Float[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
+    precision = scale**-2.0
+    check_positive("prior: reward.precision", precision)
+    return precision**-0.5
