@@ -25,7 +25,8 @@ from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import Isolated, isolated_prior
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
 from bayes_mdp.models.priors import ClosedForm, closed_form_of
-from bayes_mdp.utils.validation import check_finite, check_positive
+from bayes_mdp.numerics.compact import compact
+from bayes_mdp.utils.validation import check_positive
 
 Sites = dict[str, tuple[int, ...]]
 """Site -> shape, in the order of the program."""
@@ -108,32 +109,29 @@ def _rewards(
         by_outcome = known_by_outcome(np.shape(reward), space)
         return known_rewards(broadcast_to_cells("reward", reward, space, by_outcome), by_outcome=by_outcome), ()
     by_outcome = bool(form.by_outcome)
-    cells = [
-        np.asarray(broadcast_to_cells(name, value, space, by_outcome)) for name, value in form.hyperparameters.items()
-    ]
-    shape = cells[0].shape
-    number = np.arange(cells[0].size)
+    names = form.hyperparameters.items()
+    numbers = [np.asarray(broadcast_to_cells(name, value, space, by_outcome)) for name, value in names]
+    shape = numbers[0].shape
+    number = np.arange(numbers[0].size)
     paired = form.rewards == "normal_gamma"
     sites["reward"] = (*shape, 2) if paired else shape
     # Mean and precision of a normal-gamma lie side by side.
     elements = (start + 2 * number, start + 2 * number + 1) if paired else (start + number,)
-    belief = _reward_belief(form, [x.ravel() for x in cells])
-    return reward_cells(belief, shape, by_outcome=by_outcome, sites=(("reward", shape),)), elements
+    return reward_cells(
+        _reward_belief(form, numbers), shape, by_outcome=by_outcome, sites=(("reward", shape),)
+    ), elements
 
 
-def _reward_belief(form: ClosedForm, numbers: list[Float[np.ndarray, " L"]]) -> RewardBelief:
-    if form.rewards == "normal":
-        loc, scale, noise_scale = numbers
-        # By way of the precision, as the program states it: equal to the last bit.
-        with np.errstate(over="ignore", divide="ignore"):
-            scale, noise_scale = (_by_precision(x) for x in (scale, noise_scale))
-        check_finite("prior: reward.loc", loc)
-        return NormalBelief(loc, scale, noise_scale)
-    families = {"normal_gamma": NormalGammaBelief, "bernoulli": BetaBelief, "poisson": GammaBelief}
-    return families[form.rewards](*numbers)
-
-
-def _by_precision(scale: Float[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
-    precision = scale**-2.0
-    check_positive("prior: reward.precision", precision)
-    return precision**-0.5
+def _reward_belief(form: ClosedForm, numbers: list[Float[np.ndarray, "*cells"]]) -> RewardBelief:
+    if form.rewards != "normal":
+        families = {"normal_gamma": NormalGammaBelief, "bernoulli": BetaBelief, "poisson": GammaBelief}
+        return families[form.rewards](*numbers)
+    loc, scale, noise_scale = numbers
+    # By way of the precisions that the program states, so that the numbers are those of `detection` to the last bit:
+    # NumPy's power of an array differs there from that of C, by which known numbers are computed in it.
+    small = compact(noise_scale)
+    with np.errstate(over="ignore", divide="ignore"):
+        precision = scale.ravel() ** -2.0
+        noise = np.broadcast_to(np.reshape([x**-2.0 for x in small.ravel()], small.shape), scale.shape)
+        check_positive("prior: reward.precision", precision)
+        return NormalBelief(loc.ravel(), precision**-0.5, noise.ravel() ** -0.5)

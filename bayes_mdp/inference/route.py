@@ -20,6 +20,7 @@ from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.provenance import digests_of
 from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -35,6 +36,7 @@ from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPoster
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled import pooled_fit
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.ready_made import ready_made
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
@@ -189,17 +191,21 @@ def infer(
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
     with stage("infer (which route)"):
-        program, route = prove(prior, space, method, sampler)
+        belief = ready_made(prior, space) if method in ("auto", "exact") else None
+        # What a ready prior is needs no proof. It observes nothing itself.
+        program, route = prove(prior, space, method, sampler) if belief is None else (None, Route(_fit_of(belief), {}))
     fit, why_not = route.fit, route.why_not
     if isinstance(data, FoldedLog):
-        transitions = data.counts(space, by_outcome=program.law.by_outcome)
+        transitions = data.counts(space, by_outcome=_by_outcome(belief, program))
     # Known rewards are constants of the prior: a log that contradicts them has probability zero.
-    if program.law.family == KNOWN and transitions is not None:
-        _check_known_rewards(program, transitions, _known_rewards(program, proven=fit.method == "exact"))
+    if transitions is not None:
+        known = _known_of(belief) if program is None else _known_rewards(program, proven=fit.method == "exact")
+        if known is not None:
+            _check_known_rewards(space, transitions, known)
     with jax.enable_x64(True):
-        if transitions is not None:
+        if program is not None and transitions is not None:
             warn_counted_twice(program, transitions)
-        if why_not and fit.method not in ("exact", "mixture"):
+        if program is not None and why_not and fit.method not in ("exact", "mixture"):
             _say_once(program, f"infer: {route_line(fit.method, why_not)}\n")
         with stage(f"infer ({fit.method})"):
             posterior = _with_sources(fit.on_host(key, transitions), data)
@@ -223,7 +229,9 @@ def fit_for(
     Raises:
         ValueError, TypeError: as `infer`, but for what depends on the data.
     """
-    return prove(prior, space, method, sampler)[1].fit
+    _check_arguments(prior, space, method, sampler)
+    belief = ready_made(prior, space) if method in ("auto", "exact") else None
+    return prove(prior, space, method, sampler)[1].fit if belief is None else _fit_of(belief)
 
 
 def prove(prior: Prior, space: StateActionSpace, method: str | Method, sampler: NUTS) -> "tuple[Program, Route]":
@@ -256,6 +264,18 @@ def _pooled_route(prior: PartialPooling, space: StateActionSpace, method: str | 
         raise ValueError(f"rewards of partial_pooling have to be conjugate, and these are not: {error}") from error
     fit = pooled_fit.fit_of(prior, space, rewards, options)
     return program, Route(fit, {}, ("concentration", "usage_power", "state rows"))
+
+
+class Known(NamedTuple):
+    """Rewards that a prior knows.
+
+    Args:
+        reward: [*H S A], or [*H S A O].
+        by_outcome: whether they depend on the outcome.
+    """
+
+    reward: Float[np.ndarray, "*cells"]
+    by_outcome: bool
 
 
 class Route(NamedTuple):
@@ -342,28 +362,31 @@ def _check_discrete(program: Program, drawn: tuple[str, ...], method: Method) ->
 
 @program_cache
 def _exact_fit(program: Program) -> Fit[ConjugatePosterior]:
-    posterior, _ = _prove(program)
+    return _fit_of(_prove(program)[0])
+
+
+def _fit_of(posterior: ConjugatePosterior) -> Fit[ConjugatePosterior]:
+    """The inference of a prior whose belief before any data is `posterior`."""
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> ConjugatePosterior:
         del key
-        # Transitions are counted in a copy; what else it may share with the proof is copied here.
-        own = posterior if isinstance(data, Transitions) else jax.tree.map(np.array, posterior)
-        return own if data is None else refit(own, data)
+        return jax.tree.map(np.array, posterior) if data is None else refit(posterior, data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.tree.map(np.array, posterior).update(transitions)
 
-    return Fit("exact", program.space, summarise, lambda key, data: data, on_host)
+    return Fit("exact", posterior.space, summarise, lambda key, data: data, on_host)
 
 
 @program_cache
-def _prove(program: Program) -> tuple[ConjugatePosterior, Float[np.ndarray, "*cells"] | None]:
+def _prove(program: Program) -> tuple[ConjugatePosterior, Known | None]:
     """The belief before any data, detected and certified, and known rewards. The random points depend on the program
     alone."""
     probe = Probe(program)
     detected = detect(probe)
     certify(program, detected, np.random.default_rng(int(program.fingerprint, 16)))
-    return detected.posterior, probe.known(probe.reward["mean"]) if program.law.family == KNOWN else None
+    known = probe.known(probe.reward["mean"]) if program.law.family == KNOWN else None
+    return detected.posterior, None if known is None else Known(known, program.law.by_outcome)
 
 
 @program_cache
@@ -429,31 +452,46 @@ def _check_arguments(prior: object, space: object, method: object, sampler: obje
         check_name("method", method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
 
 
-def _known_rewards(program: Program, *, proven: bool) -> Float[np.ndarray, "*cells"]:
-    """The rewards of a prior that knows them, in float64; of one that is `proven` they have been read already."""
+def _by_outcome(belief: ConjugatePosterior | None, program: Program | None) -> bool:
+    """Whether rewards depend on the outcome, in the ready prior or in the program."""
+    if belief is not None:
+        return belief.rewards_by_outcome
+    return program is not None and program.law.by_outcome
+
+
+def _known_of(belief: ConjugatePosterior | None) -> Known | None:
+    """The rewards of a ready prior that knows them."""
+    rewards = None if belief is None else belief.reward_cells
+    return Known(np.asarray(rewards.known), rewards.by_outcome) if isinstance(rewards, KnownRewards) else None
+
+
+def _known_rewards(program: Program, *, proven: bool) -> Known | None:
+    """The rewards of a program that knows them, in float64; of one that is `proven` they have been read already."""
+    if program.law.family != KNOWN:
+        return None
     with jax.enable_x64(True):
         known = _prove(program)[1] if proven else None
         if known is None:
             probe = Probe(program)
-            known = probe.known(probe.reward["mean"])
+            known = Known(probe.known(probe.reward["mean"]), program.law.by_outcome)
     return known
 
 
-def _check_known_rewards(program: Program, data: Transitions | Counts, known: Float[np.ndarray, "*cells"]) -> None:
+def _check_known_rewards(space: StateActionSpace, data: Transitions | Counts, known: Known) -> None:
     """Refuse rewards of the log that are not the known ones of the prior.
 
     Raises:
         ValueError: names the first row (of counts: the first cell), the known and the observed value.
     """
-    support = make_support(known, known, by_outcome=program.law.by_outcome)
+    support = make_support(known.reward, known.reward, by_outcome=known.by_outcome)
     if isinstance(data, Counts):
         support.check_moments("data", data)
         return
-    check_transitions(data, program.space)
+    check_transitions(data, space)
     if data.reward is None:
         return
     seen = True if data.reward_observed is None else np.asarray(data.reward_observed, bool)
-    cells = support.at(data.cell(program.space), np.asarray(data.outcome(program.space)))
+    cells = support.at(data.cell(space), np.asarray(data.outcome(space)))
     cells.check("data.reward", np.asarray(data.reward, np.float64), seen)
 
 
