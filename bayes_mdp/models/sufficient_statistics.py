@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.models.reward_support import support_of
 from bayes_mdp.numerics.moments import pool_moments
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.utils.validation import check_probabilities, check_shape, is_concrete, require
 
@@ -171,14 +171,14 @@ def has_statistics(law: object) -> bool:
     return (law if isinstance(law, type) else type(law)) in _LOG_DENSITY
 
 
-def log_base_measure(law: type[dist.Distribution], reward: Float[AnyArray, "*N"]) -> Float[Array, "*N"]:
+def log_base_measure(law: type[dist.Distribution], reward: Float[AnyArray, "*N"]) -> Float[AnyArray, "*N"]:
     """The part of the log density of one reward that no parameter changes, minus infinity outside the support."""
     if law is dist.Normal:
-        return jnp.zeros_like(reward)
+        return xp.zeros_like(reward)
     if law is dist.Poisson:
-        counts = (reward >= 0) & (reward == jnp.floor(reward))
-        return jnp.where(counts, -gammaln(jnp.where(counts, reward, 0.0) + 1), -jnp.inf)
-    return jnp.where((reward == 0) | (reward == 1), 0.0, -jnp.inf)
+        counts = (reward >= 0) & (reward == xp.floor(reward))
+        return xp.where(counts, -xp.gammaln(xp.where(counts, reward, 0.0) + 1), -np.inf)
+    return xp.where((reward == 0) | (reward == 1), 0.0, -np.inf)
 
 
 def check_rewards(law: type[dist.Distribution] | None, transitions: Transitions) -> None:
@@ -252,8 +252,8 @@ def fit_counts(
     and moments of no rewards (they may be nan) are zero. Traceable; arguments and errors: see `check_counts`.
     """
     check_counts(counts, space, law, by_outcome, name)
-    count = jnp.asarray(counts.reward_count, float)
-    mean, ss = (jnp.where(count > 0, x, 0.0) for x in (counts.reward_mean, counts.reward_ss))
+    count = xp.asarray(counts.reward_count, float)
+    mean, ss = (xp.where(count > 0, x, 0.0) for x in (counts.reward_mean, counts.reward_ss))
     counts = Counts(counts.transitions, count, mean, ss)
     return counts if by_outcome or count.shape == space.shape else pool_outcomes(counts)
 

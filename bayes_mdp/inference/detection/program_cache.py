@@ -4,27 +4,39 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-from bayes_mdp.inference.detection.trace import Program
+from bayes_mdp.mdp import StateActionSpace
 
+
+@runtime_checkable
+class OfSpace(Protocol):
+    """A program of a space, or a prior of one; hashable, and equal where it computes the same."""
+
+    @property
+    def space(self) -> StateActionSpace:
+        """Sizes, names, masks."""
+        ...
+
+
+Key = TypeVar("Key", bound=OfSpace)
 Result = TypeVar("Result")
 
 PROGRAMS = 64
 CELLS = 2**25  # outcomes of all pairs, of the kept programs together: proofs hold a few tables of that size each
 
 
-def program_cache(function: Callable[[Program], Result]) -> Callable[[Program], Result]:
+def program_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
     """`functools.lru_cache` by the size of programs: the last 64 results, and so many that their cells are 2^25.
 
     The last result is kept whatever its size. Safe under threads; two that ask for the same result at once may both
     compute it.
     """
-    kept: OrderedDict[Program, Result] = OrderedDict()
+    kept: OrderedDict[Key, Result] = OrderedDict()
     lock = threading.Lock()
 
     @wraps(function)
-    def cached(program: Program) -> Result:
+    def cached(program: Key) -> Result:
         with lock:
             if program in kept:
                 kept.move_to_end(program)
@@ -40,6 +52,6 @@ def program_cache(function: Callable[[Program], Result]) -> Callable[[Program], 
     return cached
 
 
-def _cells(program: Program) -> int:
+def _cells(program: OfSpace) -> int:
     space = program.space
     return (space.horizon or 1) * space.n_states * space.n_actions * space.n_outcomes

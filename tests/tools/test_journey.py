@@ -1,0 +1,33 @@
+"""`tools/journey.py`: which files and functions of the package a call passes."""
+
+import numpy as np
+
+import bayes_mdp as bm
+from tools.journey import PACKAGE, code_lines, journey
+
+
+def test_functions_of_the_package_alone_are_counted():
+    space = bm.StateActionSpace(2, 2)
+    found = journey(lambda: (np.linalg.inv(np.eye(2)), space.n_outcomes))
+    assert [str(path) for path in found.functions] == ["mdp/space.py"]
+    assert [name.split(":")[0] for name in found.functions[next(iter(found.functions))]] == [
+        "StateActionSpace.n_outcomes"
+    ]
+    assert found.lines == code_lines(PACKAGE / "mdp/space.py")
+    assert str(found).startswith("1 files, 1 functions, ")
+
+
+def test_nothing_is_counted_after_an_error():
+    try:
+        journey(lambda: 1 / 0)
+    except ZeroDivisionError:
+        pass
+    assert journey(lambda: None).functions == {}
+
+
+def test_comments_blank_lines_and_docstrings_are_no_code(tmp_path):
+    file = tmp_path / "file.py"
+    file.write_text(
+        '"""Doc\n\nmore."""\n\n# comment\nx = """a\nb"""\n\n\ndef f():\n    """Doc."""\n    return (\n        1\n    )\n'
+    )
+    assert code_lines(file) == 6
