@@ -110,9 +110,18 @@ def test_other_ready_priors_have_none(name):
 
 def test_a_program_around_one_and_traced_numbers_are_detected():
     prior, space = bm.models.dirichlet_bernoulli(), SPACES["plain"]
-    assert ready_made(lambda space: prior(space), space) is None
+    assert ready_made(_around(prior), space) is None
     assert ready_made(handlers.scale(prior, scale=2.0), space) is None
     jax.eval_shape(lambda c: (_is_none(ready_made(bm.models.dirichlet_bernoulli(c), space)), c)[1], 2.0)
+
+
+def _around(prior):
+    """A user's program, which calls a ready one."""
+
+    def program(space):
+        return prior(space)
+
+    return program
 
 
 def _is_none(value):
@@ -144,7 +153,7 @@ def test_the_posterior_of_a_ready_prior_is_that_of_its_program():
     size = 50
     state, action, step = (RNG.integers(n, size=size) for n in (3, 2, 2))
     data = bm.Transitions(state, action, RNG.normal(size=size), RNG.integers(3, size=size), step=step)
-    ready, program = (bm.infer(jax.random.key(0), p, data, space=space) for p in (prior, lambda space: prior(space)))
+    ready, program = (bm.infer(jax.random.key(0), p, data, space=space) for p in (prior, _around(prior)))
     assert bits(ready) == bits(program) and ready.method == program.method == "exact"
     assert ready.log_evidence == program.log_evidence
 

@@ -1,6 +1,7 @@
 """`tools/journey.py`: which files and functions of the package a call passes."""
 
 import numpy as np
+import pytest
 
 import bayes_mdp as bm
 from tools.journey import PACKAGE, code_lines, journey
@@ -18,16 +19,26 @@ def test_functions_of_the_package_alone_are_counted():
 
 
 def test_nothing_is_counted_after_an_error():
-    try:
+    with pytest.raises(ZeroDivisionError):
         journey(lambda: 1 / 0)
-    except ZeroDivisionError:
-        pass
     assert journey(lambda: None).functions == {}
 
 
 def test_comments_blank_lines_and_docstrings_are_no_code(tmp_path):
     file = tmp_path / "file.py"
-    file.write_text(
-        '"""Doc\n\nmore."""\n\n# comment\nx = """a\nb"""\n\n\ndef f():\n    """Doc."""\n    return (\n        1\n    )\n'
+    lines = (
+        '"""Doc',
+        "",
+        'more."""',
+        "",
+        "# comment",
+        'x = """a',
+        'b"""',
+        "",
+        "",
+        "def f():",
+        '    """Doc."""',
+        "    return (",
     )
+    file.write_text("\n".join((*lines, "        1", "    )", "")))
     assert code_lines(file) == 6

@@ -115,7 +115,7 @@ def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "
 
 
 def only_legal(x: Float[AnyArray, "*H S A"], mdp: MDP | SparseMDP) -> Pairs:
-    """`x`, zero where the action is illegal in `mdp`."""
+    """`x`, in its unit, zero where the action is illegal in `mdp`."""
     return jnp.asarray(x) if mdp.legal is None else jnp.where(mdp.legal, x, 0.0)
 
 
