@@ -26,19 +26,6 @@ def test_nothing_is_counted_after_an_error():
 
 def test_comments_blank_lines_and_docstrings_are_no_code(tmp_path):
     file = tmp_path / "file.py"
-    lines = (
-        '"""Doc',
-        "",
-        'more."""',
-        "",
-        "# comment",
-        'x = """a',
-        'b"""',
-        "",
-        "",
-        "def f():",
-        '    """Doc."""',
-        "    return (",
-    )
-    file.write_text("\n".join((*lines, "        1", "    )", "")))
+    lines = ['"""Doc', "", 'more."""', "", "# comment", 'x = """a', 'b"""', "", "def f():", '    """Doc."""']
+    file.write_text("\n".join([*lines, "    return (", "        1", "    )", ""]))
     assert code_lines(file) == 6
