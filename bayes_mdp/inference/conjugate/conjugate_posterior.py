@@ -473,10 +473,12 @@ class ConjugatePosterior(eqx.Module):
         if isinstance(transitions, FoldedLog):
             return self._update_folded(transitions, weight, allow_duplicates)
         check_weighted(transitions, weight)
-        add = ConjugatePosterior._add_counts if isinstance(transitions, Counts) else ConjugatePosterior._add_transitions
         if is_concrete(self, transitions, weight):
-            return in_numpy(add, self, transitions, np.asarray(weight, float))
-        return add(self, transitions, jnp.asarray(weight, float))
+            return in_numpy(ConjugatePosterior._add, self, transitions, np.asarray(weight, float))
+        return self._add(transitions, jnp.asarray(weight, float))
+
+    def _add(self, data: Transitions | Counts, weight: AnyArray) -> "ConjugatePosterior":
+        return self._add_counts(data, weight) if isinstance(data, Counts) else self._add_transitions(data, weight)
 
     def _add_transitions(self, transitions: Transitions, weight: AnyArray) -> "ConjugatePosterior":
         if is_concrete(transitions, weight, self.transition_probs.prior):

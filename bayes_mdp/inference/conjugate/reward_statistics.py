@@ -41,12 +41,12 @@ def absorb(
 ) -> Float[AnyArray, "M 3"]:
     """`table` [M 3] with `data` merged in at `index`: one cell in place for a scalar index, pooled for a block."""
     on_host = not has_jax_array(table, index, data)
-    if not on_host:
-        table = jnp.asarray(table)
-    data = data.astype(table.dtype)
     if on_host or np.ndim(index):
-        return merge_statistics(table, pool(xp.ravel(index), data.reshape(-1, 3), table.shape[0]))
-    return table.at[index].set(merge_statistics(table.at[index].get(mode="clip"), data), mode="drop")
+        table = table if on_host else jnp.asarray(table)
+        return merge_statistics(table, pool(xp.ravel(index), data.reshape(-1, 3).astype(table.dtype), table.shape[0]))
+    cells = jnp.asarray(table)
+    merged = merge_statistics(cells.at[index].get(mode="clip"), data.astype(cells.dtype))
+    return cells.at[index].set(merged, mode="drop")
 
 
 _STIRLING = tuple(b / d for b, d in ((1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), (1, 156)))
