@@ -16,8 +16,9 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.utils.typing import AnyArray
 
-Pairs = Float[Array, "S A"]
+Pairs = Float[AnyArray, "S A"]
 
 
 class BatchError(eqx.Module):

@@ -1,5 +1,7 @@
 """Values in draws by NumPy, against the planners in JAX on whole MDPs made of the very same draws."""
 
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportOptionalSubscript=false
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -92,7 +92,7 @@ def test_of_a_collapsed_posterior_it_is_the_mean_over_its_draws():
 def judged(posterior: Any, policies: Any, objective: Any) -> list[Any]:
     with jax.enable_x64(True):
         wide = jnp.asarray(np.asarray(policies, np.float64))
-        return value_bases(to_float64(posterior), wide, to_float64(objective), START)
+        return value_bases(to_float64(posterior), np.asarray(wide), objective, START)
 
 
 def test_what_knows_no_share_says_none():
@@ -102,7 +102,7 @@ def test_what_knows_no_share_says_none():
     assert "effective number" in str(basis) and "prior's share" not in str(basis)
     assert basis.rewards is None and str(basis).endswith("; what the prior weighs in it is not known")
     with jax.enable_x64(True):
-        assert value_bases(OnlySamples(without_shares()), jnp.asarray(policy), Discounted(DISCOUNT), START) == [None]
+        assert value_bases(OnlySamples(without_shares()), np.asarray(policy), Discounted(DISCOUNT), START) == [None]
     assert not isinstance(sampled(), CanWeighPrior)
 
 
@@ -170,7 +170,7 @@ def test_where_everything_is_known_no_data_are_needed(posterior):
     """A start in d, from which all rows are known."""
     with jax.enable_x64(True):
         alone = value_bases(
-            to_float64(posterior), jnp.asarray(POLICIES[:1]), to_float64(Discounted(DISCOUNT)), np.eye(4)[3]
+            to_float64(posterior), np.asarray(POLICIES[:1], np.float64), Discounted(DISCOUNT), np.eye(4)[3]
         )
     basis: Any = alone[0]
     assert basis.prior_share == 0.0 and basis.weakest == () and basis.transitions == np.inf
@@ -189,7 +189,7 @@ def test_the_own_optimum_is_told_from_others(posterior):
     unreached[0] = unreached[0, ::-1]
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
-        (basis,) = value_bases(wide, jnp.asarray(unreached[None]), aim, np.eye(4)[3])
+        (basis,) = value_bases(wide, unreached[None], aim, np.eye(4)[3])
     assert basis is not None and basis.own_optimum
 
 

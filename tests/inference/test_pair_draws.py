@@ -5,6 +5,8 @@ right draws that is a false alarm with probability below 1e-6 where errors are n
 tails through the arcus tangent). A mean that is off by 0.15 of the standard deviation of a draw is caught.
 """
 
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportOptionalSubscript=false
 import warnings
 
 import jax

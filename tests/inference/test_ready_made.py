@@ -1,5 +1,7 @@
 """Ready priors carry the closed form that detection would find in their programs, to the last bit."""
 
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportOptionalSubscript=false
 from dataclasses import replace
 
 import jax

@@ -11,7 +11,7 @@ from quantecon.markov import DiscreteDP
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning import solve as plan_of
-from bayes_mdp.planning.discounted import bounded, sweep_chain
+from bayes_mdp.planning.discounted import bounded
 from bayes_mdp.planning.rounding import Rounding
 from tests.planning.planning_problems import KINDS, all_policies, arrays, listed, make_mdp, optimal_discounted, solve
 
@@ -243,23 +243,6 @@ def test_no_derivative_without_a_solution(x64):
     assert not solution.converged
     assert abs(solution.v[0] - weights @ np.asarray(reward)[:, 0]) <= solution.gap
     assert np.isnan(slope).all()
-
-
-@pytest.mark.parametrize("ends", [False, True])
-def test_sweeps_of_a_chain_that_mixes_fast_are_its_solution(ends, x64):
-    """Against a dense solve; a chain that mixes slowly is left after a few sweeps, no worse than it was."""
-    rng = np.random.default_rng(5)
-    listed = np.stack([rng.permutation(40)[:20] for _ in range(40)])[:, None]
-    rows = rng.dirichlet(np.ones(20), (40, 1)) * (0.8 if ends else 1.0)
-    end_probs = np.full((40, 1), 0.2) if ends else None
-    chain = SparseMDP(listed, rows, rng.normal(size=(40, 1)), end_probs=end_probs)
-    dense = np.asarray(chain.to_dense().transition_probs[:, 0])
-    expected = np.linalg.solve(np.eye(40) - 0.5 * dense, np.asarray(chain.reward[:, 0]))
-    found = jax.jit(sweep_chain)(chain, jnp.asarray(0.5), jnp.zeros(40))
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    around = SparseMDP((np.arange(40)[:, None, None] + 1) % 40, np.ones((40, 1, 1)), chain.reward)
-    values = jax.jit(sweep_chain)(around, jnp.asarray(0.999), jnp.zeros(40))
-    assert np.isfinite(values).all()
 
 
 @pytest.mark.some(1)

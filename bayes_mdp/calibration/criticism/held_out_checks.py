@@ -145,8 +145,11 @@ def unseen_outcomes(
     size = space.n_states + 1
     needed = count > 0
     number = count[needed]
-    by_urns = isinstance(posterior, ConjugatePosterior) and posterior.independent_rows
-    if not by_urns or posterior.transition_probs.known is not None:
+    if not (
+        isinstance(posterior, ConjugatePosterior)
+        and posterior.independent_rows
+        and posterior.transition_probs.known is None
+    ):
         rows = row_draws(key, posterior, needed)
         base = rows.state.astype(np.int64) * space.n_actions + rows.action
         unseen = ~np.isin(base[:, None] * size + rows.next_state, known)

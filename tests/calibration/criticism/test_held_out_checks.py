@@ -99,14 +99,13 @@ def test_unseen_outcomes_are_those_of_whole_rows():
     unseen = ~np.isin(np.arange(S * A)[:, None] * (S + 1) + np.arange(S), known).reshape(S, A, S)
     drawn = rng.multinomial(count, rows / rows.sum(-1, keepdims=True))
     expected = (drawn * unseen).sum((1, 2))
-    draw = unseen_outcomes(posterior, SPACE, known, count)
+    draw = unseen_outcomes(KEY, posterior, SPACE, known, count)
     rng = generator(KEY)
-    by_urn = np.array([np.bincount(draw(rng, KEY), minlength=S) for _ in range(4000)])
+    by_urn = np.array([np.bincount(draw(rng), minlength=S) for _ in range(4000)])
     moments_agree(by_urn, expected)
     one = bm.inference.mixture([posterior, posterior], weights=[0.5, 0.5])
-    by_rows = unseen_outcomes(one, SPACE, known, count)
-    keys = jax.random.split(KEY, 400)
-    moments_agree(np.array([np.bincount(by_rows(rng, key), minlength=S) for key in keys]), expected)
+    by_rows = unseen_outcomes(KEY, one, SPACE, known, count)
+    moments_agree(np.array([np.bincount(by_rows(rng), minlength=S) for _ in range(400)]), expected)
     # A broken twin, which draws from the mean row: too little spread.
     mean = rng.multinomial(count, np.broadcast_to(rows.mean(0) / rows.mean(0).sum(-1, keepdims=True), rows.shape))
     with pytest.raises(AssertionError):
@@ -117,8 +116,8 @@ def test_a_row_whose_outcomes_are_all_new_or_all_known():
     """All or none of its transitions."""
     posterior: Any = bm.infer(KEY, bm.models.known_rewards(0.0), FIRST, space=SMALL)
     code = np.array([0, 1, 2, 3])  # all outcomes of (0, 0)
-    draw = unseen_outcomes(posterior, SMALL, code, np.array([[5, 7], [0, 0], [0, 0]]))
-    assert len(draw(np.random.default_rng(0), KEY)) == 7
+    draw = unseen_outcomes(KEY, posterior, SMALL, code, np.array([[5, 7], [0, 0], [0, 0]]))
+    assert len(draw(np.random.default_rng(0))) == 7
 
 
 def value_by_hand(rows, reward, policy, start, discount=None, horizon=None) -> float:

@@ -115,20 +115,16 @@ def test_entries_are_whole_draws(objective, learnt):
     """Single pairs, put into whole MDPs, have the same values, slopes and optima."""
     start = np.eye(S)[0]
     draws = draws_of(KEY, learnt, objective, 7, initial=start)
-    assert draws.chains is not None
+    assert draws.kept is not None
     rows, reward = np.zeros((7, S, A, S)), np.zeros((7, S, A))
     rows[..., 0] = 1.0
-    entries = draws.chains.entries
-    pair = np.asarray(entries.pair)
-    state, action = np.asarray(entries.state)[pair], np.asarray(entries.action)[pair]
+    pairs = draws.rows
+    reward[:, pairs.state, pairs.action] = draws.kept.reward
+    rows[:, pairs.state, pairs.action] = 0.0
+    rows[:, pairs.state[pairs.pair], pairs.action[pairs.pair], pairs.next_state] = draws.kept.probs
     with jax.enable_x64(True):
-        for i, key in enumerate(draws.keys):
-            probs, reward[i] = draws.draw_entries(key)
-            rows[i, state, action] = 0.0
-            rows[i, state, action, np.asarray(entries.next_state)] = probs
         listed = MDP(rows, reward)
     whole = given_draws(listed, objective, initial=start)
-    assert whole.chains is None
     rng = np.random.default_rng(0)
     policies = rng.dirichlet(np.ones(A), (5, S)) * LEGAL
     policies /= policies.sum(-1, keepdims=True)
@@ -145,16 +141,30 @@ def test_entries_are_whole_draws(objective, learnt):
     assert LEGAL[np.arange(S), draws.optimal_policies(7).argmax(-1)].all()
 
 
-@pytest.mark.slow
-def test_both_routes_agree_in_law(learnt, monkeypatch):
-    """Random numbers of single and double precision differ: means of 4000 draws within six standard errors."""
+def test_draws_that_are_not_held_and_large_ones_are_the_same(learnt, monkeypatch):
+    """Drawn anew for every pass; rounded to single precision, held or not."""
     policies = np.eye(A)[np.array([[0, 0, 1, 1], [1, 0, 0, 1]])]
-    values = [draws_of(KEY, learnt, Discounted(0.9), 4000).values(policies)]
-    monkeypatch.setattr(module, "policy_chains", lambda *args, **kwargs: None)
-    values.append(draws_of(jax.random.key(1), learnt, Discounted(0.9), 4000).values(policies))
-    error = np.hypot(*(v.std(0) / np.sqrt(4000) for v in values))
-    assert (np.abs(values[0].mean(0) - values[1].mean(0)) <= 6 * error).all()
-    np.testing.assert_allclose(values[0].std(0), values[1].std(0), rtol=0.12)
+    weights = np.array([0.0, 1.0, 0.0, 0.0, 2.0, 0.0, 0.5])
+
+    def answers():
+        draws = draws_of(KEY, learnt, Discounted(0.9), 7)
+        return draws, [draws.values(policies), draws.gradient(policies[0], weights), draws.best()]
+
+    held, expected = answers()
+    monkeypatch.setattr(module, "MOST_KEPT", 0)
+    monkeypatch.setattr(module, "DRAWN_AT_ONCE", 3 * held.numbers)
+    anew, again = answers()
+    assert held.kept is not None and anew.kept is None
+    for one, other in zip(again, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    monkeypatch.setattr(module, "LARGE", 0)
+    single = answers()[1]
+    monkeypatch.setattr(module, "MOST_KEPT", 1e9)
+    rounded, kept = answers()
+    assert rounded.kept is not None and rounded.kept.probs.dtype == np.float32
+    for one, other, exact in zip(single, kept, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+        np.testing.assert_allclose(one, exact, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -163,7 +173,7 @@ def test_only_needed_pairs_are_drawn(learnt):
     needed = LEGAL.copy()
     needed[0, 1] = False
     draws = draws_of(KEY, learnt, Discounted(0.9), 7, needed=needed)
-    assert draws.chains is not None and len(draws.chains.entries.state) == needed.sum()
+    assert len(draws.rows.state) == needed.sum()
     options = np.eye(A)[np.array([[0, 0, j, 1] for j in range(2)])]
     np.testing.assert_allclose(draws.best(), draws.values(options).max(-1), rtol=1e-9)
 
