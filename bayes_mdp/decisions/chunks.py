@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.numerics.by_numpy.keys import take_keys
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
@@ -53,15 +52,13 @@ def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
     chunk = 1 << (most - 1).bit_length()
     chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
     rounds = -(-len(keys) // chunk)
-    chunks: Any = take_keys(keys, (np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk))
+    chunks: Any = keys[(np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk)]
     return chunks
 
 
 def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -> tuple[np.ndarray, ...]:
     """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
-    answers = [
-        jax.tree.map(np.asarray, function(*(take_keys(chunk, i) for chunk in chunks))) for i in range(len(chunks[0]))
-    ]
+    answers = [jax.tree.map(np.asarray, function(*(chunk[i] for chunk in chunks))) for i in range(len(chunks[0]))]
     return jax.tree.map(lambda *parts: np.stack(parts), *answers)
 
 

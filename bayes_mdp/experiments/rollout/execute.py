@@ -44,7 +44,6 @@ from bayes_mdp.experiments.seed_devices import (
 from bayes_mdp.mdp import CanThin, CanUpdate, Environment, PlansFromState, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.models.tracing import traced_alone
-from bayes_mdp.numerics.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.random import fused_key, plain_key
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
@@ -70,18 +69,25 @@ class Prepared(NamedTuple):
     listed: ListedEnvironment | None = None
 
 
+@jax.jit
+def _streams(
+    key: Key[Array, ""], numbers: Int[Array, " N"]
+) -> tuple[Key[Array, " N"], Key[Array, ""], Key[Array, " N"]]:
+    """Keys of all seeds, of the belief, and of the environment of every seed."""
+    key_seeds, key_belief, key_envs = jax.random.split(key, 3)
+    fold_in_each = jax.vmap(jax.random.fold_in, (None, 0))
+    return fold_in_each(key_seeds, numbers), key_belief, fold_in_each(key_envs, numbers)
+
+
 def prepare(case: RunConfig) -> Prepared:
     """Make everything that a run needs (host side: the prior is inferred here, the true MDP is solved)."""
     # Three streams, whatever the run needs of them: a belief or an environment less does not shift the others.
-    streams = split_key(fused_key(case.key), 3)
-    key_seeds, key_belief, key_envs = (take_keys(streams, i) for i in range(3))
+    keys, key_belief, key_envs = _streams(fused_key(case.key), np.arange(case.num_seeds))
     if isinstance(case.agent, ChecksOptimism) and not case.own_env:
         case.agent.check_optimism(_largest_reward(case.environment))
-    numbers = np.arange(case.num_seeds)
-    keys = fold_in_each(key_seeds, numbers)
     space, envs = case.space, case.environment
     if case.own_env:
-        envs = _draw_environments(fold_in_each(key_envs, numbers), case, space)
+        envs = _draw_environments(key_envs, case, space)
     sim, values = simulator(envs), needs_values(case.regret, case.objective)
     if not case.own_env:
         _check_lists(space, np.asarray(sim.outcome))

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from bayes_mdp.numerics.by_numpy import threefry_words as threefry
+from bayes_mdp.numerics.by_numpy.arrays import Array
 from bayes_mdp.numerics.by_numpy.primitives import PRIMITIVES, understood
-from bayes_mdp.numerics.by_numpy.threefry_words import Array
 
 SECONDS_A_STEP, SECONDS_A_NUMBER = 3e-6, 1e-9
 """What a step of a program costs here, roughly, and what each number does that it makes."""
@@ -69,7 +68,7 @@ def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[
 
     Args:
         closed: the program.
-        arrays: its arguments; keys as integers (see `threefry_words`).
+        arrays: its arguments.
         most: seconds that it may take, as `seconds` counts them.
 
     Raises:
@@ -78,7 +77,7 @@ def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[
     with np.errstate(all="ignore"):
         avals: Any = closed.in_avals
         # As JAX takes them: in 32 bits, unless 64 are switched on.
-        taken = [x if _is_key(aval) else x.astype(aval.dtype) for x, aval in zip(arrays, avals, strict=True)]
+        taken = [x.astype(aval.dtype) for x, aval in zip(arrays, avals, strict=True)]
         return _Run(most).program(closed, taken)
 
 
@@ -90,7 +89,7 @@ class _Run:
 
     def program(self, closed: ClosedJaxpr, arrays: list[Array], wanted: Sequence[bool] | None = None) -> list[Array]:
         """The results of a program; zero for those that are not wanted (None: all are)."""
-        values = dict(zip(closed.jaxpr.constvars, map(as_numpy, closed.consts), strict=True))
+        values = dict(zip(closed.jaxpr.constvars, map(np.asarray, closed.consts), strict=True))
         values.update(zip(closed.jaxpr.invars, arrays, strict=True))
 
         def read(atom: Var | Literal) -> Array:
@@ -160,14 +159,6 @@ def _needed(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> list[tuple[JaxprEqn, tupl
     return found[::-1]
 
 
-def as_numpy(x: Any) -> Array:
-    """An array as NumPy's; a key as integers of 64 bits."""
-    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-        words = np.asarray(jax.random.key_data(x))
-        return np.asarray(threefry.to_keys(words[..., 0], words[..., 1]))
-    return np.asarray(x)
-
-
 def _parts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
     """Where the carry of a scan begins and ends among its arguments."""
     if "num_carry" in params:
@@ -199,11 +190,7 @@ def _cost(step: JaxprEqn) -> float:
 
 
 def _has_numbers(aval: Any) -> bool:
-    """Whether its values are numbers that NumPy has, or keys of JAX's default kind."""
-    if not hasattr(aval, "dtype"):
+    """Whether its values are numbers that NumPy has."""
+    if not hasattr(aval, "dtype") or jnp.issubdtype(aval.dtype, jax.dtypes.extended):
         return False
-    return str(aval.dtype) == "key<fry>" if _is_key(aval) else np.dtype(aval.dtype) in _DTYPES
-
-
-def _is_key(aval: Any) -> bool:
-    return jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
+    return np.dtype(aval.dtype) in _DTYPES

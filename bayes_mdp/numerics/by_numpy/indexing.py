@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
-from bayes_mdp.numerics.by_numpy.threefry_words import Array
+from bayes_mdp.numerics.by_numpy.arrays import Array
 
 
 def gather(

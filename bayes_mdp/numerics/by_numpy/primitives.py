@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayes_mdp.numerics.by_numpy import threefry_words as threefry
+from bayes_mdp.numerics.by_numpy.arrays import Array
 from bayes_mdp.numerics.by_numpy.indexing import gather, scatter
-from bayes_mdp.numerics.by_numpy.threefry_words import Array
 
 Primitive = Callable[..., Any]
 
@@ -153,24 +152,6 @@ def _round(x: Array, *, rounding_method: Any) -> Array:
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
-def _unwrap(key: Array, **_: Any) -> Array:
-    return np.stack(threefry.to_words(key), -1)
-
-
-def _wrap(words: Array, **_: Any) -> Array:
-    return threefry.to_keys(words[..., 0], words[..., 1])
-
-
-def _seed(seed: Array, **_: Any) -> Array:
-    return (
-        seed.astype(np.int64).view(np.uint64) if seed.dtype.itemsize == 8 else seed.astype(np.uint32).astype(np.uint64)
-    )
-
-
-def _iota_pair(*, shape: Any) -> list[Array]:
-    return list(threefry.to_words(np.arange(int(np.prod(shape)), dtype=np.uint64).reshape(shape)))
-
-
 def _in_dtype(function: Any) -> Primitive:
     """A function of SciPy, which may answer in double precision, in the dtype of its first argument."""
     return lambda *x, **_: np.asarray(function(*x), x[0].dtype)
@@ -262,14 +243,6 @@ PRIMITIVES: dict[str, Primitive] = {
     "cummin": _cumulative(np.minimum.accumulate),
     "sort": _sort,
     "optimization_barrier": lambda *x: list(x),
-    "random_seed": _seed,
-    "random_split": threefry.split,
-    "random_fold_in": threefry.fold_in,
-    "random_bits": threefry.bits,
-    "random_wrap": _wrap,
-    "random_unwrap": _unwrap,
-    "threefry2x32": lambda k0, k1, x0, x1: list(threefry.block((k0, k1), x0, x1)),
-    "iota_2x32_shape": _iota_pair,
 }
 """By name of the primitive; those of several results return a list."""
 
@@ -286,13 +259,8 @@ _PARAMETERS: dict[str, str] = {
     "dynamic_slice": "slice_sizes",
     "integer_pow": "y",
     "iota": "dimension dtype shape sharding",
-    "iota_2x32_shape": "shape",
     "mul": "out_dtype",
     "pad": "padding_config",
-    "random_bits": "bit_width shape",
-    "random_seed": "impl",
-    "random_split": "shape",
-    "random_wrap": "impl",
     "reshape": "dimensions new_sizes sharding",
     "rev": "dimensions",
     "round": "rounding_method",

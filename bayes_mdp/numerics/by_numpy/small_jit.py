@@ -7,9 +7,10 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from bayes_mdp.numerics.by_numpy.evaluation import TooLongError, as_numpy, evaluate, seconds, supported
+from bayes_mdp.numerics.by_numpy.evaluation import TooLongError, evaluate, seconds, supported
 from bayes_mdp.utils.validation import is_concrete
 
 MOST_SECONDS = 0.03
@@ -39,7 +40,7 @@ class SmallJit(Generic[Parameters, Result]):
             return self.compiled(*args, **kwargs)
         program, tree = traced
         try:
-            found = evaluate(program, [as_numpy(x) for x in jax.tree.leaves(arrays)], self._most)
+            found = evaluate(program, [np.asarray(x) for x in jax.tree.leaves(arrays)], self._most)
         except TooLongError:
             return self.compiled(*args, **kwargs)
         # Copied to the device as they are: no program is needed for that.
@@ -83,7 +84,7 @@ def small_jit(
 ) -> Callable[Parameters, Result]:
     """`function` of arrays and other arguments, by NumPy where it is small, else compiled.
 
-    Small: it has no random numbers but JAX's default ones, no derivative, and takes NumPy no more than `most` seconds.
+    Small: it has no random numbers, no derivative, and takes NumPy no more than `most` seconds.
     Results of a small program are those of the compiled one but for rounding. Under tracing it
     is the function itself. Which way is taken depends on the shapes of the arguments, and on how long loops go on.
 

@@ -8,9 +8,7 @@ import pytest
 from jax import lax
 
 from bayes_mdp.numerics.by_numpy.evaluation import evaluate, supported
-from bayes_mdp.numerics.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.numerics.by_numpy.small_jit import small_jit
-from bayes_mdp.random import dirichlet, fused_key, gamma, loggamma
 
 pytestmark = pytest.mark.numerics
 
@@ -121,18 +119,6 @@ PROGRAMS = {
         ),
         X,
     ),
-    "keys": (
-        lambda key: (
-            jax.random.bits(key, (3, 2)),
-            jax.random.uniform(jax.random.fold_in(key, 7), (4,)),
-            jax.vmap(jax.random.normal)(jax.random.split(key, 5)),
-            jax.random.key_data(jax.random.split(key, (2, 2))),
-        ),
-        KEY,
-    ),
-    "seeds": (lambda n: jax.random.uniform(jax.random.key(n[0, 0])), NUMBERS),
-    "gamma": (lambda key, x: (gamma(key, x**2), loggamma(key, x**2 / 9), dirichlet(key, x**2 + 0.1)), KEY, X),
-    "gamma of a batch": (lambda key, x: jax.vmap(loggamma)(jax.random.split(key, 3), x**2 / 9), KEY, X),
 }
 
 
@@ -198,11 +184,8 @@ def test_what_numpy_cannot_do_is_compiled():
 
     assert not supported(jax.make_jaxpr(solved)(X).jaxpr)
     np.testing.assert_allclose(small_jit(solved)(X), jax.jit(solved)(X), rtol=1e-4)
-    # A key among the results, other kinds of keys, and effects.
-    split = small_jit(jax.random.split)
-    np.testing.assert_array_equal(jax.random.key_data(split(KEY)), jax.random.key_data(jax.random.split(KEY)))
-    for other in (jax.random.key(0, impl="rbg"), fused_key(KEY)):
-        np.testing.assert_array_equal(small_jit(jax.random.bits)(other), jax.random.bits(other))
+    # Random numbers, and effects.
+    np.testing.assert_array_equal(small_jit(jax.random.bits)(KEY), jax.random.bits(KEY))
     assert not supported(jax.make_jaxpr(lambda x: jax.debug.print("{}", x))(X).jaxpr)
 
 
@@ -233,23 +216,6 @@ def test_arguments_are_left_as_they_are():
     table = np.zeros(3)
     small_jit(lambda x: x.at[0].set(1.0))(table)
     np.testing.assert_array_equal(table, 0.0)
-
-
-@pytest.mark.parametrize("wide", [False, True])
-def test_keys_without_programs(wide):
-    with jax.enable_x64(wide):
-        for key in (jax.random.key(5), jax.random.key(5, impl="rbg"), fused_key(jax.random.key(5))):
-            ours, theirs = split_key(key, 70), jax.random.split(key, 70)
-            place = np.array([[3, 69], [0, 3]])
-            assert ours.dtype == theirs.dtype == take_keys(ours, place).dtype
-            for a, b in ((ours, theirs), (take_keys(ours, place), theirs[place]), (take_keys(ours, 4), theirs[4])):
-                np.testing.assert_array_equal(jax.random.key_data(a), jax.random.key_data(b))
-            folded = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(9))
-            np.testing.assert_array_equal(
-                jax.random.key_data(fold_in_each(key, np.arange(9))), jax.random.key_data(folded)
-            )
-            raw = jax.random.key_data(theirs)
-            np.testing.assert_array_equal(take_keys(raw, place), raw[place])
 
 
 def test_the_results_of_a_program_with_constants():
