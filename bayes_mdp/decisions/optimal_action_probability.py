@@ -28,7 +28,7 @@ def probability_optimal(
     """The posterior probability that an action is optimal in a state: its share of `num_draws` draws.
 
     These are the action probabilities of Thompson sampling (PSRL) in each state. Actions whose values agree but for
-    rounding share a draw equally; an illegal action has probability zero. Host-side: compiles itself, works in float64.
+    rounding share a draw equally; an illegal action has probability zero. On the host, in float64.
 
     Args:
         key: the draws; they are those of `policy_value` with this key.

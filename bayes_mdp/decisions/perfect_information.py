@@ -99,7 +99,7 @@ def expected_value_of_perfect_information(
     of the mean MDP is such a policy where no row is unknown, or rows are independent and no unknown row can be met
     twice: then E V^pi is the value in the mean MDP for every policy. See `validity`.
 
-    Host-side: compiles itself, works in float64.
+    On the host, by NumPy, in float64.
 
     Args:
         key, objective, num_draws: as in `policy_value`, with the same draws.

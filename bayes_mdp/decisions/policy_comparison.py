@@ -155,7 +155,7 @@ def compare_policies(
     held_out: bool = False,
     outcomes: Mapping[str, Outcome] | None = None,
 ) -> PolicyComparison:
-    """Evaluate every policy in the same draws of the posterior. Host-side: compiles itself, works in float64.
+    """Evaluate every policy in the same draws of the posterior. On the host, by NumPy, in float64.
 
     Args:
         key, posterior, objective, num_draws, outcomes: see `policy_value`; the draws are those of

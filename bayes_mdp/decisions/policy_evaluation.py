@@ -147,13 +147,13 @@ def policy_value(
     num_draws: int = 2000,
     outcomes: Mapping[str, Outcome] | None = None,
 ) -> PolicyValue:
-    """The value of `policy` in `num_draws` draws of the posterior. Host-side: compiles itself, works in float64.
+    """The value of `policy` in `num_draws` draws of the posterior. On the host, by NumPy, in float64.
 
-    In large problems (more than 65,536 possible outcomes of the pairs that are used) the random numbers of a draw are
-    of single precision; its rows, its linear systems and their error bound are of double precision.
+    Only the pairs that the policy takes are drawn. Rows of a posterior that only samples whole MDPs are drawn by JAX.
 
     Args:
-        key: the draws; the same key gives the same draws to every policy.
+        key: the draws; the same key gives a pair the same draws under every policy. It seeds NumPy's generators (see
+            `bayes_mdp.random.element_streams`).
         posterior: anything that can `sample`. Pairs that were never visited are named if it also has `visit_counts` and
             `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
@@ -163,7 +163,6 @@ def policy_value(
             episodes begin in each state); None: that of the drawn MDPs, or else uniform (see `initial_given`).
         num_draws: number of draws, at least 2.
         outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance.
-            Draws are then whole MDPs, in double precision.
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some

@@ -137,7 +137,7 @@ def choose(
     initial: InitialLike | None = None,
     num_draws: int = 400,
 ) -> PolicyChoice:
-    """Choose a policy under a posterior. Host-side: compiles itself, works in float64.
+    """Choose a policy under a posterior. On the host, by NumPy, in float64.
 
     The policy is found by a search on `num_draws` draws of the posterior, and evaluated on as many fresh draws. With a
     `baseline` the returned policy satisfies P(value >= baseline - slack) >= confidence under the posterior, or it is
