@@ -8,11 +8,11 @@ from jaxtyping import Float, PRNGKeyArray
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.host_optima import TIE
 from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective
-from bayes_mdp.inference.pair_draws import sizes_of
 from bayes_mdp.mdp import CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.typing import AnyArray

@@ -14,7 +14,7 @@ from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, chec
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import Drawn, Sizes, pair_draws, sizes_of
+from bayes_mdp.inference.pair_draws import Drawn, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -30,6 +30,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.planning import policy_probs
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem

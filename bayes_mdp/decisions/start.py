@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from bayes_mdp.inference.pair_draws import Sizes
 from bayes_mdp.mdp import MDP, Log, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_initial
 

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
 
-from bayes_mdp.mdp import MDP, CanSample, SparseMDP, StateActionSpace
+from bayes_mdp.mdp import MDP, CanSample, SparseMDP
+from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.random.element_streams import ElementStreams
 from bayes_mdp.utils.typing import AnyArray
@@ -114,47 +115,6 @@ class PairDraws:
     draw: Callable[[int], Drawn]
 
 
-class Sizes(NamedTuple):
-    """What all draws of a belief have in common.
-
-    Args:
-        shape: (*H, S, A), of the MDPs.
-        ends: whether episodes can end.
-        legal: which actions exist; None: all.
-        initial: distribution of the first state; None: not known.
-    """
-
-    shape: tuple[int, ...]
-    ends: bool
-    legal: Bool[np.ndarray, "S A"] | None = None
-    initial: Float[np.ndarray, " S"] | None = None
-
-    @classmethod
-    def of(cls, space: StateActionSpace) -> "Sizes":
-        """Of beliefs over this space."""
-        return cls(space.shape, bool(space.ends), space.legal)
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        return self.shape[-2]
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return self.shape[-1]
-
-    @property
-    def horizon(self) -> int | None:
-        """H; None: the same MDP at every step."""
-        return self.shape[0] if len(self.shape) == 3 else None
-
-    @property
-    def possible(self) -> Bool[np.ndarray, "*H S A"]:
-        """The pairs that exist."""
-        return np.ones(self.shape, bool) if self.legal is None else np.broadcast_to(self.legal, self.shape)
-
-
 @runtime_checkable
 class CanDrawPairs(Protocol):
     """Draws the rows and mean rewards of some pairs without those of others."""
@@ -166,19 +126,6 @@ class CanDrawPairs(Protocol):
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """Draws of the needed pairs; the same key gives a pair the same draws, whichever others are needed."""
         ...
-
-
-def sizes_of(posterior: CanSample) -> Sizes:
-    """What all draws of any belief have in common: as it says, or from one of them."""
-    if isinstance(posterior, CanDrawPairs):
-        return posterior.sizes()
-    with jax.enable_x64(True):
-        mdp = _sample(to_float64(posterior), jax.random.key(0)[None])
-    return Sizes(
-        mdp.reward.shape[1:],
-        mdp.end_probs is not None,
-        *(None if x is None else np.asarray(x)[0] for x in (mdp.legal, mdp.initial)),
-    )
 
 
 def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:

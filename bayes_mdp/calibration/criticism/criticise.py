@@ -17,11 +17,11 @@ from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.pair_draws import sizes_of
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.utils.amounts import amount

@@ -35,12 +35,12 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import sizes_of
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.utils.amounts import amount, amounts

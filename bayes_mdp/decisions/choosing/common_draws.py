@@ -30,15 +30,14 @@ from bayes_mdp.inference.pair_draws import (
     Drawn,
     PairDraws,
     PairRows,
-    Sizes,
     WholeDraws,
     draws_of_pairs,
     pair_draws,
-    sizes_of,
     whole_draws,
 )
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, Objective, SparseMDP
 from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.utils.memory import check_memory, free_bytes
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 

@@ -20,7 +20,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
-from bayes_mdp.inference.pair_draws import PairDraws, Sizes
+from bayes_mdp.inference.pair_draws import PairDraws
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import (
     MDP,
@@ -34,6 +34,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts

@@ -24,10 +24,11 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
 )
 from bayes_mdp.inference.conjugate.pair_draws import Components, conjugate_pair_draws
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
-from bayes_mdp.inference.pair_draws import PairDraws, Sizes
+from bayes_mdp.inference.pair_draws import PairDraws
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, xp
 from bayes_mdp.numerics.products import tensordot
