@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.protocols import CanSample
 from bayes_mdp.mdp.space import StateActionSpace
+from bayes_mdp.numerics.to_float64 import to_float64
 
 
 class Sizes(NamedTuple):
@@ -66,7 +67,8 @@ def sizes_of(posterior: CanSample) -> Sizes:
     """What all draws of any belief have in common: as it says, or from one of them."""
     if isinstance(posterior, CanSize):
         return posterior.sizes()
-    mdp = _sample(posterior)
+    with jax.enable_x64(True):
+        mdp = _sample(to_float64(posterior))
     legal, initial = (None if x is None else np.asarray(x) for x in (mdp.legal, mdp.initial))
     initial = None if initial is None else initial.astype(np.float64)
     return Sizes(mdp.reward.shape, mdp.end_probs is not None, legal, initial)
