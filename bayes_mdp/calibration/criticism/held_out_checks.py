@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
+from bayes_mdp.inference.conjugate.conjugate_draws import row_concentrations
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.pair_draws import row_concentrations
 from bayes_mdp.mdp import (
     MDP,
     Discounted,

@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from bayes_mdp.inference.conjugate.conjugate_draws import Components, conjugate_pair_draws
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.information import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
@@ -22,7 +23,6 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rewards,
     lazy_rows,
 )
-from bayes_mdp.inference.conjugate.pair_draws import Components, conjugate_pair_draws
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.pair_draws import PairDraws
 from bayes_mdp.inference.summary import PairMoments
