@@ -33,6 +33,8 @@ ELIMINATED = 2048  # states up to which a system that iterations do not solve is
 _SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.rounding`)
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 _RESTARTS, _ITERATIONS = 8, 60
+_SWEEPS, _FAST = 100, 0.6  # sweeps, while each leaves at most so much of the error
+_SUMS_TO_ONE = 1e-9
 
 Draws = Float[np.ndarray, "N S"]
 Numbers = Float[np.ndarray, " N"]
@@ -562,7 +564,10 @@ def solve(
         y = x - discount * chains.expected_next(x)
         return y + x[:, :1] if anchored else y
 
-    x, done = _iterate(apply, rhs, rhs if guess is None else guess, None)
+    x = rhs if guess is None else guess
+    if not (anchored or adjoint) and discount < 1:
+        x = _sweep_while_fast(apply, rhs, x, discount, endless=bool((np.abs(chains.mass - 1) < _SUMS_TO_ONE).all()))
+    x, done = _iterate(apply, rhs, x, None)
     if not done.all() and size <= ELIMINATED:
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
@@ -615,6 +620,33 @@ def _eliminate_one(
         return scipy.sparse.linalg.splu(system).solve(rhs, "T" if adjoint else "N")
     except RuntimeError:  # singular
         return np.full(size, np.nan)
+
+
+def _sweep_while_fast(
+    apply: Callable[[Draws], Draws], rhs: Draws, x: Draws, discount: float, *, endless: bool
+) -> Draws:
+    """Value iteration while every sweep cuts the error well: where states mix fast it takes half as long as BiCGSTAB.
+
+    Args:
+        apply: I - discount P.
+        rhs: rewards.
+        x: where it starts.
+        discount: below 1.
+        endless: whether no episode ends. The constant part of the error, the slowest, is then gone at once.
+    """
+    width, unit = np.inf, np.abs(rhs).max(-1)
+    for _ in range(_SWEEPS):
+        change = rhs - apply(x)
+        low, high = change.min(-1), change.max(-1)
+        x = x + change
+        if endless:
+            x += ((low + high) / 2 * discount / (1 - discount))[:, None]
+        size = high - low if endless else np.maximum(high, -low)
+        relative = float((size / np.maximum(np.abs(x).max(-1) + unit, _TINY)).max())
+        if relative <= 2 * _EPS or not relative < _FAST * width:
+            break
+        width = relative
+    return x
 
 
 def _iterate(

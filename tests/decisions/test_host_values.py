@@ -128,6 +128,7 @@ def near(found, expected, gap=0.0):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * scale + 2 * gap)
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("listed", [False, True], ids=["dense", "listed"])
 @pytest.mark.parametrize("name", CASES)
 def test_values_gains_times_and_bounds_are_those_of_the_planners(name, listed, monkeypatch):
@@ -155,6 +156,7 @@ def test_values_gains_times_and_bounds_are_those_of_the_planners(name, listed, m
             near(time[n], spent if time.ndim == 4 else spent.sum(-1))
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", CASES)
 def test_the_best_policies_are_those_of_the_planners(name):
     _, objective, rows, drawn, mdps = draws(name)

@@ -45,7 +45,7 @@ BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one
 SMALL = 4096  # pairs times outcomes of a small one
 
-DRAWN_AT_ONCE = 2**23  # numbers of draws that are made at once: 64 MiB
+DRAWN_AT_ONCE = 2**25  # numbers of draws that are made at once: 256 MiB
 LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
 MOST_KEPT, KEPT_SHARE = 2.0**31, 0.25  # bytes of draws that are held, at most, and share of the free memory
@@ -315,8 +315,11 @@ def _draws(
     check_memory(size_in_words(*sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
     kept, rows = None, draws.rows
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
-        parts = [drawn for _, drawn in _drawn(draws, num, objective)]
-        kept = Drawn(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        dtype = np.float64 if len(rows.pair) <= LARGE else np.float32
+        kept = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
+        for first, drawn in _drawn(draws, num, objective):
+            for column, part in zip(kept, drawn, strict=True):
+                column[first : first + len(part)] = part
     return CommonDraws(stream, kept, num, sizes, objective, start, given, draws.rows)
 
 
