@@ -96,7 +96,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 def _print_values(draws: "StrategyDraws") -> None:
     import numpy as np
 
-    from bayes_mdp.decisions.strategies.strategy_draws import shares_of_best
+    from bayes_mdp.decisions.verdict import shares_of_best
 
     benefit = draws.net_benefit()
     shares = shares_of_best(benefit)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_values
@@ -68,7 +68,7 @@ class AnchoredValue(eqx.Module):
         Args:
             level: probability inside, between 0 and 1.
         """
-        half = float(norm.ppf(0.5 + level / 2)) * self.sd
+        half = float(ndtri(0.5 + level / 2)) * self.sd
         return self.mean - half, self.mean + half
 
     def __str__(self) -> str:

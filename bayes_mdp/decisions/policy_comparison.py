@@ -19,7 +19,6 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_values,
     summarise_draws,
 )
-from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
 from bayes_mdp.utils.amounts import amount, amounts
@@ -30,6 +29,8 @@ from bayes_mdp.utils.validation import check_bool, described
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
 
 
 class PolicyDifference(eqx.Module):
@@ -85,7 +86,7 @@ class PolicyComparison(eqx.Module):
         """
         return {name: value.net_benefit(wtp, effect, cost) for name, value in self.values.items()}
 
-    def strategy_draws(self) -> StrategyDraws:
+    def strategy_draws(self) -> "StrategyDraws":
         """The outcomes of all policies, for `cost_effectiveness`, `acceptability` and the value of information.
 
         Raises:
@@ -96,6 +97,8 @@ class PolicyComparison(eqx.Module):
         if not outcomes:
             raise ValueError("there are no outcomes, expected compare_policies(..., outcomes=...) for strategies")
         draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
+        from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws  # xarray and scipy.stats: a second
+
         return StrategyDraws(tuple(self.values), outcomes, np.moveaxis(np.array(draws), -1, 0))
 
     def to_dataset(self) -> "xr.Dataset":

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
-from bayes_mdp.decisions.strategies.strategy_draws import shares_of_best
 from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
 from bayes_mdp.inference.untried_rewards import REMEDY
@@ -234,3 +233,9 @@ def check_value_range(value_range: Range | None) -> None:
         raise TypeError(f"value_range is {described(value_range)}, expected two numbers (lowest, highest)") from None
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise ValueError(f"value_range is ({low:g}, {high:g}), expected two finite numbers, the lower one first")
+
+
+def shares_of_best(values: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, " D"]:
+    """In what share of the draws each is the best; equal values share a draw."""
+    best = values == values.max(-1, keepdims=True)
+    return (best / best.sum(-1, keepdims=True)).mean(0)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.host_values import action_values, pair_time, policy_mean
@@ -43,7 +43,7 @@ class ReturnCheck(NamedTuple):
     def p_value(self) -> float:
         """Two-sided."""
         spread = np.hypot(self.error, self.sd)
-        return float(2 * norm.sf(abs(self.observed - self.expected) / max(spread, 1e-300)))
+        return float(2 * ndtr(-abs(self.observed - self.expected) / max(spread, 1e-300)))
 
 
 def return_check(

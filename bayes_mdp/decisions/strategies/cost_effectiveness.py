@@ -11,7 +11,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
+from bayes_mdp.decisions.verdict import shares_of_best
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_finite, check_type, require
 

@@ -97,12 +97,6 @@ class StrategyDraws:
         return xr.Dataset(data, coords, {"independent_draws": int(self.independent)})
 
 
-def shares_of_best(values: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, " D"]:
-    """In what share of the draws each is the best; equal values share a draw."""
-    best = values == values.max(-1, keepdims=True)
-    return (best / best.sum(-1, keepdims=True)).mean(0)
-
-
 def net_benefit_weights(outcomes: tuple[str, ...], wtp: float | None) -> Float[np.ndarray, " outcomes"]:
     """The weight of each outcome in the net benefit: wtp * effect - cost, or the only outcome as it is.
 
