@@ -2,23 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from bayes_mdp.decisions.chunks import COPIES, MOST_AT_ONCE, NUMBERS_AT_ONCE
+from bayes_mdp.decisions.choosing.mean_plan import optimum
+from bayes_mdp.decisions.chunks import COPIES, NUMBERS_AT_ONCE
+from bayes_mdp.decisions.host_optima import best_policies
+from bayes_mdp.decisions.host_values import PolicyPairs, Values, episodic_values, proven
+from bayes_mdp.decisions.information.data_sets import MeanMDPs
 from bayes_mdp.decisions.information.updatable import Updatable
 from bayes_mdp.decisions.perfect_information import why_not_mean_mdp
 from bayes_mdp.decisions.policy_evaluation import describe_objective
-from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP, StateActionSpace, Validity
-from bayes_mdp.planning import Solution, evaluate, solve
-from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.inference.pair_draws import Drawn, PairRows
+from bayes_mdp.mdp import MDP, AverageReward, Episodic, FirstExit, Objective, SparseMDP, Validity
+from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.progress import bar_of
-from bayes_mdp.utils.typing import AnyArray
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 def validity_after_data(posterior: Updatable) -> Validity:
@@ -34,75 +37,95 @@ def validity_after_data(posterior: Updatable) -> Validity:
     )
 
 
-def present_plan(posterior: Updatable, objective: Objective) -> tuple[Solution, MDP | SparseMDP]:
-    """The plan of the mean MDP, and that MDP."""
-    mean = posterior.mean_mdp()
-    plan = solve(mean, objective)
-    if not np.isfinite(float(plan.gap)):
+@dataclass(frozen=True, eq=False)
+class PresentPlan:
+    """The best policy of the present mean MDP, to compare others with (made by `present_plan`).
+
+    Args:
+        rows: the pairs of the mean MDP.
+        objective: of the policies.
+        start: distribution of the first state.
+        policy: its actions.
+        probs: the same as probabilities.
+    """
+
+    rows: PairRows
+    objective: Objective
+    start: Float[np.ndarray, " S"]
+    policy: Int[np.ndarray, "*H S"]
+    probs: Float[np.ndarray, "*H S A"]
+
+    def kept(self, drawn: Drawn) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+        """The value of this plan in every MDP, and bounds on the errors."""
+        if isinstance(self.objective, Episodic):
+            return self._at_start(episodic_values(self.rows, drawn, self.probs, self.objective))
+        return self._at_start(proven(PolicyPairs(self.rows, self.probs).chains(drawn), self.objective))
+
+    def gain(self, drawn: Drawn) -> tuple[Float[np.ndarray, " D"], float]:
+        """What the best policy of every MDP gains over this plan, and the largest numerical error.
+
+        Raises:
+            ValueError: a value is not finite.
+        """
+        near = None if isinstance(self.objective, Episodic) else self.probs
+        best, best_gap = self._at_start(best_policies(self.rows, drawn, self.objective, near).values)
+        kept, kept_gap = self.kept(drawn)
+        error = best_gap + kept_gap
+        if not np.isfinite(error).all():
+            raise ValueError(
+                f"objective is {describe_objective(self.objective)}, expected one for which the present plan and the "
+                "best policy have a finite value after all data sets"
+            )
+        # The best policy is no worse: what lies within the numerical error is nothing.
+        return np.where(best - kept > error, best - kept, 0.0), float(error.max())
+
+    def _at_start(self, values: Values) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+        if isinstance(self.objective, AverageReward):
+            return values.first[:, 0], values.gap
+        # A sum of S products is rounded by S eps of the largest value at most.
+        rounding = len(self.start) * _EPS * np.abs(values.first).max(-1)
+        return values.first @ self.start, values.gap + rounding
+
+
+def present_plan(
+    means: MeanMDPs, mean: MDP | SparseMDP, objective: Objective, start: Float[np.ndarray, " S"]
+) -> tuple[PresentPlan, float, float]:
+    """The plan of the present mean MDP, its value, and a bound on the error of that.
+
+    Raises:
+        ValueError: no policy is best, or has a finite value.
+    """
+    check_problem(mean, objective)
+    policy, solution = optimum(mean, objective)
+    if solution is not None and isinstance(objective, FirstExit):
+        refuse_improper(mean, solution)
+    plan = PresentPlan(means.rows, objective, start, policy, np.eye(mean.n_actions)[policy])
+    solved = solution is None or np.isfinite(float(solution.gap))
+    (value,), (gap,) = plan.kept(means.now) if solved else (np.zeros(1), np.full(1, np.inf))
+    if not np.isfinite(gap):
         raise ValueError(
             f"objective is {describe_objective(objective)}, expected one for which the mean MDP has a best policy of "
             "finite value"
         )
-    return plan, mean
+    return plan, float(value), float(gap)
 
 
-def best_value(
-    mean: MDP | SparseMDP, objective: Objective, plan: Solution, start: Float[AnyArray, " S"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """V* of the mean MDP after data, and its error bound. Traceable; the present plan is where it starts."""
-    near = None if isinstance(objective, Episodic) else plan
-    found = solve(mean, objective, start=near)
-    return value_at_start(found, objective, start), found.gap
+def chunk_of(means: MeanMDPs, number: int, width: int) -> int:
+    """How many data sets are planned at once, as many as memory allows. Host side.
 
-
-def kept_value(
-    mean: MDP | SparseMDP, objective: Objective, policy: Int[Array, "*H S"], start: Float[AnyArray, " S"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The value of the present plan in the mean MDP after data, and its error bound. Traceable.
-
-    Never in one program with `best_value`: with independent linear systems in one, XLA's thread pool on few cores can
-    deadlock.
-    """
-    found = evaluate(mean, policy, objective)
-    return value_at_start(found, objective, start), found.gap
-
-
-def gain_of(
-    best: Float[np.ndarray, " D"], kept: Float[np.ndarray, " D"], error: Float[np.ndarray, " D"], objective: Objective
-) -> Float[np.ndarray, " D"]:
-    """What the best policy gains over the one that is kept. Host side.
-
-    Raises:
-        ValueError: a value is not finite.
-    """
-    if not np.isfinite(error).all():
-        raise ValueError(
-            f"objective is {describe_objective(objective)}, expected one for which the present plan and the "
-            "best policy have a finite value after all data sets"
-        )
-    # The best policy is no worse: what lies within the numerical error is nothing.
-    return np.where(best - kept > error, best - kept, 0.0)
-
-
-def without_illegal(mean: MDP | SparseMDP, space: StateActionSpace) -> MDP | SparseMDP:
-    """The mean MDP with rewards of zero where an action is illegal: there the mean need not exist. Traceable."""
-    if space.legal is None:
-        return mean
-    return eqx.tree_at(lambda m: m.reward, mean, jnp.where(jnp.asarray(space.legal), mean.reward, 0.0))
-
-
-def chunk_of(mean: MDP | SparseMDP, posterior: Updatable, number: int, width: int) -> int:
-    """How many data sets are planned at once: a power of two, as many as memory allows. Host side.
+    Args:
+        means: the mean MDPs.
+        number: of all data sets.
+        width: numbers that a data set takes beside its mean MDP.
 
     Raises:
         ValueError: one would not fit in memory.
     """
-    n_states, n_actions = mean.reward.shape[-2:]
-    size = sum(np.size(x) for x in jax.tree.leaves((mean, posterior))) + n_states**2 + width
+    n_states, n_actions = means.space.n_states, means.space.n_actions
+    size = means.numbers + n_states**2 + width
     what = f"posterior has mean MDPs of {n_states} states and {n_actions} actions"
     check_memory(what, 8.0 * COPIES * size, "listed successors take less")
-    most = max(1, min(MOST_AT_ONCE, NUMBERS_AT_ONCE // size))
-    return min(1 << (most.bit_length() - 1), 1 << (max(number, 1) - 1).bit_length())
+    return max(1, min(number, NUMBERS_AT_ONCE // size))
 
 
 @contextmanager

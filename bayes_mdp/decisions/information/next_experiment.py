@@ -14,7 +14,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.information.gain_over_plan import chunk_of, present_plan, validity_after_data
+from bayes_mdp.decisions.information.data_sets import MeanMDPs
+from bayes_mdp.decisions.information.gain_over_plan import PresentPlan, chunk_of, present_plan, validity_after_data
 from bayes_mdp.decisions.information.pair_data import (
     enumerable,
     enumerated_data,
@@ -23,7 +24,7 @@ from bayes_mdp.decisions.information.pair_data import (
     size_of_data,
 )
 from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_studies, read_studies, study_gains
-from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
+from bayes_mdp.decisions.information.updatable import Updatable, in_float64, require_exact, unknown_pairs
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import value_bases
@@ -31,9 +32,6 @@ from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning import Solution
-from bayes_mdp.planning.start_value import value_at_start
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import as_real, check_count, check_key, check_positive, check_shape
@@ -242,18 +240,17 @@ def next_experiment(
         asked = _Pairs(_read_candidates(candidates, belief.space, unknown), unknown, int(n))
     costs = _read_cost(cost, len(asked.index))
     with jax.enable_x64(True):
-        wide, aim = to_float64(belief), to_float64(objective)
-        plan, mean = present_plan(wide, aim)
+        wide = in_float64(belief)
+        mean, means = wide.mean_mdp(), MeanMDPs(wide)
         start, given, words = read_start(mean, initial, belief.space)
-        value_now = float(value_at_start(plan, aim, start))
-        present = _Present(belief, wide, aim, plan, mean, start)
+        plan, value_now, gap = present_plan(means, mean, objective, start)
+        present = _Present(belief, means, mean, plan)
         found = asked.gains(key, present, num_data_sets)
         untried = untried_rewards(belief)
         from_prior, share = np.zeros(len(asked.index), bool), 0.0
         if untried is not None:
             from_prior = asked.tries(untried.pairs, present)
-            probs = np.eye(belief.space.n_actions)[np.asarray(plan.policy)]
-            basis = value_bases(belief, probs[None], objective, start)[0]
+            basis = value_bases(belief, plan.probs[None], objective, start)[0]
             share = 0.0 if basis is None else basis.untried_share
     best_first = np.argsort(-found.value / costs, kind="stable")
     return NextExperiment(
@@ -266,7 +263,7 @@ def next_experiment(
         cost=costs[best_first],
         n=int(n),
         value_now=value_now,
-        gap=found.gap,
+        gap=max(gap, found.gap),
         validity=validity_after_data(belief),
         objective=objective,
         initial=start,
@@ -280,14 +277,12 @@ def next_experiment(
 
 
 class _Present(NamedTuple):
-    """What is known before the experiment: the belief as given and in float64, its plan and mean, the first state."""
+    """What is known before the experiment: the belief, its mean MDPs and mean, and the plan."""
 
     belief: Updatable
-    wide: Updatable
-    objective: Objective
-    plan: Solution
+    means: MeanMDPs
     mean: MDP | SparseMDP
-    start: Float[np.ndarray, " S"]
+    plan: PresentPlan
 
 
 class _Gains(NamedTuple):
@@ -321,24 +316,23 @@ class _Pairs:
 
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
         """What each pair is worth; what is known already is worth nothing: it is not looked at."""
-        belief, wide, aim, plan, mean, start = present
+        belief, means, _, plan = present
         asked = np.flatnonzero(self.unknown[tuple(self.index.T)])
         kinds = enumerable(belief, self.index[asked], self.n, num_data_sets)
         number, width = size_of_data(kinds, self.n, num_data_sets)
-        chunk = chunk_of(mean, wide, number, width)
-        keys = jax.random.split(key, num_data_sets if None in kinds else 1)
+        chunk = chunk_of(means, number, width)
         data = [
-            simulated_data(keys, wide, cell, self.n, width, chunk)
+            simulated_data(key, means, tuple(cell), self.n, num_data_sets)
             if kind is None
-            else enumerated_data(cell, kind, self.n, width)
-            for cell, kind in zip(self.index[asked], kinds, strict=True)
+            else enumerated_data(tuple(cell), kind, self.n)
+            for cell, kind in zip(self.index[asked].tolist(), kinds, strict=True)
         ]
-        gains, probabilities, gap = gains_after(data, wide, aim, plan, start, chunk)
+        gains, probabilities, gap = gains_after(data, means, plan, chunk)
         values, errors = np.zeros((2, len(self.index)))
         enumerated, counts = np.ones(len(self.index), bool), np.ones(len(self.index), int)
         for place, kind, gain, probability in zip(asked, kinds, gains, probabilities, strict=True):
             # All data sets with their probabilities, or equally likely draws.
-            values[place] = gain.mean() if kind is None else gain @ probability
+            values[place] = gain @ probability
             errors[place] = _error(gain) if kind is None else 0.0
             enumerated[place], counts[place] = kind is not None, len(gain)
         return _Gains(values, errors, enumerated, counts, gap)
@@ -367,16 +361,14 @@ class _Studies:
 
     def tries(self, pairs: Bool[np.ndarray, "*H S A"], present: _Present) -> Bool[np.ndarray, " C"]:
         """Whether the policy of each study may try one of `pairs`."""
-        designs = read_studies(self.studies, present.mean, present.objective, present.belief.space)
+        designs = read_studies(self.studies, present.mean, present.plan.objective, present.belief.space)
         return np.array([(pairs & (np.asarray(design.probs) > 0)).any() for design in designs.values()])
 
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
         """What each study is worth, by simulated data."""
-        belief, wide, aim, plan, mean, start = present
-        designs = read_studies(self.studies, mean, aim, belief.space)
-        # Beside the mean and the statistics, an environment of that size is held for each data set.
-        chunk = chunk_of(mean, wide, num_data_sets, sum(np.size(x) for x in jax.tree.leaves(mean)))
-        gains, gap = study_gains(jax.random.split(key, num_data_sets), wide, aim, plan, start, designs, chunk)
+        belief, means, mean, plan = present
+        designs = read_studies(self.studies, mean, plan.objective, belief.space)
+        gains, gap = study_gains(key, means, plan, designs, num_data_sets)
         values, errors = np.array([gain.mean() for gain in gains]), np.array([_error(gain) for gain in gains])
         number = len(gains)
         return _Gains(values, errors, np.zeros(number, bool), np.full(number, num_data_sets), gap)

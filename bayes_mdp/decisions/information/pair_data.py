@@ -4,49 +4,56 @@ import math
 from itertools import combinations, combinations_with_replacement
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy.special import gammaln
 
-from bayes_mdp.decisions.information.gain_over_plan import best_value, counter, gain_of, kept_value, without_illegal
+from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations, chosen
+from bayes_mdp.decisions.information.gain_over_plan import PresentPlan, counter
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, DirichletCategoricalBelief
 from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
-from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import MDP, Objective, SparseMDP, Transitions
-from bayes_mdp.planning import Solution
-from bayes_mdp.random import dirichlet
+from bayes_mdp.inference.pair_draws import Drawn
+from bayes_mdp.random.element_streams import ElementStreams
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.typing import AnyArray
 
+OUTCOMES, REWARDS = 4, 5
+"""Purposes of the random numbers of data (see `ElementStreams`)."""
 KNOWN, ENDLESS = -1, -2  # in place of the largest reward
 BYTES_OF_ENTRY = 64  # of one observation of one data set, while the data sets are put together
 
 
 class PairData(NamedTuple):
-    """Data sets of one candidate, or of several one after the other.
+    """Data sets of one candidate.
 
     Args:
-        cell: Int[N d], the pair that is observed.
-        outcome: Int[N W], outcomes of its row.
-        reward: Float64[N W].
-        seen: Bool[N W], false: the reward is known beforehand.
-        weight: Float64[N W], how often; 0: no observation.
-        log_orders: Float64[N], log number of orders in which the same observations can come.
+        cell: the pair that is observed.
+        outcome: of its row.
+        reward: observed or not.
+        seen: false: the reward is known beforehand.
+        weight: how often; 0: no observation.
+        log_orders: log number of orders in which the same observations can come; None: the data sets are simulated.
     """
 
-    cell: Int[AnyArray, "*N d"]
-    outcome: Int[AnyArray, "*N W"]
-    reward: Float[AnyArray, "*N W"]
-    seen: Bool[AnyArray, "*N W"]
-    weight: Float[AnyArray, "*N W"]
-    log_orders: Float[AnyArray, "*N"]
+    cell: tuple[int, ...]
+    outcome: Int[np.ndarray, "N W"]
+    reward: Float[np.ndarray, "N W"]
+    seen: Bool[np.ndarray, "N W"]
+    weight: Float[np.ndarray, "N W"]
+    log_orders: Float[np.ndarray, " N"] | None
+
+    def part(self, first: int, size: int) -> "PairData":
+        """So many data sets from the first on."""
+        cell, *columns = self
+        return PairData(cell, *(None if x is None else x[first : first + size] for x in columns))
+
+    @property
+    def observations(self) -> Observations:
+        """All that are observed."""
+        cell = tuple(np.full(self.outcome.shape, i) for i in self.cell)
+        return Observations(cell, self.outcome, self.reward, self.seen, self.weight)
 
 
 class Observation(NamedTuple):
@@ -122,7 +129,7 @@ def size_of_data(kinds: list[list[Observation] | None], n: int, num_data_sets: i
     return number, width
 
 
-def enumerated_data(cell: Int[np.ndarray, " d"], kinds: list[Observation], n: int, width: int) -> PairData:
+def enumerated_data(cell: tuple[int, ...], kinds: list[Observation], n: int) -> PairData:
     """All multisets of `n` observations."""
     # n! / prod of count! orders of one multiset are equally likely.
     if n <= len(kinds):
@@ -137,160 +144,56 @@ def enumerated_data(cell: Int[np.ndarray, " d"], kinds: list[Observation], n: in
         weight = np.diff(bars, axis=1, prepend=-1, append=n + len(kinds) - 1) - 1.0
         which = np.broadcast_to(np.arange(len(kinds)), weight.shape)
         log_orders = math.lgamma(n + 1) - gammaln(weight + 1).sum(-1)
-    number = len(which)
-    outcome, reward, seen = (_filled(np.array(column)[which], width) for column in zip(*kinds, strict=True))
-    return PairData(np.tile(cell, (number, 1)), outcome, reward, seen, _filled(weight, width), log_orders)
+    outcome, reward, seen = (np.array(column)[which] for column in zip(*kinds, strict=True))
+    return PairData(cell, outcome, reward, seen, weight, log_orders)
 
 
-def _filled(column: np.ndarray, width: int) -> np.ndarray:
-    """The same with zeros up to `width`: observations of weight zero."""
-    return np.pad(column, ((0, 0), (0, width - column.shape[1])))
-
-
-def simulated_data(
-    keys: Key[Array, " D"], posterior: Updatable, cell: Int[np.ndarray, " d"], n: int, width: int, chunk: int
-) -> PairData:
-    """A data set for each key, in chunks; every candidate has the same compiled program."""
-    number, drawn = len(keys), []
-    for first in range(0, number, chunk):
-        here = keys[(first + np.arange(chunk)) % number]
-        drawn.append(jax.tree.map(np.asarray, _simulate(here, posterior, tuple(map(jnp.asarray, cell)), n)))
-    columns = (np.concatenate(column)[:number] for column in zip(*drawn, strict=True))
-    outcome, reward, seen = (_filled(column, width) for column in columns)
-    weight = _filled(np.ones((number, n)), width)
-    return PairData(np.tile(cell, (number, 1)), outcome, reward, seen, weight, np.zeros(number))
-
-
-@eqx.filter_jit
-def _simulate(
-    keys: Key[Array, " D"], posterior: Updatable, cell: tuple[Int[Array, ""], ...], n: int
-) -> tuple[Int[Array, "D n"], Float[Array, "D n"], Bool[Array, "D n"]]:
-    """Outcomes and rewards of `n` transitions from one pair, as the posterior predicts them."""
-
-    def one(key: PRNGKeyArray) -> tuple[Array, Array, Array]:
-        key_part, key_row, key_outcome, key_sites, key_reward = jax.random.split(key, 5)
-        part = posterior.draw_component(key_part) if isinstance(posterior, Mixture) else posterior
-        # What is unknown of the pair is drawn once, and then n observations given it.
-        concentration = part.transition_probs.concentration[cell]
-        drawn = dirichlet(key_row, concentration)
-        row = jnp.where(concentration.sum() > 0, drawn, part.transition_probs.mean()[cell])
-        outcome = jax.random.categorical(key_outcome, jnp.log(row), shape=(n,))
-        if not (part.reward_cells.learns or laws_tell(posterior)):
-            return outcome, jnp.zeros(n), jnp.zeros(n, bool)
-        table = part.reward_cells.table_of(part.reward_cells.sample_sites(key_sites))
-        law = table.at(tuple(jnp.broadcast_to(i, (n,)) for i in cell), outcome)
-        reward = law if isinstance(law, jax.Array) else law.sample(key_reward)
-        return outcome, jnp.asarray(reward, float), jnp.ones(n, bool)
-
-    return jax.vmap(one)(keys)
+def simulated_data(key: PRNGKeyArray, means: MeanMDPs, cell: tuple[int, ...], n: int, number: int) -> PairData:
+    """Data sets of `n` transitions from one pair, as the posterior predicts them."""
+    # What is unknown of the pair is drawn once, and then n observations given it.
+    environment = Environments(key, means, cell).draw(number)
+    index = tuple(np.full(number, i) for i in cell)
+    row = environment.outcome_probs(index)
+    uniforms = ElementStreams(key, OUTCOMES, np.arange(n)).uniforms(number)
+    outcome = np.stack([chosen(row, uniforms[:, i]) for i in range(n)], -1)
+    paid = ElementStreams(key, REWARDS, np.arange(n)).uniforms(number)
+    reward, seen = environment.rewards(index, outcome, paid)
+    return PairData(cell, outcome, reward, seen, np.ones(outcome.shape), None)
 
 
 def gains_after(
-    data: list[PairData],
-    posterior: Updatable,
-    objective: Objective,
-    plan: Solution,
-    start: Float[np.ndarray, " S"],
-    chunk: int,
+    data: list[PairData], means: MeanMDPs, plan: PresentPlan, chunk: int
 ) -> tuple[list[np.ndarray], list[np.ndarray], float]:
     """Of each candidate what the best policy gains over the present plan after each data set, and the probabilities.
 
-    Last, the largest numerical error.
+    Last, the largest numerical error. Data sets that are simulated have equal probabilities.
     """
-    if not data:
-        return [], [], float(plan.gap)
-    columns = PairData(*map(np.concatenate, zip(*data, strict=True)))
-    number, ends = len(columns.cell), np.cumsum([len(each.cell) for each in data])[:-1]
-    gain, probability, gap = np.zeros(number), np.zeros(number), 0.0
-    with counter(number) as report:
-        for first in range(0, number, chunk):
-            here = np.arange(first, first + chunk) % number
-            taken = jax.tree.map(lambda column, rows=here: jnp.asarray(column[rows]), columns)
-            best, best_gap, log_prob = map(np.asarray, _best_after(taken, posterior, objective, plan, start))
-            kept, kept_gap = map(np.asarray, _kept_after(taken, posterior, objective, plan.policy, start))
-            error = best_gap + kept_gap
-            size = min(chunk, number - first)
-            gain[first : first + size] = gain_of(best, kept, error, objective)[:size]
-            probability[first : first + size] = np.exp(log_prob)[:size]
-            gap = max(gap, float(error.max()))
-            report(size)
-    return np.split(gain, ends), np.split(probability, ends), gap
+    gains, probabilities, gap = [np.empty(0)], [], 0.0
+    waiting: list[Drawn] = []
+    with counter(sum(len(each.outcome) for each in data)) as report:
 
+        def plan_anew() -> None:
+            nonlocal gap
+            # Data sets of several candidates at a time: each planning takes long for a few.
+            gain, error = plan.gain(Drawn(*map(np.concatenate, zip(*waiting, strict=True))))
+            gains.append(gain)
+            gap = max(gap, error)
+            waiting.clear()
+            report(len(gain))
 
-@eqx.filter_jit
-def _best_after(
-    data: PairData, posterior: Updatable, objective: Objective, plan: Solution, start: Float[AnyArray, " S"]
-) -> tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, " D"]]:
-    """V* of the mean MDP after each data set, its error bound, and the log probability of the data."""
-
-    def one(columns: PairData) -> tuple[Array, Array, Array]:
-        return *best_value(_mean_after(posterior, columns), objective, plan, start), _log_prob(posterior, columns)
-
-    return jax.vmap(one)(data)
-
-
-@eqx.filter_jit
-def _kept_after(
-    data: PairData,
-    posterior: Updatable,
-    objective: Objective,
-    policy: Int[Array, "*H S"],
-    start: Float[AnyArray, " S"],
-) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    """The value of the present plan in the mean MDP after each data set, and its error bound."""
-
-    def one(columns: PairData) -> tuple[Array, Array]:
-        return kept_value(_mean_after(posterior, columns), objective, policy, start)
-
-    return jax.vmap(one)(data)
-
-
-def _mean_after(posterior: Updatable, columns: PairData) -> MDP | SparseMDP:
-    """The mean MDP after one data set."""
-    cell, outcome, reward, seen, weight, _ = columns
-    space, shape = posterior.space, outcome.shape
-    where = tuple(jnp.broadcast_to(i, shape) for i in cell)
-    next_state, ended = space.reached(where, outcome)
-    transitions = Transitions(
-        where[-2],
-        where[-1],
-        reward,
-        next_state,
-        ended if space.ends else None,
-        step=None if space.horizon is None else where[0],
-        reward_observed=seen,
-    )
-    return without_illegal(posterior.update(transitions, weight).mean_mdp(), space)
-
-
-def _log_prob(posterior: Updatable, columns: PairData) -> Float[Array, ""]:
-    """Log predictive probability of the observations of one data set, in any order (0 of densities: not used)."""
-    if isinstance(posterior, Mixture):
-        each = jax.vmap(lambda part: _log_sequence(part, columns))(posterior.components)
-        log_weights = jnp.asarray(posterior.log_weights)
-        sequence = jax.nn.logsumexp(log_weights + each) - jax.nn.logsumexp(log_weights)
-    else:
-        sequence = _log_sequence(posterior, columns)
-    return sequence + columns.log_orders
-
-
-def _log_sequence(part: ConjugatePosterior, columns: PairData) -> Float[Array, ""]:
-    cell, outcome, reward, seen, weight, _ = columns
-    rows, rewards = part.transition_probs, part.reward_cells
-    # Dirichlet-multinomial: prod_o rising(c_o, n_o) / rising(sum c, n); of a known row prod_o p_o^n_o.
-    concentration, known = rows.concentration[tuple(cell)], rows.mean()[tuple(cell)]
-    counts = jnp.zeros(known.shape).at[outcome].add(weight)
-    possible = concentration > 0
-    rising = jnp.where(possible, log_rising(jnp.where(possible, concentration, 1.0), counts), 0.0).sum()
-    total = jnp.where(possible.any(), concentration.sum(), 1.0)
-    unknown = rising - log_rising(total, counts.sum())
-    certain = jnp.where(counts > 0, counts * jnp.log(known), 0.0).sum()
-    of_row = jnp.where(possible.any(), unknown, certain)
-    if not rewards.learns or not isinstance(rewards, RewardCells):
-        return of_row
-    where = tuple(jnp.broadcast_to(i, outcome.shape) for i in cell)
-    after, constant = rewards.observe(where, outcome, jnp.where(seen, reward, 0.0), jnp.where(seen, weight, 0.0))
-    # Element by element: where nothing was observed the difference is zero, and nothing cancels.
-    prior = rewards.prior
-    gain = jnp.asarray(prior.log_marginal(after.data)) - jnp.asarray(prior.log_marginal(jnp.asarray(rewards.data)))
-    return of_row + gain.sum() + constant
+        for each in data:
+            probability = np.full(len(each.outcome), 1 / len(each.outcome))
+            for first in range(0, len(probability), chunk):
+                part = each.part(first, chunk)
+                learning = Learning(means, part.cell, len(part.outcome))
+                learning.observe(part.observations)
+                if part.log_orders is not None:
+                    probability[first : first + chunk] = np.exp(learning.log_probability() + part.log_orders)
+                waiting.append(learning.drawn())
+                if sum(len(drawn.probs) for drawn in waiting) >= chunk:
+                    plan_anew()
+            probabilities.append(probability)
+        if waiting:
+            plan_anew()
+    ends = np.cumsum([len(each.outcome) for each in data])[:-1]
+    return np.split(np.concatenate(gains), ends) if data else [], probabilities, gap

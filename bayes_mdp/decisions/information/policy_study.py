@@ -1,28 +1,31 @@
 """`PolicyStudy`: data from episodes under a policy; what they would change, by simulation from the posterior itself."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
-from numpyro.distributions import Distribution
+from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.decisions.information.gain_over_plan import best_value, counter, gain_of, kept_value, without_illegal
-from bayes_mdp.decisions.information.updatable import Updatable, laws_tell
+from bayes_mdp.decisions.information.data_sets import (
+    Environment,
+    Environments,
+    Learning,
+    MeanMDPs,
+    Observations,
+    chosen,
+    joined,
+)
+from bayes_mdp.decisions.information.gain_over_plan import PresentPlan, chunk_of, counter
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
-from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import MDP, Episodic, Objective, Policy, PolicyOrLabels, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, Episodic, Objective, Policy, PolicyOrLabels, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.by_label import is_by_label
-from bayes_mdp.planning import Solution
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.validation import as_array, check_count, described
 
 MOST_TRANSITIONS = 10**9  # of one study: more would take days
-
-Tree = TypeVar("Tree")
+AT_ONCE = 2**20  # observations of all data sets that are held until they are learnt from
 
 
 def _readable(policy: object) -> PolicyOrLabels:
@@ -66,17 +69,17 @@ class PolicyStudy(eqx.Module):
             check_count("max_steps", self.max_steps)
 
 
-class Design(eqx.Module):
-    """A study as arrays.
+class Design(NamedTuple):
+    """A study as numbers.
 
     Args:
-        probs: Float[*H S A], action probabilities.
-        num_episodes, max_steps: Int[], traced: one compiled program serves all numbers.
+        probs: action probabilities.
+        num_episodes, max_steps: at most so many steps of each.
     """
 
-    probs: Float[Array, "*H S A"]
-    num_episodes: Int[AnyArray, ""]
-    max_steps: Int[AnyArray, ""]
+    probs: Float[np.ndarray, "*H S A"]
+    num_episodes: int
+    max_steps: int
 
 
 def check_studies(candidates: Mapping[str, PolicyStudy]) -> dict[str, PolicyStudy]:
@@ -114,7 +117,7 @@ def read_studies(
                 f"{where} has {study.num_episodes} episodes of up to {steps} steps, expected at most "
                 f"{MOST_TRANSITIONS:,} transitions in all: they are simulated one after the other"
             )
-        designs[name] = Design(probs, jnp.asarray(study.num_episodes), jnp.asarray(steps))
+        designs[name] = Design(np.asarray(probs, np.float64), study.num_episodes, steps)
     return designs
 
 
@@ -132,120 +135,81 @@ def _steps(where: str, study: PolicyStudy, objective: Objective) -> int:
 
 
 def study_gains(
-    keys: Key[Array, " D"],
-    posterior: Updatable,
-    objective: Objective,
-    plan: Solution,
-    start: Float[np.ndarray, " S"],
-    designs: Mapping[str, Design],
-    chunk: int,
+    key: PRNGKeyArray, means: MeanMDPs, plan: PresentPlan, designs: Mapping[str, Design], number: int
 ) -> tuple[list[Float[np.ndarray, " D"]], float]:
-    """Of each study what the best policy gains over the present plan after each of D data sets; the largest error."""
-    number, gap, gains = len(keys), float(plan.gap), []
+    """Of each study what the best policy gains over the present plan after each data set; the largest error.
+
+    Args:
+        key: of the data; studies have common random numbers.
+        means: the mean MDPs.
+        plan: the present one.
+        designs: the studies.
+        number: of data sets.
+    """
+    # Beside the mean MDP, statistics and an environment of the size of the posterior are held for each data set.
+    width = sum(3 * group.concentration.size + 8 * group.reward_size for group in means.groups)
+    chunk, gap, gains = chunk_of(means, number, width), 0.0, []
     with counter(number * len(designs)) as report:
         for design in designs.values():
-            gain = np.zeros(number)
+            environments, gain = Environments(key, means, None), np.zeros(number)
             for first in range(0, number, chunk):
-                here = keys[(first + np.arange(chunk)) % number]
-                means = _means_after(here, posterior, design, jnp.asarray(start))
-                best, best_gap = map(np.asarray, _best_of(means, objective, plan, start))
-                kept, kept_gap = map(np.asarray, _kept_of(means, objective, plan.policy, start))
-                size, error = min(chunk, number - first), best_gap + kept_gap
-                gain[first : first + size] = gain_of(best, kept, error, objective)[:size]
-                gap = max(gap, float(error.max()))
-                report(size)
+                part = slice(first, min(first + chunk, number))
+                after = after_study(key, means, design, plan.start, environments.draw(part.stop - first), part, number)
+                gain[part], error = plan.gain(after.drawn())
+                gap = max(gap, error)
+                report(part.stop - first)
             gains.append(gain)
     return gains, gap
 
 
-@eqx.filter_jit
-def _means_after(
-    keys: Key[Array, " D"], posterior: Updatable, design: Design, start: Float[Array, " S"]
-) -> MDP | SparseMDP:
-    """The mean MDP after each data set; of the data themselves the sufficient statistics alone are held."""
+def after_study(
+    key: PRNGKeyArray,
+    means: MeanMDPs,
+    design: Design,
+    start: Float[np.ndarray, " S"],
+    environment: Environment,
+    part: slice,
+    number: int,
+) -> Learning:
+    """What is learnt from the data of one study, all episodes of a data set in one environment.
 
-    def one(key: PRNGKeyArray) -> MDP | SparseMDP:
-        return without_illegal(_after_study(key, posterior, design, start).mean_mdp(), posterior.space)
-
-    return jax.vmap(one, axis_name="data sets")(keys)
-
-
-@eqx.filter_jit
-def _best_of(
-    means: MDP | SparseMDP, objective: Objective, plan: Solution, start: Float[AnyArray, " S"]
-) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    return jax.vmap(lambda mean: best_value(mean, objective, plan, start))(means)
-
-
-@eqx.filter_jit
-def _kept_of(
-    means: MDP | SparseMDP, objective: Objective, policy: Int[Array, "*H S"], start: Float[AnyArray, " S"]
-) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    return jax.vmap(lambda mean: kept_value(mean, objective, policy, start))(means)
-
-
-class _Run(eqx.Module):
-    """Where the simulation of one data set stands: the posterior learns while the policy acts."""
-
-    posterior: Updatable
-    episode: Int[Array, ""]
-    step: Int[Array, ""]
-    state: Int[Array, ""]
-    going: Int[Array, ""]
-    """How many data sets are not complete."""
-
-
-def _after_study(key: PRNGKeyArray, posterior: Updatable, design: Design, start: Float[Array, " S"]) -> Updatable:
-    """The posterior after the data of one study. Traceable, inside a `vmap` over "data sets"."""
-    key_part, key_rows, key_sites, key_steps = jax.random.split(key, 4)
-    # The environment is one draw of the posterior, and all episodes take place in it.
-    part = posterior.draw_component(key_part) if isinstance(posterior, Mixture) else posterior
-    rows, rewards = part.transition_probs.sample(key_rows), part.reward_cells
-    table = rewards.table_of(rewards.sample_sites(key_sites))
-    learns, space = rewards.learns or laws_tell(posterior), posterior.space
-
-    def first_state(episode: Array) -> Array:
-        return jax.random.categorical(jax.random.fold_in(jax.random.fold_in(key_steps, episode), 0), jnp.log(start))
-
-    def move(run: _Run) -> _Run:
-        # Step t of episode e has the same random numbers in every study.
-        key_now = jax.random.fold_in(jax.random.fold_in(key_steps, run.episode), run.step + 1)
-        key_action, key_outcome, key_reward = jax.random.split(key_now, 3)
-        probs = design.probs[run.step] if design.probs.ndim == 3 else design.probs
-        action = jax.random.categorical(key_action, jnp.log(probs[run.state]))
-        pair = (run.state, action)
-        cell = pair if space.horizon is None else (run.step, *pair)
-        outcome = jax.random.categorical(key_outcome, jnp.log(rows[cell]))
-        next_state, ended = space.reached(cell, outcome)
-        law = table.at(cell, outcome) if learns else jnp.zeros(())
-        reward = law.sample(key_reward) if isinstance(law, Distribution) else law
-        observed = Transitions(
-            *pair,
-            jnp.asarray(reward, float),
-            next_state,
-            ended if space.ends else None,
-            step=None if space.horizon is None else run.step,
-            reward_observed=jnp.asarray(learns),
-        )
-        # A data set that is complete goes on without learning, until all are.
-        weight = jnp.where(run.episode < design.num_episodes, 1.0, 0.0)
-        learnt = _like(run.posterior.update(observed, weight), run.posterior)
-        over = (run.step + 1 >= design.max_steps) | ended
-        episode = run.episode + over
-        return _Run(
-            learnt,
-            episode,
-            jnp.where(over, 0, run.step + 1),
-            jnp.where(over, first_state(episode), next_state),
-            # The same number for all data sets: the loop stays one loop, without a copy of what it carries.
-            jax.lax.psum(jnp.where(episode < design.num_episodes, 1, 0), "data sets"),
-        )
-
-    zero = jnp.zeros((), int)
-    begun = _Run(jax.tree.map(jnp.asarray, posterior), zero, zero, first_state(zero), jnp.ones((), int))
-    return jax.lax.while_loop(lambda run: run.going > 0, move, begun).posterior
-
-
-def _like(tree: Tree, other: Tree) -> Tree:
-    """`tree` with the dtypes of `other`, as a loop must keep them; a leaf that is the same stays the same."""
-    return jax.tree.map(lambda x, y: x if x is y else jnp.asarray(x, jnp.asarray(y).dtype), tree, other)
+    Args:
+        key: of the data.
+        means: the mean MDPs.
+        design: the study.
+        start: distribution of the first state.
+        environment: of the data sets.
+        part: which these are, of all.
+        number: of all data sets.
+    """
+    space, size = means.space, part.stop - part.start
+    learning, waiting = Learning(means, None, size), list[Observations]()
+    begin = np.broadcast_to(start, (size, len(start)))
+    for episode in range(design.num_episodes):
+        # Step t of episode e has the same random numbers in every study, and a data set in every block.
+        uniforms = host_generator(jax.random.fold_in(key, episode))
+        state, alive = chosen(begin, uniforms.random(number)[part]), np.ones(size, bool)
+        for step in range(design.max_steps):
+            of_action, of_outcome, of_reward = uniforms.random((3, number))[:, part]
+            policy = design.probs[step] if design.probs.ndim == 3 else design.probs
+            pair = (state, chosen(policy[state], of_action))
+            cell = pair if space.horizon is None else (np.full(size, step), *pair)
+            outcome = chosen(environment.outcome_probs(cell), of_outcome)
+            reward, seen = environment.rewards(
+                cell, outcome[:, None], of_reward[:, None], episode * design.max_steps + step
+            )
+            observed = Observations(
+                tuple(i[:, None] for i in cell), outcome[:, None], reward, seen, alive[:, None].astype(np.float64)
+            )
+            waiting.append(observed)
+            if len(waiting) * size >= AT_ONCE:
+                learning.observe(joined(waiting))
+                waiting.clear()
+            state, ended = space.reached(cell, outcome)
+            # An episode that has ended goes on without being observed, until all have.
+            alive &= ~ended
+            if not alive.any():
+                break
+    if waiting:
+        learning.observe(joined(waiting))
+    return learning

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+import jax
 import numpy as np
 from jaxtyping import Bool
 
@@ -10,6 +11,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import Posterior
+from bayes_mdp.utils.typing import ArrayLike
 
 Updatable: TypeAlias = ConjugatePosterior | Mixture
 """The posteriors whose update is exact and cheap."""
@@ -29,6 +31,16 @@ def require_exact(posterior: Posterior) -> Updatable:
         f"next_experiment needs a posterior whose update is exact, got a {type(posterior).__name__}: use a posterior "
         "in closed form (infer with method='exact'), or a mixture of such"
     )
+
+
+def in_float64(posterior: Updatable) -> Updatable:
+    """The posterior in arrays of NumPy, floats in double precision."""
+
+    def widen(leaf: ArrayLike) -> np.ndarray:
+        array = np.asarray(leaf)
+        return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+    return jax.tree.map(widen, posterior)
 
 
 def unknown_pairs(posterior: Updatable) -> Bool[np.ndarray, "*H S A"]:
