@@ -72,7 +72,7 @@ class ElementStreams:
         rows = np.empty((num, concentration.shape[-1]))
         for n, generator in enumerate(self._generators):
             here = slice(first[n], first[n + 1])
-            alpha, size = concentration[..., here], (num, first[n + 1] - first[n])
+            alpha, size = concentration[..., here], (num, int(first[n + 1] - first[n]))
             if small[n]:
                 # By logarithms less their largest, which is never lost.
                 logs = _log_gammas(generator, self._boosts[n], alpha, size)

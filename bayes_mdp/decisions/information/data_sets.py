@@ -42,7 +42,7 @@ from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, Sizes, draw_by_weight
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.random.element_streams import SMALL, ElementStreams
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray, Index
 
 Cell = tuple[Int[np.ndarray, "D T"], ...]
 """(Step,) state, action of each observation."""
@@ -100,16 +100,16 @@ class Group:
         """Components `members` of all `parts`; `told_by_law`: rewards of a known law say which of them holds."""
         rows = [parts[k].transition_probs for k in members]
         known = None if rows[0].known is None else np.stack([np.asarray(x.known, np.float64) for x in rows])
-        rewards = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *(parts[k].reward_cells for k in members))
-        first = parts[members[0]].reward_cells
+        each = [parts[k].reward_cells for k in members]
+        rewards: Rewards = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *each)
         return cls(
             np.array(members),
             rows[0],
             np.stack([np.asarray(x.site_concentration, np.float64) for x in rows]),
             known,
             rewards,
-            first.learns or told_by_law,
-            told_by_law or (first.learns and not isinstance(first, RewardCells)),
+            each[0].learns or told_by_law,
+            told_by_law or (each[0].learns and not isinstance(each[0], RewardCells)),
         )
 
     @cached_property
@@ -334,9 +334,9 @@ class Learning:
         learnt.constant[:] += np.bincount(set_number.ravel(), constant.ravel(), parts * self.num).reshape(parts, -1)
         flat = (set_number * number + touched.element_place[element[used]]).ravel()
         added = cells.prior.statistics(weight.ravel(), reward.ravel())
-        learnt.rewards[:] = np.asarray(
-            cells.prior.absorb(learnt.rewards.reshape(-1, width), flat, added)
-        ).reshape(learnt.rewards.shape)
+        learnt.rewards[:] = np.asarray(cells.prior.absorb(learnt.rewards.reshape(-1, width), flat, added)).reshape(
+            learnt.rewards.shape
+        )
 
     @cached_property
     def _by_jax(self) -> list[tuple[np.ndarray, np.ndarray] | None]:
@@ -377,7 +377,7 @@ class Learning:
 
     def log_probability(self) -> Float[np.ndarray, " D"]:
         """Of the observations, as a sequence."""
-        return scipy.special.logsumexp(self.log_likelihood() + self.means.log_weights, axis=-1)
+        return np.logaddexp.reduce(self.log_likelihood() + self.means.log_weights, axis=-1)
 
     def drawn(self) -> Drawn:
         """The mean MDP after each data set."""
@@ -391,9 +391,7 @@ class Learning:
         answer = means.drawn(weights)
         probs = np.zeros((self.num, len(self.entries)))
         reward = np.zeros((self.num, len(self.pairs)))
-        for group, touched, learnt, by_jax in zip(
-            means.groups, self.touched, self._learnt, self._by_jax, strict=True
-        ):
+        for group, touched, learnt, by_jax in zip(means.groups, self.touched, self._learnt, self._by_jax, strict=True):
             rows = self._rows_after(group, touched, learnt)
             cells = self._cells_after(group, touched, learnt) if by_jax is None else by_jax[0]
             paid = means.pair_rewards(self.rows, rows, cells)
@@ -425,7 +423,9 @@ class Learning:
         new = place >= 0
         cells = np.broadcast_to(before, (len(before), self.num, before.shape[-1])).copy()
         prior = jax.tree.map(lambda x: x[:, None, touched.elements], group.cells.prior)
-        mean = np.broadcast_to(np.asarray(prior.after(learnt.rewards).mean()), learnt.rewards.shape[:3])[..., place[new]]
+        mean = np.broadcast_to(np.asarray(prior.after(learnt.rewards).mean()), learnt.rewards.shape[:3])[
+            ..., place[new]
+        ]
         if group.cells.coefficient is not None and group.cells.offset is not None:
             at = (slice(None), None, *(i[new] for i in where))
             mean = np.asarray(group.cells.coefficient)[at] * mean + np.asarray(group.cells.offset)[at]
@@ -436,20 +436,22 @@ class Learning:
 @eqx.filter_jit
 def _learn(
     rewards: Rewards,
-    cell: tuple[Int[AnyArray, "D T"], ...],
+    cell: Index,
     outcome: Int[AnyArray, "D T"],
     reward: Float[AnyArray, "D T"],
     weight: Float[AnyArray, "D T"],
 ) -> tuple[Float[Array, "K D *cells"], Float[Array, "K D"]]:
     """Mean rewards after data, and their log-likelihood, under each of K beliefs."""
 
-    def one(belief: Rewards, *data: AnyArray) -> tuple[Array, Array]:
-        after, constant = belief.observe(*data)  # type: ignore[arg-type]
+    def one(belief: Rewards, cell: Index, outcome: AnyArray, reward: AnyArray, weight: AnyArray) -> tuple[Array, Array]:
+        after, constant = belief.observe(cell, outcome, reward, weight)
         gain = after.log_evidence() - belief.log_evidence() + constant
         return jnp.asarray(after.mean()), gain
 
     in_sets = jax.vmap(one, (None, 0, 0, 0, 0))
-    return jax.vmap(in_sets, (0, None, None, None, None))(jax.tree.map(jnp.asarray, rewards), cell, outcome, reward, weight)
+    return jax.vmap(in_sets, (0, None, None, None, None))(
+        jax.tree.map(jnp.asarray, rewards), cell, outcome, reward, weight
+    )
 
 
 class Environments:
@@ -538,14 +540,14 @@ def _tables(keys: Key[Array, " D"], rewards: Rewards, part: Int[AnyArray, " D"])
 
 @eqx.filter_jit
 def _sampled(
-    table: RewardTable, keys: Key[Array, " D"], step: Int[AnyArray, ""], cell: Cell, outcome: Int[AnyArray, "D T"]
+    table: RewardTable, keys: Key[Array, " D"], step: Int[AnyArray, ""], cell: Index, outcome: Int[AnyArray, "D T"]
 ) -> Float[Array, "D T"]:
-    def one(law_table: RewardTable, key: PRNGKeyArray, *place: Array) -> Array:
-        law = law_table.at(place[:-1], place[-1])
+    def one(law_table: RewardTable, key: PRNGKeyArray, cell: Index, outcome: AnyArray) -> Array:
+        law = law_table.at(cell, outcome)
         reward = law.sample(jax.random.fold_in(key, step + 1)) if isinstance(law, dist.Distribution) else law
         return jnp.asarray(reward, float)
 
-    return jax.vmap(one)(table, keys, *cell, outcome)
+    return jax.vmap(one)(table, keys, cell, outcome)
 
 
 class Environment:
@@ -609,7 +611,12 @@ class Environment:
         return self._choose([reward for reward, _ in each]), self._choose([seen for _, seen in each])
 
     def _reward(
-        self, draw: _GroupDraw, cell: Cell, outcome: Int[np.ndarray, "D T"], uniform: Float[np.ndarray, "D T"], step: int
+        self,
+        draw: _GroupDraw,
+        cell: Cell,
+        outcome: Int[np.ndarray, "D T"],
+        uniform: Float[np.ndarray, "D T"],
+        step: int,
     ) -> tuple[Float[np.ndarray, "D T"], Bool[np.ndarray, "D T"]]:
         group, cells = draw.group, draw.group.cells
         if draw.table is not None and draw.keys is not None:
@@ -657,7 +664,12 @@ def quantile(
         return (uniform < first).astype(np.float64)
     if isinstance(belief, BetaBinomialBelief):
         total = np.asarray(belief.total_count)
-        return _whole(uniform, lambda k: np.where(k >= total, 1.0, scipy.special.bdtr(np.minimum(k, total), total, first)))
+
+        def binomial(k: np.ndarray) -> np.ndarray:
+            # P(X <= k) = 1 - I_p(k + 1, n - k) for k < n
+            return np.where(k >= total, 1.0, 1.0 - scipy.special.betainc(k + 1.0, np.maximum(total - k, 1.0), first))
+
+        return _whole(uniform, binomial)
     if isinstance(belief, BetaGeometricBelief):
         with np.errstate(divide="ignore"):
             return np.floor(np.log1p(-uniform) / np.log1p(-first))

@@ -46,8 +46,9 @@ class PairData(NamedTuple):
 
     def part(self, first: int, size: int) -> "PairData":
         """So many data sets from the first on."""
-        cell, *columns = self
-        return PairData(cell, *(None if x is None else x[first : first + size] for x in columns))
+        here = slice(first, first + size)
+        orders = None if self.log_orders is None else self.log_orders[here]
+        return PairData(self.cell, self.outcome[here], self.reward[here], self.seen[here], self.weight[here], orders)
 
     @property
     def observations(self) -> Observations:

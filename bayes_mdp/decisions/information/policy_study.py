@@ -205,7 +205,7 @@ def after_study(
             if len(waiting) * size >= AT_ONCE:
                 learning.observe(joined(waiting))
                 waiting.clear()
-            state, ended = space.reached(cell, outcome)
+            state, ended = map(np.asarray, space.reached(cell, outcome))
             # An episode that has ended goes on without being observed, until all have.
             alive &= ~ended
             if not alive.any():

@@ -240,8 +240,8 @@ def test_known_laws_of_rewards_tell_which_component_holds(key):
 def test_simulated_data_of_a_mixture(key):
     paid, failed, weights = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([[1.0, 2.5], [2.0, 1.0]]), np.array([0.4, 0.6])
     parts = [bandit(BetaBelief(a, b)) for a, b in zip(paid, failed, strict=True)]
-    drawn = next_experiment(key, mixture(parts, weights=weights), ONE_STEP, n=200, num_data_sets=200)
-    sums = by_pair(next_experiment(key, mixture(parts, weights=weights), ONE_STEP, n=200))
+    drawn = next_experiment(key, mixture(parts, weights=weights), ONE_STEP, n=300, num_data_sets=300)
+    sums = by_pair(next_experiment(key, mixture(parts, weights=weights), ONE_STEP, n=300))
     for pair, value, error in zip(drawn.pairs, drawn.value, drawn.standard_error, strict=True):
         assert abs(value - sums[pair]) < 4.5 * error < 0.5 * sums[pair], "two pairs: false alarm below 1e-4"
 

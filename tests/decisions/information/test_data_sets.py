@@ -1,0 +1,246 @@
+# pyright: reportArgumentType=false
+"""Mean MDPs and likelihoods of many data sets by NumPy, against `posterior.update` of each; data against their laws."""
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+import bayes_mdp as bm
+from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations, quantile
+from bayes_mdp.decisions.information.pair_data import simulated_data
+from bayes_mdp.decisions.information.updatable import in_float64
+from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.counting_families import (
+    BetaBinomialBelief,
+    BetaGeometricBelief,
+    DirichletCategoricalBelief,
+    GammaExponentialBelief,
+)
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.gaussian_families import (
+    GammaPrecisionBelief,
+    LogNormalBelief,
+    LogNormalGammaBelief,
+)
+from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.pair_draws import pairs_of_mdp
+from bayes_mdp.mdp import StateActionSpace
+from tests.inference.test_pair_draws import LAWS, SPACE, SPACES, data
+
+pytestmark = pytest.mark.numerics
+
+KEY = jax.random.key(0)
+NUM = 3
+MANY = 4000
+Z = 5.0
+"""Standard errors: a false alarm has probability 6e-7 for each of about 100 comparisons."""
+
+
+def other_tables():
+    """A mixture of which the components share rows and rewards between other pairs."""
+    rng = np.random.default_rng(1)
+
+    def one(row, cell):
+        rows = dirichlet_rows(rng.uniform(0.3, 2.0, (2, 3)), (3, 2, 3), row=np.array(row))
+        belief = BetaBelief(*rng.uniform(0.5, 2.0, (2, 2)))
+        return conjugate_posterior(rows, reward_cells(belief, (3, 2), cell=np.array(cell)), SPACE)
+
+    parts = [one([[0, 1]] * 3, [[0, 0], [0, 1], [1, 1]]), one([[0, 0], [1, 1], [0, 1]], [[0, 1]] * 3)]
+    return mixture(parts, weights=[0.3, 0.7])
+
+
+def known_laws():
+    """A mixture of two known laws of rewards, which tell the components apart."""
+    rng = np.random.default_rng(2)
+    parts = []
+    for _ in range(2):
+        mean = rng.normal(size=(3, 2))
+        law = known_rewards(mean, law=dist.Normal(mean, np.ones((3, 2))))
+        parts.append(conjugate_posterior(dirichlet_rows(rng.uniform(0.3, 2.0, (6, 3)), (3, 2, 3)), law, SPACE))
+    return mixture(parts, weights=[0.5, 0.5])
+
+
+def posterior_of(name):
+    if name in ("other tables", "known laws"):
+        return other_tables() if name == "other tables" else known_laws()
+    law, _, kind = name.partition(", ")
+    space = SPACES.get(kind, SPACE)
+    if law in ("known", "shared rows", "mixture"):  # their rewards are known
+        return bm.infer(KEY, LAWS[law], space=space)
+    rewards = np.linspace(0.5, 2.0, 12) if law in ("exponential", "log-normal") else None
+    return bm.infer(KEY, LAWS[law], data(space, rewards), space=space)
+
+
+NAMES = [*LAWS, *(f"{law}, {kind}" for law in ("normal-gamma", "by outcome") for kind in SPACES)]
+NAMES += ["other tables", "known laws"]
+
+
+def transitions(space, seen, d):
+    """Data set `d` as the library's transitions."""
+    cell, outcome = tuple(i[d] for i in seen.cell), seen.outcome[d]
+    reached, ended = space.reached(cell, outcome)
+    step = None if space.horizon is None else cell[0]
+    ends = ended if space.ends else None
+    return bm.Transitions(cell[-2], cell[-1], seen.reward[d], reached, ends, step=step, reward_observed=seen.seen[d])
+
+
+def dense(rows, drawn, d):
+    """Rows and rewards of one MDP as tables."""
+    probs = np.zeros((len(rows.state), rows.n_states + 1))
+    np.add.at(probs, (rows.pair, rows.next_state), drawn.probs[d])
+    return probs, drawn.reward[d]
+
+
+def require_equal(posterior, means, learning, seen):
+    found, log_probs = learning.drawn(), learning.log_probability()
+    for d in range(NUM):
+        after = posterior.update(transitions(posterior.space, seen, d), seen.weight[d])
+        rows, drawn = pairs_of_mdp(after.mean_mdp())
+        for one, other in zip(dense(means.rows, found, d), dense(rows, drawn, 0), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+        if hasattr(posterior, "log_prior") and posterior.log_prior is None:
+            continue  # there is no evidence to compare with
+        gain = float(after.log_evidence) - float(posterior.log_evidence)
+        assert log_probs[d] == pytest.approx(gain, abs=1e-9)
+
+
+@pytest.mark.some(8)
+@pytest.mark.parametrize("name", NAMES)
+def test_means_and_probabilities_are_those_of_updates(name):
+    with jax.enable_x64(True):
+        posterior = in_float64(posterior_of(name))
+        means = MeanMDPs(posterior)
+        pairs = list(zip(*means.rows.index, strict=True))
+        # Data of one pair, with observations of weight zero and of half a transition.
+        pair = tuple(int(i) for i in pairs[2])
+        seen = simulated_data(KEY, means, pair, 4, NUM).observations
+        seen = seen._replace(weight=np.array([[1.0, 0.0, 2.0, 1.0], [0.0] * 4, [1.0, 1.0, 1.0, 0.5]]))
+        learning = Learning(means, pair, NUM)
+        learning.observe(seen)
+        require_equal(posterior, means, learning, seen)
+        # Of several pairs, in two parts.
+        learning, parts = Learning(means, None, NUM), []
+        for n, pair in enumerate(pairs[:2]):
+            part = simulated_data(jax.random.key(n), means, tuple(int(i) for i in pair), 2, NUM).observations
+            learning.observe(part)
+            parts.append(part)
+        cell = tuple(np.concatenate(x, -1) for x in zip(*(part.cell for part in parts), strict=True))
+        both = Observations(cell, *(np.concatenate(x, -1) for x in zip(*(part[1:] for part in parts), strict=True)))
+        require_equal(posterior, means, learning, both)
+
+
+@pytest.mark.some(8)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("normal-gamma", "log-normal")])
+def test_predicted_data_have_their_means(name):
+    """Outcomes and rewards of one pair, whichever are observed; of heavy tails the mean says too little."""
+    with jax.enable_x64(True):
+        posterior = in_float64(posterior_of(name))
+        means = MeanMDPs(posterior)
+        pair = tuple(int(i[3]) for i in means.rows.index)
+        seen = simulated_data(KEY, means, pair, 2, MANY)
+        here = means.rows.pair == 3
+        wanted = np.bincount(means.rows.outcome[here], means.now.probs[0, here], seen.outcome.max() + 1)
+        for i in range(2):
+            share = np.bincount(seen.outcome[:, i], minlength=len(wanted)) / MANY
+            assert (np.abs(share - wanted) <= Z * np.sqrt(wanted * (1 - wanted) / MANY)).all()
+        if seen.seen.any():
+            error = seen.reward.std(0) / np.sqrt(MANY)
+            assert (np.abs(seen.reward.mean(0) - means.now.reward[0, 3]) <= Z * error).all()
+
+
+ONE = np.ones(5)
+FAMILIES = {
+    NormalBelief: (lambda a, _: (NormalBelief(a, a, a), (-a,)), lambda a, _: stats.norm(-a, a)),
+    NormalGammaBelief: (lambda a, b: (NormalGammaBelief(a, a, a, a), (a, b)), lambda a, b: stats.norm(a, b**-0.5)),
+    GammaPrecisionBelief: (lambda a, _: (GammaPrecisionBelief(a, a), (a,)), lambda a, _: stats.norm(0, a**-0.5)),
+    LogNormalBelief: (lambda a, b: (LogNormalBelief(a, a, a), (b,)), lambda a, b: stats.lognorm(a, scale=np.exp(b))),
+    LogNormalGammaBelief: (
+        lambda a, b: (LogNormalGammaBelief(a, a, a, a), (a, b)),
+        lambda a, b: stats.lognorm(b**-0.5, scale=np.exp(a)),
+    ),
+    BetaBelief: (lambda _, b: (BetaBelief(b, b), (b / 3,)), lambda _, b: stats.bernoulli(1 - b / 3)),
+    BetaBinomialBelief: (
+        lambda a, b: (BetaBinomialBelief(a, a, np.floor(9 * a)), (b / 3,)),
+        lambda a, b: stats.binom(np.floor(9 * a), b / 3),
+    ),
+    BetaGeometricBelief: (lambda a, b: (BetaGeometricBelief(a, a), (b / 3,)), lambda _, b: stats.geom(b / 3, loc=-1)),
+    GammaBelief: (lambda a, _: (GammaBelief(a, a), (40 * a,)), lambda a, _: stats.poisson(40 * a)),
+    GammaExponentialBelief: (
+        lambda a, _: (GammaExponentialBelief(a, a), (a,)),
+        lambda a, _: stats.expon(scale=1 / a),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rewards_are_quantiles_of_their_law(family):
+    rng = np.random.default_rng(0)
+    a, b, uniform = rng.uniform(0.05, 2.0, 500), rng.uniform(0.05, 2.9, 500), rng.uniform(1e-9, 1 - 1e-9, 500)
+    make, law = FAMILIES[family]
+    belief, drawn = make(a, b)
+    found, wanted = quantile(belief, drawn, uniform), law(a, b).ppf(uniform)
+    if family is BetaBelief:  # it is one below p, not above 1 - p
+        found = 1 - found
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_values_of_a_categorical_reward():
+    probs = np.array([[0.2, 0.0, 0.5, 0.3, 0.0]] * 6)
+    uniform = np.array([1e-16, 0.19999, 0.20001, 0.69999, 0.70001, 1 - 1e-16])
+    found = quantile(DirichletCategoricalBelief(probs), (probs,), uniform)
+    assert found.tolist() == [0, 0, 2, 2, 3, 3]
+
+
+def test_every_family_has_its_law():
+    def families(parent):
+        return {parent, *(x for child in parent.__subclasses__() for x in families(child))}
+
+    inside = {family for family in families(RewardBelief) if family.__module__.startswith("bayes_mdp")}
+    assert inside - {RewardBelief} == {*FAMILIES, DirichletCategoricalBelief}
+
+
+def test_extreme_parameters_have_quantiles():
+    """Probabilities of zero and one, no trial, a rate beyond whole numbers: finite, and in the support."""
+    uniform = np.array([2.0**-54, 0.5, 1 - 2.0**-53])
+    for p, count in ((0.0, 3.0), (1.0, 3.0), (0.5, 0.0), (1e-300, 1e5), (1 - 1e-16, 1e5)):
+        probs, total = np.full(3, p), np.full(3, count)
+        found = quantile(BetaBinomialBelief(ONE[:3], ONE[:3], total), (probs,), uniform)
+        assert ((found >= 0) & (found <= count)).all()
+    for rate in (0.0, 1e-320, 1e17, 1e300):
+        found = quantile(GammaBelief(ONE[:3], ONE[:3]), (np.full(3, rate),), uniform)
+        assert np.isfinite(found).all() and (np.diff(found) >= 0).all() and found[1] == pytest.approx(rate, rel=1e-6)
+
+
+def test_a_mixture_weighs_data_that_one_component_excludes():
+    """Outcome 1 is impossible under the first component: after it the second one holds, with its probability."""
+    space = StateActionSpace(2, 1)
+    parts = []
+    for prior in ([[1.0, 0.0], [1.0, 1.0]], [[2.0, 1.0], [1.0, 1.0]]):
+        rows = dirichlet_rows(np.array(prior), (2, 1, 2))
+        parts.append(conjugate_posterior(rows, known_rewards(np.zeros((2, 1))), space))
+    none = np.zeros((2, 1))
+    cell, outcome = (none.astype(int), none.astype(int)), np.array([[0], [1]])
+    with jax.enable_x64(True):
+        means = MeanMDPs(in_float64(mixture(parts, weights=[0.5, 0.5])))
+        learning = Learning(means, (0, 0), 2)
+        learning.observe(Observations(cell, outcome, none, none > 0, none + 1))
+        np.testing.assert_allclose(np.exp(learning.log_probability()), [5 / 6, 1 / 6])
+    # Of state 0: weights .6 and .4 with means 1 and 3/4; then the second alone, with mean 1/2.
+    here = (means.rows.pair == 0) & (means.rows.next_state == 0)
+    np.testing.assert_allclose(learning.drawn().probs[:, here][:, 0], [0.9, 0.5])
+
+
+def test_environments_do_not_depend_on_blocks():
+    with jax.enable_x64(True):
+        means = MeanMDPs(in_float64(posterior_of("mixture")))
+        cell = tuple(np.zeros(6, int) for _ in means.rows.index)
+        whole = Environments(KEY, means, None).draw(6).outcome_probs(cell)
+        stream = Environments(KEY, means, None)
+        parts = [stream.draw(n).outcome_probs(tuple(i[:n] for i in cell)) for n in (1, 3, 2)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
