@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bayes_mdp.decisions.choosing.mean_plan import optimum
-from bayes_mdp.decisions.chunks import COPIES, NUMBERS_AT_ONCE
+from bayes_mdp.decisions.chunks import COPIES
 from bayes_mdp.decisions.host_optima import best_policies
 from bayes_mdp.decisions.host_values import PolicyPairs, Values, episodic_values, proven
 from bayes_mdp.decisions.information.data_sets import MeanMDPs
@@ -21,6 +21,7 @@ from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.progress import bar_of
 
+NUMBERS_AT_ONCE = 2**20  # float64 numbers of mean MDPs, and of their chains, that are planned at once: 8 MiB
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -67,10 +68,17 @@ class PresentPlan:
         Raises:
             ValueError: a value is not finite.
         """
-        near = None if isinstance(self.objective, Episodic) else self.probs
-        best, best_gap = self._at_start(best_policies(self.rows, drawn, self.objective, near).values)
-        kept, kept_gap = self.kept(drawn)
-        error = best_gap + kept_gap
+        stationary = not isinstance(self.objective, Episodic)
+        answer = best_policies(self.rows, drawn, self.objective, self.probs if stationary else None)
+        best, error = self._at_start(answer.values)
+        # Where the best policy is this plan there is nothing to gain.
+        other = np.ones(len(best), bool)
+        if stationary:
+            other = (self.rows.action[answer.chosen] != self.policy).any(-1)
+        kept = best.copy()
+        if other.any():
+            kept[other], gap = self.kept(Drawn(drawn.probs[other], drawn.reward[other]))
+            error[other] += gap
         if not np.isfinite(error).all():
             raise ValueError(
                 f"objective is {describe_objective(self.objective)}, expected one for which the present plan and the "

@@ -25,7 +25,7 @@ from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.validation import as_array, check_count, described
 
 MOST_TRANSITIONS = 10**9  # of one study: more would take days
-AT_ONCE = 2**20  # observations of all data sets that are held until they are learnt from
+AT_ONCE = 2**17  # observations of all data sets that are held until they are learnt from
 
 
 def _readable(policy: object) -> PolicyOrLabels:
