@@ -21,7 +21,7 @@ from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.progress import bar_of
 
-NUMBERS_AT_ONCE = 2**20  # float64 numbers of mean MDPs, and of their chains, that are planned at once: 8 MiB
+NUMBERS_AT_ONCE = 2**21  # float64 numbers of mean MDPs, and of their chains, that are planned at once: 16 MiB
 _EPS = float(np.finfo(np.float64).eps)
 
 
