@@ -446,7 +446,7 @@ def _learn(
     def one(belief: Rewards, cell: Index, outcome: AnyArray, reward: AnyArray, weight: AnyArray) -> tuple[Array, Array]:
         after, constant = belief.observe(cell, outcome, reward, weight)
         gain = after.log_evidence() - belief.log_evidence() + constant
-        return jnp.asarray(after.mean()), gain
+        return jnp.asarray(after.mean()), jnp.asarray(gain)
 
     in_sets = jax.vmap(one, (None, 0, 0, 0, 0))
     return jax.vmap(in_sets, (0, None, None, None, None))(
@@ -532,7 +532,7 @@ def _tables(keys: Key[Array, " D"], rewards: Rewards, part: Int[AnyArray, " D"])
 
     def one(key: PRNGKeyArray, k: Array) -> RewardTable:
         belief: Rewards = jax.tree.map(lambda x: jnp.asarray(x)[k], rewards)
-        sites: DrawnSites = belief.sample_sites(key)
+        sites: DrawnSites = belief.sample_sites(jax.random.split(key)[0])
         return belief.table_of(sites)
 
     return jax.vmap(one)(keys, jnp.asarray(part))
@@ -544,7 +544,8 @@ def _sampled(
 ) -> Float[Array, "D T"]:
     def one(law_table: RewardTable, key: PRNGKeyArray, cell: Index, outcome: AnyArray) -> Array:
         law = law_table.at(cell, outcome)
-        reward = law.sample(jax.random.fold_in(key, step + 1)) if isinstance(law, dist.Distribution) else law
+        of_law = jax.random.fold_in(jax.random.split(key)[1], step)
+        reward = law.sample(of_law) if isinstance(law, dist.Distribution) else law
         return jnp.asarray(reward, float)
 
     return jax.vmap(one)(table, keys, cell, outcome)

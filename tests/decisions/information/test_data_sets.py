@@ -1,6 +1,8 @@
 # pyright: reportArgumentType=false
 """Mean MDPs and likelihoods of many data sets by NumPy, against `posterior.update` of each; data against their laws."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -154,7 +156,20 @@ def test_predicted_data_have_their_means(name):
             assert (np.abs(seen.reward.mean(0) - means.now.reward[0, 3]) <= Z * error).all()
 
 
-ONE = np.ones(5)
+@pytest.mark.parametrize("name", ["normal", "Bernoulli", "Poisson", "binomial", "categorical", "affine", "regression"])
+def test_rewards_of_one_data_set_share_what_is_unknown(name):
+    """Two rewards of a pair: variance of the mean in common, and independent noise."""
+    with jax.enable_x64(True):
+        posterior: Any = in_float64(posterior_of(name))
+        reward = simulated_data(KEY, MeanMDPs(posterior), (1, 1), 2, MANY).reward
+        cells = posterior.reward_cells
+        common, noise = (float(np.asarray(x)[1, 1]) for x in (cells.variance(), cells.noise()))
+    away = reward - reward.mean(0)
+    for one, other, wanted in ((0, 1, common), (0, 0, common + noise), (1, 1, common + noise)):
+        product = away[:, one] * away[:, other]
+        assert abs(product.mean() - wanted) < Z * product.std() / np.sqrt(MANY)
+
+
 FAMILIES = {
     NormalBelief: (lambda a, _: (NormalBelief(a, a, a), (-a,)), lambda a, _: stats.norm(-a, a)),
     NormalGammaBelief: (lambda a, b: (NormalGammaBelief(a, a, a, a), (a, b)), lambda a, b: stats.norm(a, b**-0.5)),
@@ -210,10 +225,10 @@ def test_extreme_parameters_have_quantiles():
     uniform = np.array([2.0**-54, 0.5, 1 - 2.0**-53])
     for p, count in ((0.0, 3.0), (1.0, 3.0), (0.5, 0.0), (1e-300, 1e5), (1 - 1e-16, 1e5)):
         probs, total = np.full(3, p), np.full(3, count)
-        found = quantile(BetaBinomialBelief(ONE[:3], ONE[:3], total), (probs,), uniform)
+        found = quantile(BetaBinomialBelief(np.ones(3), np.ones(3), total), (probs,), uniform)
         assert ((found >= 0) & (found <= count)).all()
     for rate in (0.0, 1e-320, 1e17, 1e300):
-        found = quantile(GammaBelief(ONE[:3], ONE[:3]), (np.full(3, rate),), uniform)
+        found = quantile(GammaBelief(np.ones(3), np.ones(3)), (np.full(3, rate),), uniform)
         assert np.isfinite(found).all() and (np.diff(found) >= 0).all() and found[1] == pytest.approx(rate, rel=1e-6)
 
 
@@ -244,3 +259,16 @@ def test_environments_do_not_depend_on_blocks():
         stream = Environments(KEY, means, None)
         parts = [stream.draw(n).outcome_probs(tuple(i[:n] for i in cell)) for n in (1, 3, 2)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("name", ["regression", "known laws", "mixture of rewards", "by outcome", "affine"])
+def test_episodes_of_one_step_are_observations_of_one_pair(name):
+    """Whatever learns from the rewards: both are worth the same, but for the error of simulation."""
+    posterior, first = posterior_of(name), [0.0, 0.0, 1.0]
+    pair = bm.next_experiment(KEY, posterior, bm.Episodic(1), [(2, 1)], n=3, initial=first, num_data_sets=MANY)
+    study = {"second": bm.PolicyStudy([1, 1, 1], 3)}
+    other = jax.random.key(1)
+    played = bm.next_experiment(other, posterior, bm.Episodic(1), study, initial=first, num_data_sets=MANY)
+    error = np.hypot(pair.standard_error[0], played.standard_error[0])
+    assert abs(pair.value[0] - played.value[0]) < Z * error and played.value[0] > Z * played.standard_error[0] > 0
