@@ -22,6 +22,7 @@ import scipy.special
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
+from bayes_mdp.inference.conjugate.conjugate_draws import ROWS
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.counting_families import (
     BetaBinomialBelief,
@@ -32,14 +33,14 @@ from bayes_mdp.inference.conjugate.counting_families import (
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.conjugate.gaussian_families import GammaPrecisionBelief
-from bayes_mdp.inference.conjugate.pair_draws import ROWS
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief, RewardStreams
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnSites
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.inference.pair_draws import Drawn, PairRows, Sizes, draw_by_weight
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, draw_by_weight
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.random.element_streams import SMALL, ElementStreams
 from bayes_mdp.utils.typing import AnyArray, Index
