@@ -112,7 +112,11 @@ class CollapsedPosterior(MixturePosterior):
         return jax.vmap(self.component)(jnp.arange(self.num_components))
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
-        """The priors of all components, and a stream of draws of these. Host side."""
+        """The priors of all components, and a stream of draws of these. Host side.
+
+        Args:
+            key: of the draws.
+        """
         values = [np.asarray(x, np.float64) for x in self.values]
         index = [np.asarray(x) for x in self.index]
         rewards = self.data_statistics.reward_cells

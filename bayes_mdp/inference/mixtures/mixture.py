@@ -137,7 +137,11 @@ class Mixture(MixturePosterior):
         return all(bool((np.asarray(x) == np.asarray(x)[:1]).all()) for x in jax.tree.leaves((rows, rewards)))
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
-        """The priors of all components, and a stream of draws of these. Host side."""
+        """The priors of all components, and a stream of draws of these. Host side.
+
+        Args:
+            key: of the draws.
+        """
         rows = np.asarray(self.components.transition_probs.prior, np.float64).reshape(self.num_components, -1)
         rewards = self.components.reward_cells
 

@@ -108,7 +108,11 @@ class MixturePosterior(eqx.Module):
 
     @abc.abstractmethod
     def component_priors(self, key: PRNGKeyArray) -> Components:
-        """The priors of all components, and a stream of draws of these. Host side."""
+        """The priors of all components, and a stream of draws of these. Host side.
+
+        Args:
+            key: of the draws.
+        """
 
     def draw_component(self, key: PRNGKeyArray) -> ConjugatePosterior:
         """A component, by weight."""

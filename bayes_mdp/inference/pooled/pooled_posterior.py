@@ -90,7 +90,11 @@ class PooledPosterior(MixturePosterior):
         return jax.vmap(self.component)(jnp.arange(self.num_components))
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
-        """The priors of all components, and a stream of draws of these. Host side."""
+        """The priors of all components, and a stream of draws of these. Host side.
+
+        Args:
+            key: of the draws.
+        """
         totals, state_rows = (np.asarray(x, np.float64) for x in (self.totals, self.state_rows))
         known, outcomes = np.asarray(self.data_statistics.transition_probs.prior), state_rows.shape[-1]
 
