@@ -350,7 +350,7 @@ def episodic_occupancy(
     policy: Float[np.ndarray, "*H S A"],
     objective: Episodic,
     start: Float[np.ndarray, " S"],
-) -> Float[np.ndarray, "N H S A"]:
+) -> Float[np.ndarray, "N steps S A"]:
     """discount^t times the probability of each pair at each step t.
 
     Args:
@@ -379,7 +379,7 @@ def episodic_values(
     drawn: Drawn,
     policy: Float[np.ndarray, "*H S A"],
     objective: Episodic,
-    reward: Float[np.ndarray, "N H Q"] | None = None,
+    reward: Float[np.ndarray, "N steps Q"] | None = None,
 ) -> Values:
     """Values of a policy of a finite horizon, by backward recursion.
 
@@ -420,7 +420,7 @@ def backward(
     drawn: Drawn,
     policy: Float[np.ndarray, "*H S A"],
     objective: Episodic,
-    reward: Float[np.ndarray, "N H Q"] | None = None,
+    reward: Float[np.ndarray, "N steps Q"] | None = None,
 ) -> Iterator[BackwardStep]:
     """The steps of `episodic_values`, from the last to the first (arguments: as there)."""
     num, n_states = len(drawn.probs), rows.n_states
@@ -484,7 +484,9 @@ def action_values(
     return q
 
 
-def policy_mean(policy: Float[np.ndarray, "*H S A"], q: Float[np.ndarray, "*H S A"]) -> Float[np.ndarray, "*H S"]:
+def policy_mean(
+    policy: Float[np.ndarray, "*H S A"], q: Float[np.ndarray, "*steps S A"]
+) -> Float[np.ndarray, "*steps S"]:
     """sum over the actions that a policy takes of probability times value."""
     return np.where(policy > 0, policy * np.where(policy > 0, q, 0.0), 0.0).sum(-1)
 
@@ -726,7 +728,7 @@ def row_faults(rows: PairRows, drawn: Drawn) -> tuple[Numbers, Numbers]:
     return excess, ends
 
 
-def used_pairs(policies: Float[np.ndarray, "P *H S A"], horizon: int | None) -> Bool[np.ndarray, "*H S A"]:
+def used_pairs(policies: Float[np.ndarray, "P *H S A"], horizon: int | None) -> Bool[np.ndarray, "*layers S A"]:
     """The pairs that some policy takes at some step; by step where rows are.
 
     Args:

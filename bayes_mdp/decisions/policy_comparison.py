@@ -19,7 +19,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_values,
     summarise_draws,
 )
-from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
+from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, shares_of_best, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html

@@ -31,6 +31,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
 )
 from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.typing import AnyArray
 
 PRIOR_SHARE = 0.1
 """Above this prior share a comparison calls itself undecided."""
@@ -129,7 +130,7 @@ class ValueBasis(eqx.Module):
 
 
 def value_bases(
-    posterior: CanSample, policies: Float[np.ndarray, "P *H S A"], objective: Objective, start: Float[np.ndarray, " S"]
+    posterior: CanSample, policies: Float[AnyArray, "P *H S A"], objective: Objective, start: Float[np.ndarray, " S"]
 ) -> list[ValueBasis | None]:
     """What each policy's value rests on; None where the posterior has no mean or no counts.
 
@@ -149,7 +150,7 @@ def value_bases(
     names = [*(range(n) for n in visits.shape[:-2]), *named]
     unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
-    times, best = _in_mean(mdp, policies, objective, start)
+    times, best = _in_mean(mdp, np.asarray(policies, np.float64), objective, start)
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
     parts = _Prior(share, borrowed, weight, untried_rewards(posterior))
     rewards = reward_priors(posterior, times, np.asarray(mdp.reward, np.float64), names)

@@ -132,9 +132,9 @@ class Mixture(MixturePosterior):
     def _share_all_but_priors(self) -> bool:
         """Whether components have the same data, tables and known numbers."""
         rows, rewards = self.components.transition_probs, self.components.reward_cells
-        rows = replace(rows, prior=rows.prior[:, :0, :0])
-        rewards = replace(rewards, prior=None) if isinstance(rewards, RewardCells) else rewards
-        return all(bool((np.asarray(x) == np.asarray(x)[:1]).all()) for x in jax.tree.leaves((rows, rewards)))
+        priors = {id(x) for x in (rows.prior, *jax.tree.leaves(getattr(rewards, "prior", None)))}
+        others = [np.asarray(x) for x in jax.tree.leaves((rows, rewards)) if id(x) not in priors]
+        return all(bool((x == x[:1]).all()) for x in others)
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
