@@ -127,7 +127,7 @@ def test_there_are_thirty_worlds_and_twelve_laws():
     assert (table.sum(0) > 0).all() and (table.sum(0) < len(WORLDS)).sum() == len(LAWS) - 2, "each fits some, not all"
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_door_is_open_exactly_where_the_law_has_the_rewards(door, law):
