@@ -343,3 +343,10 @@ def test_evaluate_decision_of_values(tmp_path, capsys, monkeypatch):
     refused(capsys, "which has 'p' twice, expected", "evaluate-decision", "own_model:values", "--study", "p=5,p=9")
     refused(capsys, "--sites[1] is 'p' again, expected", "evaluate-decision", "own_model:values", "--sites", "p,p")
     refused(capsys, "expected FILE.py:FUNCTION or MODULE:FUNCTION", "evaluate-decision", "none.py:values")
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    """As `bayes-mdp list | head -n 1`: the pipe is closed while the command still writes."""
+    command = f"{sys.executable} -u -m bayes_mdp.cli list | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout == "agents:\n" and done.stderr == ""

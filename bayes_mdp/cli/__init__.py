@@ -50,6 +50,11 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
     try:
         return arguments.command(arguments) or 0
+    except BrokenPipeError:
+        # The reader (`head`, say) has all it wants. Nothing may be written to the closed pipe at exit either.
+        if argv is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except ERRORS as error:
         if arguments.verbose:
             logging.getLogger(__name__).exception("traceback")
