@@ -86,7 +86,8 @@ class ElementStreams:
             table = rows.reshape(num, len(small), -1)
             table /= table.sum(-1, keepdims=True)
             return rows
-        return rows / np.repeat(np.add.reduceat(rows, first[:-1], axis=-1), width, axis=-1)
+        rows /= np.repeat(np.add.reduceat(rows, first[:-1], axis=-1), width, axis=-1)
+        return rows
 
     @staticmethod
     def _stack(num: int, columns: list[np.ndarray]) -> np.ndarray:

@@ -216,7 +216,9 @@ def choose(
         near = _near_optima(search, mean) if needs_best(scored(criterion)) else None
         with stage("policies searched"):
             found = _search(scored(criterion), search, sets, mean, objective, limits, today, near, confidence, slack)
-    if search.numbers >= LARGE and needed is not None:
+    large = search.numbers >= LARGE
+    del search  # the draws that it holds
+    if large and needed is not None:
         # Nothing but the pairs of the policies that are judged.
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))

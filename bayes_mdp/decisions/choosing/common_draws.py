@@ -45,7 +45,7 @@ BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one
 SMALL = 4096  # pairs times outcomes of a small one
 
-DRAWN_AT_ONCE = 2**25  # numbers of draws that are made at once: 256 MiB
+DRAWN_AT_ONCE = 2**24  # numbers of draws that are made at once: 128 MiB
 LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
 MOST_KEPT, KEPT_SHARE = 2.0**31, 0.25  # bytes of draws that are held, at most, and share of the free memory
