@@ -15,7 +15,6 @@ from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
 
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
-CHAINS_AT_ONCE = 2**21  # the same of chains that are drawn alone: a batch runs until its slowest chain is solved
 MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 

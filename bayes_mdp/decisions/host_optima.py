@@ -4,7 +4,7 @@ Its value is what a decision maker would get who knew the draw. Bounds are those
 the maximum over the last values. Draws that are not settled so are left to the planners, in JAX.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import scipy.sparse
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.decisions.host_values import (
+    SPARE,
     Chains,
     Draws,
     Numbers,
@@ -28,6 +29,7 @@ from bayes_mdp.decisions.host_values import (
 )
 from bayes_mdp.inference.pair_draws import Drawn, PairRows
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning import solve as plan
 
@@ -118,7 +120,7 @@ class Choices:
         if self.matrix is None:
             width = rows.width or 0
             table = self.probs.reshape(num, -1, width)[np.arange(num)[:, None], chosen]
-            return Chains(table[..., :size], reward, size + 8 + n_actions + 2, np.abs(self.reward).max(-1))
+            return Chains(table[..., :size], reward, size + SPARE + n_actions + 2, np.abs(self.reward).max(-1))
         picked = self.matrix[(chosen + len(rows.state) * np.arange(num)[:, None]).ravel()]
         # The end, S, is no column.
         draw, reached = np.divmod(picked.indices, size + 1)
@@ -126,7 +128,7 @@ class Choices:
         index = draw * size + np.where(reached < size, reached, 0)
         matrix = scipy.sparse.csr_matrix((data, index, picked.indptr), shape=(num * size, num * size))
         widest = int(np.diff(rows.first).max())
-        return Chains(matrix, reward, widest + 8 + n_actions + 2, np.abs(self.reward).max(-1))
+        return Chains(matrix, reward, widest + SPARE + n_actions + 2, np.abs(self.reward).max(-1))
 
     def take(self, draws: Bool[np.ndarray, " N"]) -> "Choices":
         """Some of the draws."""
@@ -182,7 +184,7 @@ def _policy_iteration(
     choices: Choices, objective: Objective, chosen: Int[np.ndarray, "N S"]
 ) -> tuple[Optima, Bool[np.ndarray, " N"]]:
     """Howard's policy iteration; the answers, and which draws have a stable policy."""
-    rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+    rate = float(step_discount(objective))
     anchored = isinstance(objective, AverageReward)
     chosen = chosen.copy()
     values, q = np.zeros(chosen.shape), np.zeros(choices.reward.shape)
@@ -216,7 +218,7 @@ def _bounded(
     chosen: Int[np.ndarray, "N S"],
 ) -> Optima:
     """The answer and its bound from one sweep with the maximum."""
-    chains = replace(choices.chains(chosen), reward=choices.best(q))
+    chains = choices.chains(chosen)
     mass = choices.rows.sums(np.where(choices.rows.next_state < choices.rows.n_states, choices.probs, 0.0))
     best = choices.best(q)
     if isinstance(objective, Discounted):
@@ -243,8 +245,7 @@ def _exit_gap(
     With n - P n > noise for its actions and n >= 0 it is proper, and v* >= v - c n, with c its largest residual over
     the least n - P n. Above, v + c n is superharmonic for the least c with q + c P n <= v + c n for every pair.
     """
-    plain = choices.chains(chosen)
-    steps = solve(plain, 1.0, np.ones_like(values))
+    steps = solve(chains, 1.0, np.ones_like(values))
     with np.errstate(all="ignore"):
         error = chains.sweep_error(values)[:, None]
         noise = chains.factor * 2 * np.abs(steps).max(-1) + chains.terms * _TINY
@@ -273,11 +274,8 @@ def _backward_induction(rows: PairRows, drawn: Drawn, objective: Episodic) -> Op
     largest, sizes = np.abs(drawn.reward).max(-1), []
     whole = Choices(rows, *drawn)
     for h in reversed(range(horizon)):
-        part = whole
-        if rows.step is not None:
-            here = np.flatnonzero(rows.step == h)
-            some, entries = rows.take(here)
-            part = Choices(some, drawn.probs[:, entries], drawn.reward[:, here])
+        some, here, entries = rows.at_step(h)
+        part = whole if some is rows else Choices(some, drawn.probs[:, entries], drawn.reward[:, here])
         now = part.action_values(later, float(objective.discount))
         q[:, h, : now.shape[-1]] = now
         chosen[:, h] = part.first_best(now)

@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-import scipy.sparse.csgraph
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float
 
 from bayes_mdp.inference.pair_draws import Drawn, PairRows
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import evaluate
+from bayes_mdp.planning.occupancy import recurrent_classes
 from bayes_mdp.planning.solution import PolicyEvaluation
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE
 
@@ -30,7 +31,7 @@ DIRECT = 256  # states up to which dense systems are solved by elimination
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
-_SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.rounding`)
+SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.rounding`)
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 _RESTARTS, _ITERATIONS = 8, 60
 _SWEEPS, _FAST = 100, 0.6  # sweeps, while each leaves at most so much of the error
@@ -50,6 +51,15 @@ class Values(NamedTuple):
 
     first: Draws
     gap: Numbers
+
+    def at_start(self, objective: Objective, start: Float[np.ndarray, " S"]) -> Numbers:
+        """The value from the start, or the gain.
+
+        Args:
+            objective: of the values.
+            start: distribution of the first state.
+        """
+        return self.first[:, 0] if isinstance(objective, AverageReward) else self.first @ start
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +163,7 @@ class PolicyPairs:
         reward = self.by_state(pair_reward)
         size = np.abs(pair_reward).max(-1)
         listed = self.n_states if self.is_dense else self.longest
-        terms = listed + _SPARE + self.n_actions + 2
+        terms = listed + SPARE + self.n_actions + 2
         inside = probs if self._inside.all() else probs[:, self._inside]
         return Chains(self._matrix(inside), reward, terms, size)
 
@@ -327,21 +337,15 @@ def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S
     """
     # mu (I - discount P) = start: the adjoint of the system of the values.
     if not isinstance(objective, AverageReward):
-        discount = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+        discount = float(step_discount(objective))
         return solve(chains, discount, np.broadcast_to(start, chains.reward.shape).copy(), adjoint=True)
     # From mu (I - P) = 0 and sum mu = 1: mu (I - P + 1 e_0') = e_0'.
     first = np.zeros_like(chains.reward)
     first[:, 0] = 1.0
     time = solve(chains, 1.0, first, anchored=True, adjoint=True)
-    one = np.array([_recurrent_classes(chains.dense(n)) == 1 for n in range(len(time))])
+    classes = (recurrent_classes(scipy.sparse.csr_matrix(chains.dense(n) > 0))[1] for n in range(len(time)))
+    one = np.array([len(recurrent) == 1 for recurrent in classes])
     return np.where(one[:, None], time, np.nan)
-
-
-def _recurrent_classes(matrix: Float[np.ndarray, "S S"]) -> int:
-    graph = scipy.sparse.csr_matrix(matrix > 0)
-    number, component = scipy.sparse.csgraph.connected_components(graph, directed=True, connection="strong")
-    origin, target = component[np.asarray(graph.nonzero())]
-    return number - len(np.unique(origin[origin != target]))
 
 
 def episodic_occupancy(
@@ -363,8 +367,7 @@ def episodic_occupancy(
     present = np.broadcast_to(start, (num, n_states))
     time = np.zeros((num, objective.horizon, *policy.shape[-2:]))
     for h in range(objective.horizon):
-        pairs = np.arange(len(rows.state)) if rows.step is None else np.flatnonzero(rows.step == h)
-        part, entries = rows.take(pairs)
+        part, _, entries = rows.at_step(h)
         weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
         taken = present[:, part.state] * weight
         time[:, h, part.state, part.action] = float(objective.discount) ** h * taken
@@ -426,8 +429,7 @@ def backward(
     num, n_states = len(drawn.probs), rows.n_states
     later = np.zeros((num, n_states + 1))
     for h in reversed(range(objective.horizon)):
-        here = np.arange(len(rows.state)) if rows.step is None else np.flatnonzero(rows.step == h)
-        part, entries = (rows, slice(None)) if rows.step is None else rows.take(here)
+        part, here, entries = rows.at_step(h)
         probs = drawn.probs[:, entries]
         paid = (drawn.reward if reward is None else reward[:, h])[:, here]
         # q_h = r + discount E v_h+1, and v_h the mean over the actions: v_h(s) = sum_a pi_h(a | s) q_h(s, a).
@@ -476,7 +478,7 @@ def action_values(
             q[objective.horizon - 1 - i, step.rows.state, step.rows.action] = step.q[0]
         return q
     chains = PolicyPairs(rows, policy).chains(drawn)
-    rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+    rate = float(step_discount(objective))
     values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
     q = np.full(policy.shape, np.nan)
     later = np.append(values, np.zeros((1, 1)), -1)
@@ -518,7 +520,7 @@ def recursion_error(
         objective: its horizon and discount.
         n_actions: A.
     """
-    terms = int(np.diff(rows.first).max(initial=1)) + _SPARE + n_actions + 2
+    terms = int(np.diff(rows.first).max(initial=1)) + SPARE + n_actions + 2
     u = terms * _EPS / 2
     factor, later, error = u / (1 - u), np.zeros_like(largest), np.zeros_like(largest)
     worst = error

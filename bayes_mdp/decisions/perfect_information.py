@@ -140,7 +140,7 @@ def _optimal_values(
     draws = draws_of(key, posterior, objective, num_draws, initial=start, keep=False)
     values, gap = np.empty(num_draws), 0.0
     for part, answer in draws.optima():
-        values[part], gap = draws.at_start(answer.values.first), max(gap, float(answer.values.gap.max()))
+        values[part], gap = answer.values.at_start(objective, start), max(gap, float(answer.values.gap.max()))
     return values, gap
 
 

@@ -258,10 +258,7 @@ class PolicyDraws:
         rows = self.draws.rows
         stationary = not isinstance(jobs[0][1], Episodic)
         taken = [PolicyPairs(rows, policy) for policy in self.policies] if stationary else []
-        size = self.sizes.n_states
-        numbers = len(rows.pair) + max(
-            (size**2 if pairs.is_dense else len(pairs.entries) for pairs in taken), default=0
-        )
+        numbers = len(rows.pair) + max((pairs.numbers for pairs in taken), default=0)
         check_memory(size_in_words(*self.sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
         block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
         values = [np.empty((num_draws, len(self.policies))) for _ in jobs]
@@ -276,8 +273,7 @@ class PolicyDraws:
                 chains = taken[i].chains(drawn) if stationary else None
                 for j, (reward, objective) in enumerate(jobs):
                     answer = self._values(policy, taken[i] if taken else None, chains, drawn, reward, objective)
-                    gain = isinstance(objective, AverageReward)
-                    values[j][here, i] = answer.first[:, 0] if gain else answer.first @ start
+                    values[j][here, i] = answer.at_start(objective, start)
                     gaps[j][here, i] = answer.gap
             for j, (_, objective) in enumerate(jobs):
                 what = [name if outcomes[j] is None else f"{name}, outcome {outcomes[j]!r}" for name in names]

@@ -84,6 +84,25 @@ class PairRows:
             return values.reshape(*values.shape[:-1], -1, self.width).sum(-1)
         return np.add.reduceat(values, self.first[:-1], axis=-1)
 
+    def cells(self, by_outcome: bool) -> tuple[Int[np.ndarray, "..."], ...]:
+        """Index of the cells of a reward law: of the entries, where it depends on the outcome, else of the pairs."""
+        return (*(i[self.pair] for i in self.index), self.outcome) if by_outcome else self.index
+
+    def expectation(
+        self, probs: Float[np.ndarray, "*N E"], values: Float[np.ndarray, "*N E"]
+    ) -> Float[np.ndarray, "*N Q"]:
+        """sum of probs values of each pair; an entry of probability zero adds nothing, whatever its value."""
+        possible = probs > 0
+        return self.sums(np.where(possible, probs * np.where(possible, values, 0.0), 0.0))
+
+    def at_step(self, step: int) -> tuple["PairRows", slice | Int[np.ndarray, " P"], slice | Int[np.ndarray, " F"]]:
+        """The pairs of a step, all where rows are the same at every step; their numbers, and those of their entries."""
+        if self.step is None:
+            return self, slice(None), slice(None)
+        pairs = np.flatnonzero(self.step == step)
+        rows, entries = self.take(pairs)
+        return rows, pairs, entries
+
     def take(self, pairs: Int[np.ndarray, " P"]) -> tuple["PairRows", Int[np.ndarray, " F"]]:
         """Some of the pairs, in order, and the numbers of their entries."""
         width = np.diff(self.first)[pairs]

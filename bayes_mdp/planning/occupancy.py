@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
+from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from bayes_mdp.mdp import MDP, AverageReward, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
@@ -92,16 +93,20 @@ def chain_occupancy(
     return solve_chain(chain, discount, initial, initial, adjoint=True)
 
 
+def recurrent_classes(graph: csr_matrix) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " C"]]:
+    """The class of each state, by the edges between states, and which classes are never left. Host-side."""
+    number, component = connected_components(graph, directed=True, connection="strong")
+    start, target = component[np.asarray(graph.nonzero())]
+    return component, np.setdiff1d(np.arange(number), start[start != target])
+
+
 def _require_one_class(chain: MDP | SparseMDP) -> None:
     """Refuse a chain with several recurrent classes. Host-side.
 
     Raises:
         ValueError: names a state of each of two.
     """
-    graph = reachable_pairs(chain, np.ones((chain.n_states, 1), bool))
-    number, component = connected_components(graph, directed=True, connection="strong")
-    start, target = component[np.asarray(graph.nonzero())]
-    recurrent = np.setdiff1d(np.arange(number), start[start != target])
+    component, recurrent = recurrent_classes(reachable_pairs(chain, np.ones((chain.n_states, 1), bool)))
     if len(recurrent) > 1:
         one, two = sorted(int(np.flatnonzero(component == c)[0]) for c in recurrent)[:2]
         raise ValueError(

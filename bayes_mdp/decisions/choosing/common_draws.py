@@ -35,8 +35,9 @@ from bayes_mdp.inference.pair_draws import (
     pair_draws,
     whole_draws,
 )
-from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, CanSample, Episodic, Objective, SparseMDP
 from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.utils.memory import check_memory, free_bytes
 from bayes_mdp.utils.typing import AnyArray, InitialLike
@@ -148,20 +149,16 @@ class CommonDraws:
             for part, drawn in self.blocks():
                 for i, policy in enumerate(policies):
                     answer = episodic_values(self.rows, _in_double(self.rows, drawn), policy, objective)
-                    values[part, i], gaps[part, i] = answer.first @ self.start, answer.gap
+                    values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap
                 require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
             return values, gaps
         pairs = [PolicyPairs(self.rows, policy) for policy in policies]
         for part, drawn in self.blocks(numbers=max((each.numbers for each in pairs), default=1)):
             for i, each in enumerate(pairs):
                 answer = proven(each.chains(drawn), objective)
-                values[part, i], gaps[part, i] = self.at_start(answer.first), answer.gap
+                values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap
             require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
         return values, gaps
-
-    def at_start(self, first: Float[np.ndarray, "N S"]) -> Float[np.ndarray, " N"]:
-        """The value from the start, of values of the first states (`AverageReward`: of gains)."""
-        return first[:, 0] if isinstance(self.objective, AverageReward) else first @ self.start
 
     def gradient(
         self, policy: Float[AnyArray, "*H S A"], weights: Float[np.ndarray, " W"]
@@ -200,7 +197,7 @@ class CommonDraws:
                     each[:, h, step.rows.state, step.rows.action] = time[:, h, step.rows.state] * step.q
             else:
                 chains = pairs.chains(drawn)
-                rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+                rate = float(step_discount(objective))
                 # Relative values are known but for a constant, which moves no probability from one action to another.
                 values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
                 later = np.append(values, np.zeros((len(values), 1)), -1)
@@ -219,7 +216,7 @@ class CommonDraws:
         """
         best = np.empty(self.num)
         for part, answer in self.optima(near=near):
-            best[part] = self.at_start(answer.values.first)
+            best[part] = answer.values.at_start(self.objective, self.start)
         return best
 
     def optimal_policies(self, number: int) -> Float[np.ndarray, "N *H S A"]:
@@ -244,7 +241,7 @@ class CommonDraws:
         policy = None if near is None else np.asarray(near, np.float64)
         for part, drawn in self.blocks(which):
             answer = best_policies(self.rows, _in_double(self.rows, drawn), self.objective, policy)
-            values, gaps = self.at_start(answer.values.first)[:, None], answer.values.gap[:, None]
+            values, gaps = answer.values.at_start(self.objective, self.start)[:, None], answer.values.gap[:, None]
             require_usable(values, gaps, None, ["the best policy"], self.objective, int(part[0]))
             yield part, answer
 

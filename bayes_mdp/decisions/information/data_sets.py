@@ -216,16 +216,13 @@ class MeanMDPs:
 
     def place(self, rows: PairRows) -> tuple[Int[np.ndarray, "..."], ...]:
         """The cells of the law of rewards: of the entries where rewards depend on the outcome, else of the pairs."""
-        return (*(i[rows.pair] for i in rows.index), rows.outcome) if self.by_outcome else rows.index
+        return rows.cells(self.by_outcome)
 
     def pair_rewards(
         self, rows: PairRows, probs: Float[np.ndarray, "*K E"], cells: Float[np.ndarray, "*K _"]
     ) -> Float[np.ndarray, "*K Q"]:
         """Mean rewards of pairs from those of cells; an outcome of probability zero adds nothing, even nan."""
-        if not self.by_outcome:
-            return cells
-        possible = probs > 0
-        return rows.sums(np.where(possible, probs * np.where(possible, cells, 0.0), 0.0))
+        return rows.expectation(probs, cells) if self.by_outcome else cells
 
     def drawn(self, weights: Float[np.ndarray, "D K"]) -> Drawn:
         """The mean MDP for weights of the components."""

@@ -72,16 +72,14 @@ def conjugate_pair_draws(
         components: of a mixture; None: the belief itself.
     """
     rows, draw_rows = _rows(key, posterior.transition_probs, posterior.space, needed, components)
-    place = (*(i[rows.pair] for i in rows.index), rows.outcome) if posterior.rewards_by_outcome else rows.index
     prior = None if components is None else components.reward_prior
-    draw_rewards = posterior.reward_cells.drawer(key, place, prior)
+    draw_rewards = posterior.reward_cells.drawer(key, rows.cells(posterior.rewards_by_outcome), prior)
 
     def draw(num: int) -> Drawn:
         component = None if components is None else components.choose(num)
         probs, reward = draw_rows(num, component), draw_rewards(num, component)
         if posterior.rewards_by_outcome:
-            # An outcome of probability zero adds nothing, even where its reward is not finite.
-            reward = rows.sums(np.where(probs > 0, probs * np.where(probs > 0, reward, 0.0), 0.0))
+            reward = rows.expectation(probs, reward)
         return Drawn(probs, reward)
 
     return PairDraws(rows, draw)
