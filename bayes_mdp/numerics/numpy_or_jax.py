@@ -112,7 +112,8 @@ def in_numpy(function: Callable[Parameters, Result], *args: Parameters.args, **k
     """
     token = _inside.set(True)
     try:
-        with np.errstate(all="ignore"), jax.enable_x64(True):
+        # Concrete values stay so inside a user's trace, where what JAX does would be traced with the rest.
+        with np.errstate(all="ignore"), jax.enable_x64(True), jax.ensure_compile_time_eval():
             host_args, host_kwargs = as_numpy((args, kwargs))
             return as_numpy(function(*host_args, **host_kwargs))
     finally:

@@ -229,7 +229,7 @@ def test_what_the_baseline_fixes_is_kept(limits):
         for policy in (found.policy, found.candidate):
             probs = half_half(policy)
             assert 0.5 * np.abs(probs - UNIFORM).sum(-1).max() <= limits.max_change + 1e-9
-            rare = np.asarray(belief.visit_counts()) < limits.bootstrap_below
+            rare = np.asarray(belief.visit_counts()) < (limits.bootstrap_below or 0)
             np.testing.assert_allclose(probs[rare], 1 / 3, atol=1e-12)
         assert found.improvement is not None and found.baseline is not None
 
