@@ -1,5 +1,7 @@
 """A two-armed bandit, its learner, and persons who play it."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,12 @@ import bayes_mdp as bm
 from bayes_mdp.behaviour import Parameter, simulate
 
 PAID = np.array([[0.3, 0.7]])
-ENVIRONMENT = bm.Environment(bm.MDP(np.ones((1, 2, 1)), PAID, initial=np.ones(1)), dist.Bernoulli(PAID))
+
+
+@cache
+def environment():
+    """Of one state and two arms."""
+    return bm.Environment(bm.MDP(np.ones((1, 2, 1)), PAID, initial=np.ones(1)), dist.Bernoulli(PAID))
 
 
 class Learner:
@@ -32,4 +39,4 @@ TRUTH = {"rate": np.linspace(0.15, 0.6, 6), "beta": 3.0}
 
 
 def play(num_choices=40, seed=0):
-    return simulate(jax.random.key(seed), MODEL, TRUTH, ENVIRONMENT, num_choices)
+    return simulate(jax.random.key(seed), MODEL, TRUTH, environment(), num_choices)

@@ -12,7 +12,6 @@ from bayes_mdp.behaviour import log_likelihood, numpyro_model
 from tests.behaviour.bandits import MODEL, play
 
 PERSONS = 6
-LOG = play()
 LINE = np.linspace(-0.5, 0.8, PERSONS)
 SITES = {
     "partial": {
@@ -48,15 +47,15 @@ def log_prior(pooling, values):
 def test_joint_density_is_prior_times_likelihood(pooling, x64):
     values = SITES[pooling]
     rate, beta = (lines(pooling, values, name) for name in ("rate", "beta"))
-    likelihood = log_likelihood(MODEL, {"rate": norm.cdf(rate), "beta": np.exp(beta)}, LOG).sum()
-    found, trace = log_density(numpyro_model(MODEL, LOG, pooling), (), {}, jax.tree.map(jnp.asarray, values))
+    likelihood = log_likelihood(MODEL, {"rate": norm.cdf(rate), "beta": np.exp(beta)}, play()).sum()
+    found, trace = log_density(numpyro_model(MODEL, play(), pooling), (), {}, jax.tree.map(jnp.asarray, values))
     assert float(found) == pytest.approx(log_prior(pooling, values) + float(likelihood), rel=1e-10)
     np.testing.assert_allclose(trace["rate"]["value"], norm.cdf(rate if pooling != "complete" else 0.3), rtol=1e-10)
 
 
 @pytest.mark.slow
 def test_seed_predictive_and_svi_run_the_program():
-    program = numpyro_model(MODEL, LOG)
+    program = numpyro_model(MODEL, play())
     drawn = handlers.trace(handlers.seed(program, jax.random.key(0))).get_trace()
     assert drawn["choice"]["is_observed"] and drawn["beta"]["value"].shape == (PERSONS,)
     made = Predictive(program, num_samples=3)(jax.random.key(0), predict=True)
@@ -68,4 +67,4 @@ def test_seed_predictive_and_svi_run_the_program():
 
 def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="pooling is 'half', expected one of partial, none, complete"):
-        numpyro_model(MODEL, LOG, "half")  # type: ignore[arg-type]
+        numpyro_model(MODEL, play(), "half")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from bayes_mdp.behaviour import LearnerChoices, Parameter, PlannerChoices, TwoSt
 from bayes_mdp.behaviour.jumps import jumping_parameters, refuse_jumps
 from bayes_mdp.inference import SamplingWarning
 from bayes_mdp.mdp import Problem
-from tests.behaviour.bandits import ENVIRONMENT, MODEL
+from tests.behaviour.bandits import MODEL, environment
 from tests.behaviour.own_parameters import OWN, model_of
 
 LEAVES = ("a", "b", "s", "r")
@@ -334,7 +334,7 @@ def test_fit_refuses_a_jump_by_name_and_takes_a_kernel_without_gradients():
         {"rate": Parameter("unit")},
         Problem(bm.StateActionSpace(1, 2), bm.Discounted(0.5)),
     )
-    log = simulate(jax.random.key(0), greedy, {"rate": [0.3]}, ENVIRONMENT, 60)
+    log = simulate(jax.random.key(0), greedy, {"rate": [0.3]}, environment(), 60)
     with pytest.raises(ValueError, match=r"model may jump in its parameter 'rate' \(a comparison of what .*infer\.SA"):
         fit(jax.random.key(0), greedy, log)
     sampler = bm.NUTS(500, 4000, 2, kernel=numpyro.infer.SA)

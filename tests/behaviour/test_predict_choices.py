@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.behaviour import TwoStepTask, choice_log_probs, predict_choices, predict_freely
-from tests.behaviour.bandits import ENVIRONMENT, MODEL
+from tests.behaviour.bandits import MODEL, environment
 
 KEY = jax.random.key(3)
 
@@ -21,7 +21,7 @@ def test_one_step_predictions_have_the_probabilities_of_the_draws(fitted):
 
 
 def test_free_runs_are_of_the_same_persons_and_lengths(fitted):
-    runs = predict_freely(KEY, fitted, ENVIRONMENT, num_draws=4)
+    runs = predict_freely(KEY, fitted, environment(), num_draws=4)
     assert len(runs) == 4 and runs[0].subjects == fitted.log.subjects
     assert runs[0].action.shape == (6, 40) and (runs[0].action != runs[1].action).any()
     with pytest.raises(ValueError, match="environment has 3 states and 2 actions, expected 1 and 2 as in the log"):

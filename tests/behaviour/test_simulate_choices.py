@@ -6,14 +6,14 @@ import bayes_mdp as bm
 from bayes_mdp.agents import EpsilonGreedyQ
 from bayes_mdp.behaviour import choice_log_probs, simulate
 from tests import matrix
-from tests.behaviour.bandits import ENVIRONMENT, MODEL
+from tests.behaviour.bandits import MODEL, environment
 from tests.behaviour.replays import model_of
 
 KEY = jax.random.key(4)
 
 
 def test_choices_are_drawn_from_the_probabilities_of_their_own_past():
-    log = simulate(KEY, MODEL, {"rate": 0.4, "beta": 2.0}, ENVIRONMENT, 25, num_persons=400)
+    log = simulate(KEY, MODEL, {"rate": 0.4, "beta": 2.0}, environment(), 25, num_persons=400)
     right = np.exp(np.asarray(choice_log_probs(MODEL, {"rate": 0.4, "beta": 2.0}, log), float))[..., 1]
     # A sum of 10,000 bounded martingale differences over its standard error: beyond 5 with probability 6e-7.
     z = (log.action - right).sum() / np.sqrt((right * (1 - right)).sum())
@@ -45,7 +45,7 @@ def test_episodes_begin_anew_after_an_end_and_after_the_horizon():
 
 def test_the_same_key_gives_the_same_persons_and_labels_are_kept():
     one, two = (
-        simulate(KEY, MODEL, {"rate": [0.1, 0.9], "beta": 2.0}, ENVIRONMENT, 5, subjects=["a", "b"]) for _ in range(2)
+        simulate(KEY, MODEL, {"rate": [0.1, 0.9], "beta": 2.0}, environment(), 5, subjects=["a", "b"]) for _ in range(2)
     )
     assert one.subjects == ("a", "b")
     np.testing.assert_array_equal(one.action, two.action)
@@ -55,6 +55,6 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="environment is 3, expected an Environment or a Task"):
         simulate(KEY, MODEL, {"rate": 0.1, "beta": 1.0}, 3, 5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="num_choices is 0, expected an integer of at least 1"):
-        simulate(KEY, MODEL, {"rate": 0.1, "beta": 1.0}, ENVIRONMENT, 0)
+        simulate(KEY, MODEL, {"rate": 0.1, "beta": 1.0}, environment(), 0)
     with pytest.raises(ValueError, match=r"params\['beta'\] is missing"):
-        simulate(KEY, MODEL, {"rate": 0.1}, ENVIRONMENT, 5)
+        simulate(KEY, MODEL, {"rate": 0.1}, environment(), 5)

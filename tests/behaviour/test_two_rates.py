@@ -1,5 +1,7 @@
 """Q-learning with two learning rates: the likelihood by a loop in numpy, and its parameters from choices."""
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from bayes_mdp.agents import BoltzmannQ
 from bayes_mdp.behaviour import ChoiceLog, LearnerChoices, Parameter, fit, log_likelihood, simulate
 from bayes_mdp.behaviour.models_by_name import MODELS
 from bayes_mdp.mdp import Problem
-from tests.behaviour.bandits import ENVIRONMENT
+from tests.behaviour.bandits import environment
 
 AIM = bm.Discounted(0.5)
 NAMES = ("learning_rate_up", "learning_rate_down", "sensitivity")
@@ -23,7 +25,9 @@ def blank(number=1, length=3):
     return ChoiceLog(zero, zero, zero + 0.0, zero, states=(0,), actions=(0, 1))
 
 
-MODEL = MODELS["q_learning_two_rates"](blank(), AIM)
+@cache
+def model():
+    return MODELS["q_learning_two_rates"](blank(), AIM)
 
 
 def by_loop(action, reward, up, down, beta):
@@ -41,8 +45,8 @@ def by_loop(action, reward, up, down, beta):
 
 def test_the_likelihood_is_that_of_a_loop(x64):
     truth = {"learning_rate_up": [0.1, 0.7, 0.4], "learning_rate_down": [0.6, 0.2, 0.4], "sensitivity": 3.0}
-    log = simulate(jax.random.key(0), MODEL, truth, ENVIRONMENT, 40)
-    found = np.asarray(log_likelihood(MODEL, truth, log))
+    log = simulate(jax.random.key(0), model(), truth, environment(), 40)
+    found = np.asarray(log_likelihood(model(), truth, log))
     up, down = (np.array(truth[name]) for name in NAMES[:2])
     np.testing.assert_allclose(found, by_loop(log.action, log.reward, up, down, 3.0), rtol=0, atol=1e-12)
     # Where both rates are one, it is Q-learning.
@@ -68,7 +72,7 @@ def test_parameters_are_recovered():
     rng, number, grid = np.random.default_rng(5), 256, np.linspace(0.03, 0.97, 14)
     index = rng.integers(len(grid), size=(2, number))
     truth = {NAMES[0]: grid[index[0]], NAMES[1]: grid[index[1]], NAMES[2]: np.full(number, 4.0)}
-    log = simulate(jax.random.key(7), MODEL, truth, ENVIRONMENT, 80)
+    log = simulate(jax.random.key(7), model(), truth, environment(), 80)
     up, down = np.meshgrid(grid, grid, indexing="ij")
     total = by_loop(log.action[:, None, None], log.reward[:, None, None], up, down, np.full((1, 1, 1), 4.0)).sum(-1)
     weight = np.exp(total - total.max((1, 2), keepdims=True))
@@ -108,7 +112,7 @@ def test_nuts_has_the_posterior_of_the_loop():
     ready = LearnerChoices(
         lambda p: BoltzmannQ(1.0 / 3.0, p["up"], falling_rate=p["down"]), Own.parameters, Problem(SPACE, AIM)
     )
-    log = simulate(jax.random.key(1), ready, {"up": [0.5] * 8, "down": [0.2] * 8}, ENVIRONMENT, 80)
+    log = simulate(jax.random.key(1), ready, {"up": [0.5] * 8, "down": [0.2] * 8}, environment(), 80)
     nodes = np.linspace(-4.0, 4.0, 81)
     rate = np.asarray(Parameter("unit").constrain(nodes), float)
     up, down = np.meshgrid(rate, rate, indexing="ij")

@@ -107,7 +107,7 @@ def test_observations_of_the_program_count_on_top_of_the_data():
 
 
 def observing(law, values, **options):
-    """A program that observes `values`."""
+    """Of a program that observes `values`: its trace, once it is asked for."""
 
     def program(space):
         mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
@@ -116,7 +116,7 @@ def observing(law, values, **options):
             reward = numpyro.sample("reward", dist.Normal(mean, 1.0))
         return MDPSpec(rows(space), dist.Normal(reward, 1.0))
 
-    return trace_program(program, SPACE)
+    return lambda: trace_program(program, SPACE)
 
 
 def normal(size):
@@ -151,7 +151,7 @@ COUNTS = np.asarray(bm.Counts.of(FEW, SPACE).transitions)
 def test_a_warning_where_they_look_like_the_log(program, data, like):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_counted_twice(program, data)
+        warn_counted_twice(program(), data)
     if not like:
         assert not caught
         return
@@ -186,7 +186,7 @@ def test_a_run_of_the_rewards_is_noticed():
         )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            warn_counted_twice(observing(normal(values.size), values), log)
+            warn_counted_twice(observing(normal(values.size), values)(), log)
         said = [
             f"its {values.size} values are rewards of data that follow each other" in str(x.message) for x in caught
         ]

@@ -14,7 +14,7 @@ from bayes_mdp.models.mdp_spec import MDPSpec, check_spec, reward_table, to_mdp,
 SPACE = StateActionSpace(3, 2, ends=True)
 ROWS = np.random.default_rng(0).dirichlet(np.ones(4), (3, 2))
 UNIFORM = np.full((1, 1, 4), 0.25)
-NORMAL = dist.Normal(jnp.zeros((3, 2)), 1.0)
+NORMAL = dist.Normal(np.zeros((3, 2)), 1.0)
 
 
 def bad_row():
@@ -46,18 +46,18 @@ def bad_row():
             TypeError,
             r"reward is a str, expected a NumPyro distribution over \(state, action\)",
         ),
-        (MDPSpec(ROWS, dist.Normal(jnp.zeros((3, 3)), 1.0)), ValueError, r"reward has batch shape \(3, 3\)"),
+        (MDPSpec(ROWS, dist.Normal(np.zeros((3, 3)), 1.0)), ValueError, r"reward has batch shape \(3, 3\)"),
         (
-            MDPSpec(ROWS, dist.Normal(jnp.zeros((3, 2, 4)), 1.0)),
+            MDPSpec(ROWS, dist.Normal(np.zeros((3, 2, 4)), 1.0)),
             ValueError,
             r"batch shape \(3, 2, 4\) and event shape \(\), .* call .to_event\(1\)",
         ),
         (
-            MDPSpec(ROWS, dist.Normal(jnp.zeros((3, 2, 3)), 1.0).to_event(1)),
+            MDPSpec(ROWS, dist.Normal(np.zeros((3, 2, 3)), 1.0).to_event(1)),
             ValueError,
             r"reward has event shape \(3,\), expected \(\) or \(4,\) \(outcome\)",
         ),
-        (MDPSpec(ROWS, dist.Dirichlet(jnp.ones((3, 2, 4)))), ValueError, "expected a law of one number"),
+        (MDPSpec(ROWS, dist.Dirichlet(np.ones((3, 2, 4)))), ValueError, "expected a law of one number"),
         (
             MDPSpec(ROWS, np.zeros((3, 3))),
             ValueError,
@@ -77,8 +77,8 @@ def test_a_wrong_return_gets_one_sentence(spec, error, sentence):
     [
         NORMAL,
         dist.Normal(0.0, 1.0),
-        dist.Normal(jnp.zeros((3, 1)), 1.0),
-        dist.Normal(0.0, jnp.ones(4)).to_event(1),
+        dist.Normal(np.zeros((3, 1)), 1.0),
+        dist.Normal(0.0, np.ones(4)).to_event(1),
         1.5,
         np.zeros((3, 1)),
         np.zeros((1, 1, 4)),

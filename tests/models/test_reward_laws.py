@@ -14,32 +14,35 @@ SCALE = np.array([0.5, 2.0])
 CELLS = np.arange(1.0, 1 + S * A).reshape(S, A) / 7
 
 LAWS = {
-    "normal": dist.Normal(LOC, SCALE),
-    "expanded": dist.Normal(LOC, 1.5).expand((S, A)),
-    "bernoulli": dist.Bernoulli(logits=jnp.asarray(LOC)),
-    "categorical": dist.Categorical(probs=jnp.asarray(np.stack([CELLS, 1 - CELLS], -1))),
-    "uniform": dist.Uniform(LOC - 5, 5 + CELLS),
-    "transformed": dist.TransformedDistribution(dist.Normal(0, SCALE), dist.transforms.AffineTransform(LOC, CELLS)),
-    "truncated": dist.TruncatedNormal(LOC, SCALE, low=-4.0, high=LOC + 9),
-    "zero_inflated": dist.ZeroInflatedPoisson(jnp.asarray(CELLS * 0.5), jnp.asarray(SCALE)),
-    "masked": dist.Normal(LOC, SCALE).mask(np.array([True, False])),
-    "mixture": dist.MixtureSameFamily(
+    "normal": lambda: dist.Normal(LOC, SCALE),
+    "expanded": lambda: dist.Normal(LOC, 1.5).expand((S, A)),
+    "bernoulli": lambda: dist.Bernoulli(logits=jnp.asarray(LOC)),
+    "categorical": lambda: dist.Categorical(probs=jnp.asarray(np.stack([CELLS, 1 - CELLS], -1))),
+    "uniform": lambda: dist.Uniform(LOC - 5, 5 + CELLS),
+    "transformed": lambda: dist.TransformedDistribution(
+        dist.Normal(0, SCALE), dist.transforms.AffineTransform(LOC, CELLS)
+    ),
+    "truncated": lambda: dist.TruncatedNormal(LOC, SCALE, low=-4.0, high=LOC + 9),
+    "zero_inflated": lambda: dist.ZeroInflatedPoisson(jnp.asarray(CELLS * 0.5), jnp.asarray(SCALE)),
+    "masked": lambda: dist.Normal(LOC, SCALE).mask(np.array([True, False])),
+    "mixture": lambda: dist.MixtureSameFamily(
         dist.Categorical(probs=jnp.array([0.3, 0.7])), dist.Normal(LOC[..., None] + jnp.array([0.0, 1.0]), 1.0)
     ),
-    "mixture_of_expanded": dist.MixtureSameFamily(
+    "mixture_of_expanded": lambda: dist.MixtureSameFamily(
         dist.Categorical(probs=jnp.asarray(np.stack([CELLS, 1 - CELLS], -1))), dist.Normal(0.0, 1.0).expand((2,))
     ),
-    "general_mixture": dist.MixtureGeneral(
+    "general_mixture": lambda: dist.MixtureGeneral(
         dist.Categorical(probs=jnp.array([0.3, 0.7])), [dist.Normal(LOC, SCALE), dist.StudentT(3.0, LOC, SCALE)]
     ),
-    "delta": dist.Delta(np.where(CELLS > 0.5, 1.0, 0.0)),
+    "delta": lambda: dist.Delta(np.where(CELLS > 0.5, 1.0, 0.0)),
 }
 
 
 @pytest.mark.few(5)
 @pytest.mark.parametrize("name", LAWS)
 def test_a_cell_has_the_law_of_its_row_of_the_table(name):
-    law, value = LAWS[name], np.ones((S, A), int if LAWS[name].is_discrete else float)  # 1 is possible under all
+    law = LAWS[name]()
+    value = np.ones((S, A), int if law.is_discrete else float)  # 1 is possible under all
     state, action = np.array([2, 0, 2, 1]), np.array([0, 1, 1, 0])
     table = tabulate(law, (S, A))
     rows = law_at(table, (state, action))
@@ -60,14 +63,15 @@ def test_a_table_of_numpy_arrays_takes_traced_indices():
 
 
 @pytest.mark.parametrize(
-    "law",
+    "make",
     [
-        dist.Normal(LOC[..., None], jnp.ones(O)).expand((S, A, O)).to_event(1),
-        dist.Normal(jnp.zeros(O), jnp.arange(1.0, 5.0)).to_event(1).expand((S, A)),
-        dist.Normal(0.0, 1.0).expand((O,)).to_event(1).expand((S, A)),
+        lambda: dist.Normal(LOC[..., None], jnp.ones(O)).expand((S, A, O)).to_event(1),
+        lambda: dist.Normal(jnp.zeros(O), jnp.arange(1.0, 5.0)).to_event(1).expand((S, A)),
+        lambda: dist.Normal(0.0, 1.0).expand((O,)).to_event(1).expand((S, A)),
     ],
 )
-def test_events_over_outcomes_become_cells(law):
+def test_events_over_outcomes_become_cells(make):
+    law = make()
     table = tabulate(law, (S, A, O))
     value = np.linspace(-1, 1, S * A * O).reshape(S, A, O)
     np.testing.assert_allclose(jnp.sum(table.log_prob(value), -1), law.log_prob(value), rtol=1e-5)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg
-from quantecon.markov import DiscreteDP
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
 from bayes_mdp.planning import Solution
@@ -59,6 +58,8 @@ def test_float32_is_honest(n):
 
 
 def test_quantecon(x64):
+    from quantecon.markov import DiscreteDP
+
     for seed in range(5):
         data = arrays("random", 20, seed=seed)
         solution = solve(make_mdp(*data), Discounted(0.97))

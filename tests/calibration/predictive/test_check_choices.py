@@ -10,7 +10,7 @@ import bayes_mdp as bm
 from bayes_mdp.behaviour import ChoiceLog, fit
 from bayes_mdp.calibration import check_choices
 from bayes_mdp.inference import SamplingWarning
-from tests.behaviour.bandits import ENVIRONMENT, MODEL, play
+from tests.behaviour.bandits import MODEL, environment, play
 
 
 def fitted(log):
@@ -41,7 +41,7 @@ def test_persons_of_the_model_pass(own):
 
 
 def test_free_runs_pass_too(own):
-    found = check_choices(jax.random.key(0), own, environment=ENVIRONMENT, num_draws=60)
+    found = check_choices(jax.random.key(0), own, environment=environment(), num_draws=60)
     assert set(found.comparisons) == {"stay", "stay_spread", "action_share"} and found.surprises == []
 
 

@@ -10,7 +10,7 @@ from bayes_mdp.behaviour import Parameter, TwoStep, TwoStepTask, log_likelihood
 from bayes_mdp.calibration import SBC, sbc_behaviour
 from bayes_mdp.calibration.simulation_based.behaviour_sbc import BehaviourDesign, simulation_of_behaviour
 from bayes_mdp.calibration.simulation_based.simulation_runs import run_in_chunks
-from tests.behaviour.bandits import ENVIRONMENT, MODEL, Learner
+from tests.behaviour.bandits import MODEL, Learner, environment
 
 KEY = jax.random.key(0)
 
@@ -47,7 +47,7 @@ def test_ranks_are_of_the_parameters_and_of_the_likelihood_of_the_choices():
     found = sbc_behaviour(
         KEY,
         Rate(),
-        ENVIRONMENT,
+        environment(),
         num_subjects=2,
         num_choices=12,
         num_simulations=10,
@@ -68,16 +68,16 @@ def test_ranks_are_of_the_parameters_and_of_the_likelihood_of_the_choices():
 
 def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="sampler makes 20 draws, expected at least num_draws, 30"):
-        sbc_behaviour(KEY, MODEL, ENVIRONMENT, num_draws=30, sampler=bm.NUTS(10, 10, 2))
+        sbc_behaviour(KEY, MODEL, environment(), num_draws=30, sampler=bm.NUTS(10, 10, 2))
     with pytest.raises(TypeError, match="environment is 3, expected an Environment or a Task"):
         sbc_behaviour(KEY, MODEL, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="model has no parameters"):
-        sbc_behaviour(KEY, type("Fixed", (Learner,), {"parameters": {}})(), ENVIRONMENT)
+        sbc_behaviour(KEY, type("Fixed", (Learner,), {"parameters": {}})(), environment())
 
 
 def verdict(fitted, num=1024):
     """Of `num` persons by themselves, 60 choices each, with this model fitted to them."""
-    design = BehaviourDesign(Rate(), fitted, ENVIRONMENT, 1, 60, 60, "none", None, bm.NUTS(200, 240, 1), None)
+    design = BehaviourDesign(Rate(), fitted, environment(), 1, 60, 60, "none", None, bm.NUTS(200, 240, 1), None)
     attributes = {"method": "nuts", "data": "60 choices", "num_draws": "60", "program": ""}
     return SBC(run_in_chunks(KEY, lambda: simulation_of_behaviour(design), num, 64, attributes, None))
 
@@ -101,7 +101,7 @@ def test_the_right_program_passes_and_broken_twins_fail():
 def test_groups_pass(pooling):
     """The bandit learner. False alarm 1e-6; 256 simulations find draws narrower than .62 or wider than 1.8 times the
     right standard deviation, or shifted by .52 of it, with probability .95."""
-    found = sbc_behaviour(KEY, MODEL, ENVIRONMENT, num_choices=40, num_draws=60, pooling=pooling, num_subjects=5)
+    found = sbc_behaviour(KEY, MODEL, environment(), num_choices=40, num_draws=60, pooling=pooling, num_subjects=5)
     assert found.passed, str(found)
     assert jnp.isfinite(found.dataset.draws.values).all()
 

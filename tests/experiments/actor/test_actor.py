@@ -103,12 +103,12 @@ MEAN = np.array([[0.0, 0.4, -0.3], [0.2, 0.0, 0.1]], np.float32)
 SD = np.array([[0.5, 0.2, 1.0], [0.1, 0.3, 0.2]], np.float32)
 FACTOR = np.linalg.cholesky(np.array([[[1.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 0.5]]] * 2)).astype(np.float32)
 POLICIES = {
-    "greedy": Greedy(MEAN),
-    "boltzmann": Boltzmann(MEAN, 0.5),
-    "epsilon": EpsilonGreedy(MEAN, 0.3),
-    "fresh": GaussianThompson(MEAN, SD),
-    "held": GaussianThompson(MEAN, SD, noise=np.zeros_like(MEAN)),
-    "joint": GaussianThompson(MEAN, factor=FACTOR),
+    "greedy": lambda: Greedy(MEAN),
+    "boltzmann": lambda: Boltzmann(MEAN, 0.5),
+    "epsilon": lambda: EpsilonGreedy(MEAN, 0.3),
+    "fresh": lambda: GaussianThompson(MEAN, SD),
+    "held": lambda: GaussianThompson(MEAN, SD, noise=np.zeros_like(MEAN)),
+    "joint": lambda: GaussianThompson(MEAN, factor=FACTOR),
 }
 LAW_STEPS = 6000
 
@@ -116,7 +116,7 @@ LAW_STEPS = 6000
 def _actions(name):
     """Actions taken in state 0, a plan every four steps."""
     actor = Actor(
-        Fixed(POLICIES[name]), StateActionSpace(2, 3), objective=Discounted(0.9), key=KEY, prior=LEARNS_NOTHING
+        Fixed(POLICIES[name]()), StateActionSpace(2, 3), objective=Discounted(0.9), key=KEY, prior=LEARNS_NOTHING
     )
     actor.reset(0)
     actions = []
@@ -135,7 +135,7 @@ def test_actions_have_the_law_of_the_policy(name):
     most .0065 (.0129, .0091); the bound is 5.5 of them (+ 1e-3, the error of the joint law): a false alarm has
     probability below 24 * 4e-8 < 1e-6. A fault of .08 (.15, .11) is caught with probability above .999.
     """
-    actions, policy = _actions(name), POLICIES["fresh" if name == "held" else name]
+    actions, policy = _actions(name), POLICIES["fresh" if name == "held" else name]()
     law = np.exp([float(policy.log_prob(0, a)) for a in range(3)])
     each = actions[::4] if name == "held" else actions
     bound = 5.5 * 0.5 / np.sqrt([len(each), LAW_STEPS / 2]) + 1e-3
