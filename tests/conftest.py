@@ -35,7 +35,7 @@ from tests.thorough import mark_thorough
 # Tracing makes very many small objects, of which few are in cycles: looking for those took a twelfth of the time.
 gc.set_threshold(100_000, 20, 50)
 
-CHECKED = typecheck.install(os.environ.get("BAYES_MDP_TYPES", "on"))
+CHECKED = typecheck.install(os.environ.get("BAYES_MDP_TYPES", "off"))
 """Sub-packages whose annotations are checked in this run. Here, since nothing may import the package before it."""
 KEPT_FROM = 0.2
 """Programs that take this many seconds to compile are kept on disk; below, writing costs more than it saves."""
@@ -43,7 +43,7 @@ KEPT_FROM = 0.2
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="seed of every test's key (default: 0)")
-    parser.addoption("--part", help="I/N: of the thorough tests one of N parts, chosen by name (default: all)")
+    parser.addoption("--part", help="I/N: one of N parts, chosen by name (tests/thorough.py)")
     parser.addoption("--tf32", action="store_true", help="products of float32 arrays as on a GPU (tests/tf32.py)")
 
 
@@ -57,8 +57,8 @@ def pytest_report_header(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Of a test that is marked `few(n)` or `some(n)`, n of the cases that are not slow run by default. Before pytest
-    selects."""
+    """Of a test that is marked `few(n)` or `some(n)`, n of the cases that are not slow run by default, the others are
+    slow. Before pytest selects."""
     mark_numerics(items)
     mark_thorough(items, config.getoption("--part"))
     cases = {}

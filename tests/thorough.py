@@ -1,6 +1,7 @@
 """The mark `thorough` for the tests that take longest.
 
-`thorough.txt` lists them, a function of a file a line. `tools/thorough.py` writes it from measured times.
+`thorough.txt` lists them, a function of a file a line, or one of its cases. `tools/thorough.py` writes it from measured
+times.
 """
 
 import zlib
@@ -12,7 +13,7 @@ LIST = Path(__file__).parent / "thorough.txt"
 
 
 def listed() -> frozenset[str]:
-    """Their names, as pytest writes them without parameters."""
+    """Their names, as pytest writes them: without parameters all cases of a function, with them one case."""
     lines = LIST.read_text().splitlines()
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
@@ -26,12 +27,17 @@ def part_of(text: str) -> tuple[int, int]:
 
 
 def mark_thorough(items: list[pytest.Item], part: str | None = None) -> None:
-    """Mark what is listed; with `part`, "I/N", those of other parts are slow."""
+    """Mark what is listed. With `part`, "I/N", those of other parts are slow, and what is not listed has its turn in
+    one part (the mark `turn`)."""
     names = listed()
     index, number = (0, 1) if part is None else part_of(part)
     for item in items:
-        name = item.nodeid.partition("[")[0]
+        function = item.nodeid.partition("[")[0]
+        name = item.nodeid if item.nodeid in names else function
+        in_part = zlib.crc32(name.encode()) % number == index
         if name in names:
             item.add_marker(pytest.mark.thorough)
-            if zlib.crc32(name.encode()) % number != index:
+            if not in_part:
                 item.add_marker(pytest.mark.slow)
+        elif in_part:
+            item.add_marker(pytest.mark.turn)

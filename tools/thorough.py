@@ -1,54 +1,156 @@
-"""Write `tests/thorough.txt`, the tests that are not in the default run, from measured times.
+"""Write `tests/thorough.txt`, the tests that are not in the default run, from what a run has measured (Python 3.12).
 
-    python -m pytest -m 'not slow' -n auto --dist loadfile --junitxml=times.xml
-    python tools/thorough.py times.xml --left 700
+    python3.12 -m pytest -p tools.thorough -m 'not slow and not thorough' -n 2 --dist loadfile
+    python3.12 tools/thorough.py build/thorough/*.json --left 550
 
-The functions that take longest (all their cases together) are listed until those that are left take so many seconds.
+As a plugin of pytest it writes of every test its seconds of the processor and the functions of the package that it
+calls. In the default run stays what together calls every function that some measured test calls, then the quickest
+tests, until `--left` seconds are filled; the others are listed, beside what is listed and was not measured.
 """
 
 import argparse
-from collections import Counter
+import gc
+import heapq
+import importlib
+import json
+import os
+import pkgutil
+import sys
+import types
 from pathlib import Path
-from xml.etree import ElementTree
 
-LIST = Path(__file__).parent.parent / "tests" / "thorough.txt"
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "tests" / "thorough.txt"
+MEASURED = ROOT / "build" / "thorough"
 HEADER = """\
 # Tests that take longest: not in the default run, CI runs them beside it (pytest -m thorough).
 # Written by tools/thorough.py from measured times.
 """
+DEAR = 1.5
+"""Seconds: a test that takes longer for each function that no other calls does not stay in the default run for it."""
+Tests = dict[str, tuple[float, frozenset[str]]]
+_called: set[types.CodeType] = set()
+_tests: dict[str, tuple[float, list[str]]] = {}
 
 
-def seconds(report: Path) -> Counter[str]:
-    """Seconds of every test function, fixtures included, from a JUnit report."""
-    found: Counter[str] = Counter()
-    for case in ElementTree.parse(report).iter("testcase"):
-        file = case.attrib["classname"].replace(".", "/") + ".py"
-        found[f"{file}::{case.attrib['name'].partition('[')[0]}"] += float(case.attrib["time"])
-    return found
+def _name(code: types.CodeType) -> str:
+    return f"{Path(code.co_filename).relative_to(ROOT)}:{code.co_firstlineno}"
 
 
-def longest(times: Counter[str], left: float) -> list[str]:
-    """The functions that take longest, as few as leave at most `left` seconds."""
-    rest, chosen = sum(times.values()), []
-    for name, taken in times.most_common():
-        if rest <= left:
+def _watch(code: types.CodeType) -> None:
+    """Note the calls of a function and of those inside it."""
+    sys.monitoring.set_local_events(sys.monitoring.COVERAGE_ID, code, sys.monitoring.events.PY_START)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            _watch(inner)
+
+
+def pytest_collection_finish() -> None:
+    """Watch every function of the package."""
+    import bayes_mdp
+
+    for module in pkgutil.walk_packages(bayes_mdp.__path__, "bayes_mdp."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    sys.monitoring.use_tool_id(sys.monitoring.COVERAGE_ID, __name__)
+    sys.monitoring.register_callback(
+        sys.monitoring.COVERAGE_ID, sys.monitoring.events.PY_START, lambda code, _: _called.add(code)
+    )
+    package = str(ROOT / "bayes_mdp")
+    for found in gc.get_objects():
+        if isinstance(found, types.FunctionType) and found.__code__.co_filename.startswith(package):
+            _watch(found.__code__)
+
+
+def _seconds() -> float:
+    return sum(os.times()[:4])  # of child processes too
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """A test begins."""
+    _called.clear()
+    _tests[nodeid] = _seconds(), []
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """A test has ended."""
+    if _called or nodeid in _tests:
+        _tests[nodeid] = _seconds() - _tests[nodeid][0], sorted(map(_name, _called))
+
+
+def pytest_sessionfinish() -> None:
+    """One file of a process."""
+    if any(functions for _, functions in _tests.values()):
+        MEASURED.mkdir(parents=True, exist_ok=True)
+        (MEASURED / f"{os.getpid()}.json").write_text(json.dumps(_tests))
+
+
+def read(reports: list[Path]) -> Tests:
+    """Of every measured test its seconds and what it calls."""
+    return {
+        name: (seconds, frozenset(functions))
+        for report in reports
+        for name, (seconds, functions) in json.loads(report.read_text()).items()
+    }
+
+
+def cover(tests: Tests) -> set[str]:
+    """Tests that together call what all call: always that of the most functions a second that none before it calls."""
+    chosen: set[str] = set()
+    met: set[str] = set()
+    queue = [(seconds / max(len(functions), 1), name) for name, (seconds, functions) in tests.items()]
+    heapq.heapify(queue)
+    while queue:
+        _, name = heapq.heappop(queue)
+        seconds, functions = tests[name]
+        new = len(functions - met)
+        if new == 0 or seconds / new > DEAR:
+            continue
+        if queue and seconds / new > queue[0][0]:
+            heapq.heappush(queue, (seconds / new, name))
+            continue
+        chosen.add(name)
+        met |= functions
+    return chosen
+
+
+def staying(tests: Tests, left: float) -> set[str]:
+    """Names of the default run: those that `cover`, the quickest of every file, and then the quickest of all."""
+    chosen = cover(tests)
+    order = sorted(tests, key=lambda name: tests[name][0])
+    quickest = {name.partition("::")[0]: name for name in reversed(order)}
+    chosen.update(name for name in quickest.values() if tests[name][0] < DEAR)
+    rest = left - sum(tests[name][0] for name in chosen)
+    for name in order:
+        rest -= tests[name][0] if name not in chosen else 0.0
+        if rest < 0.0:
             break
-        chosen.append(name)
-        rest -= taken
-    return sorted(chosen)
+        chosen.add(name)
+    return chosen
+
+
+def entries(tests: Tests, chosen: set[str]) -> set[str]:
+    """What is to be listed: cases, and functions none of whose cases is chosen."""
+    kept = {name.partition("[")[0] for name in chosen}
+    functions = ((name, name.partition("[")[0]) for name in tests if name not in chosen)
+    return {name if function in kept else function for name, function in functions}
 
 
 def main() -> None:
     """Write the list."""
     parser = argparse.ArgumentParser(description="List the tests that take longest.")
-    parser.add_argument("report", type=Path, help="JUnit report of a run of all tests that are not slow")
-    parser.add_argument("--left", type=float, default=700.0, help="seconds of the default run, over all workers")
+    parser.add_argument("reports", type=Path, nargs="+", help="written by pytest -p tools.thorough")
+    parser.add_argument("--left", type=float, default=550.0, help="seconds of the default run, over all workers")
     options = parser.parse_args()
-    times = seconds(options.report)
-    names = longest(times, options.left)
-    LIST.write_text(HEADER + "".join(f"{name}\n" for name in names))
-    taken = sum(times[name] for name in names)
-    print(f"{len(names)} of {len(times)} test functions, {taken:.0f} of {sum(times.values()):.0f} seconds")
+    tests = read(options.reports)
+    chosen = staying(tests, options.left)
+    listed = {line for line in LIST.read_text().splitlines() if not line.startswith("#")}
+    before = {name for name in listed if name not in tests and not any(x.partition("[")[0] == name for x in tests)}
+    LIST.write_text(HEADER + "".join(f"{name}\n" for name in sorted(before | entries(tests, chosen))))
+    print(
+        f"{len(chosen)} of {len(tests)} tests stay: {sum(tests[name][0] for name in chosen):.0f} of "
+        f"{sum(seconds for seconds, _ in tests.values()):.0f} seconds"
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import bayes_mdp as bm
 
 SPACE = bm.StateActionSpace(2, 2)
 KEY = jax.random.key(2)
-OFF = os.environ.get("BAYES_MDP_TYPES") == "off"
+OFF = os.environ.get("BAYES_MDP_TYPES", "off") == "off"
 unchecked = pytest.mark.skipif(not OFF, reason="run by test_in_a_process_without_checks")
 
 
