@@ -140,15 +140,20 @@ def pytest_configure(config):
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(KEPT_FROM)
 
 
-MAPPINGS = Path("/proc/self/maps")
+PROCESS = Path("/proc/self")
 MOST_MAPPINGS = 35_000
 """Linux gives a process 65,530 by default. Every compiled program takes some; XLA aborts where there are no more."""
+MOST_PAGES = 2 * 2**30 // os.sysconf("SC_PAGE_SIZE")
+"""Of memory: two GiB, so that a worker stays below three."""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _few_mappings():
-    """Between files, forget compiled programs where a long run has gathered very many."""
+def _few_programs():
+    """Between files, forget traced and compiled programs where a long run has gathered very many."""
     yield
-    if MAPPINGS.exists() and MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
-        jax.clear_caches()
-        gc.collect()
+    if PROCESS.exists():
+        mappings = (PROCESS / "maps").read_bytes().count(b"\n")
+        pages = int((PROCESS / "statm").read_text().split()[1])
+        if mappings > MOST_MAPPINGS or pages > MOST_PAGES:
+            jax.clear_caches()
+            gc.collect()

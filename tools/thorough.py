@@ -119,7 +119,7 @@ def staying(tests: Tests, left: float) -> set[str]:
     chosen = cover(tests)
     order = sorted(tests, key=lambda name: tests[name][0])
     quickest = {name.partition("::")[0]: name for name in reversed(order)}
-    chosen.update(name for name in quickest.values() if tests[name][0] < DEAR)
+    chosen.update(name for name in quickest.values() if tests[name][0] < 2 * DEAR)
     rest = left - sum(tests[name][0] for name in chosen)
     for name in order:
         rest -= tests[name][0] if name not in chosen else 0.0
