@@ -28,6 +28,10 @@ HEADER = """\
 """
 DEAR = 1.5
 """Seconds: a test that takes longer for each function that no other calls does not stay in the default run for it."""
+LONGEST = 4.0
+"""Seconds: the quickest test of a file stays if it takes no longer."""
+GUARDS = ("tests/test_structure.py", "tests/test_face.py")
+"""They hold for the whole package and always stay."""
 Tests = dict[str, tuple[float, frozenset[str]]]
 _called: set[types.CodeType] = set()
 _tests: dict[str, tuple[float, list[str]]] = {}
@@ -119,7 +123,8 @@ def staying(tests: Tests, left: float) -> set[str]:
     chosen = cover(tests)
     order = sorted(tests, key=lambda name: tests[name][0])
     quickest = {name.partition("::")[0]: name for name in reversed(order)}
-    chosen.update(name for name in quickest.values() if tests[name][0] < 2 * DEAR)
+    chosen.update(name for name in quickest.values() if tests[name][0] < LONGEST)
+    chosen.update(name for name in tests if name.startswith(GUARDS))
     rest = left - sum(tests[name][0] for name in chosen)
     for name in order:
         rest -= tests[name][0] if name not in chosen else 0.0

@@ -60,7 +60,10 @@ def test_loo_by_choice_and_by_person_are_apart(posterior, tree):
     assert (by_choice.n_data_points, by_person.n_data_points) == (230, 6)
 
 
-def test_a_single_group_and_wrong_options(posterior):
+def test_a_single_group_and_wrong_options():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        posterior = fit(jax.random.key(1), MODEL, play(10), sampler=bm.NUTS(10, 20, 1), pooling="complete")
     assert "rate" in bm.dataset(posterior, "prior", num_draws=10)
     with pytest.raises(ValueError, match="log_likelihood is 'cell', expected one of choice, subject, none"):
         bm.to_arviz(posterior, log_likelihood="cell")
