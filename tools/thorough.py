@@ -4,8 +4,9 @@
     python3.12 tools/thorough.py build/thorough/*.json --left 550
 
 As a plugin of pytest it writes of every test its seconds of the processor and the functions of the package that it
-calls. In the default run stays what together calls every function that some measured test calls, then the quickest
-tests, until `--left` seconds are filled; the others are listed, beside what is listed and was not measured.
+calls. In the default run stays what together calls every function that some measured test calls (unless that takes
+`DEAR` seconds a function), the quickest test of every file, then the quickest tests, until `--left` seconds are filled;
+the others are listed, beside what is listed and was not measured.
 """
 
 import argparse
