@@ -80,7 +80,7 @@ def test_every_site_has_its_own_reason():
 
     def masked(space):
         with numpyro.handlers.mask(mask=np.arange(2) > 0), space.plates():
-            mean = numpyro.sample("m", dist.Normal(0.0, 1.0))
+            mean = numpyro.sample("m", dist.Uniform(-1.0, 1.0))
         return MDPSpec(rows(space), dist.Normal(mean, 1.0))
 
     _, site = of_site(masked, "m")

@@ -32,8 +32,8 @@ def test_an_easy_log_and_a_right_prior_are_recommended(decided):
     assert header.split() == ["state", "today", "today_prob", "chosen", "next", "lead", "time", "transitions", "gain"]
     assert "(2 states):" in text and "transitions: of the part that judges, with the chosen action" in text
     assert (
-        text.count("  start: the first states of the log's 60 episodes (idle 0.") == 2
-    )  # of the choice, of the judgement
+        text.count("  start: the first states of the log's 60 episodes (idle 0.") == 3
+    )  # of the choice, of the judgement, of the values compared
 
 
 def test_its_parts_are_those_of_the_halves(decided):

@@ -155,7 +155,6 @@ def latent_array(space):
         (masked, "transition", "mask"),
         (observed, "survey", "observed inside the prior"),
         (idle, "nuisance", "neither the transition law nor the reward law"),
-        (parameter, "alpha", "no prior"),
         (parent_behind_jit, "drift", "concentration of site 'transition' depends on it"),
         (subclass, "transition", "Dirichlet or Beta sites only"),
         (hyper_mean, "level", "loc of site 'mu' depends on it"),
@@ -166,6 +165,13 @@ def latent_array(space):
 def test_refuses_and_names_the_site(program, site, reason):
     with pytest.raises(ValueError, match=f"site '{site}' .*is in the way.*{reason}"):
         infer(KEY, program, space=SPACE, method="exact")
+
+
+@pytest.mark.parametrize("method", ["exact", "auto", "nuts"])
+def test_refuses_a_parameter_without_a_prior(method):
+    """No route has a posterior of it."""
+    with pytest.raises(ValueError, match="param 'alpha' has no prior, expected numpyro.sample in its place"):
+        infer(KEY, parameter, space=SPACE, method=method)
 
 
 @pytest.mark.parametrize("method", ["exact", "auto", "nuts"])
