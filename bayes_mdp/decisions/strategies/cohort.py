@@ -175,7 +175,7 @@ def cohort_total(
     check_shape("weights", share, (number,), "T+1")
     check_shape("per_state", values, (number, size) if values.ndim == 2 else (size,), "[T+1] S")
     if event_weights is not None:
-        check_shape("event_weights", event_weights, (number,), "T+1")
+        check_shape("event_weights", jnp.asarray(event_weights), (number,), "T+1")
     _refuse_part_of_one_time(values, weights)
     total = jnp.sum(share[:, None] * trace * values)
     if per_transition is None and once is None:
