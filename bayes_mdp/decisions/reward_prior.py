@@ -1,6 +1,7 @@
 """`RewardPrior`: how much of the value of a policy stems from the prior of the rewards. Host-side, numpy."""
 
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -9,6 +10,13 @@ from jaxtyping import Float
 from bayes_mdp.decisions.unvisited import SHOWN, Pair
 from bayes_mdp.mdp import CanWeighRewards
 from bayes_mdp.utils.amounts import amount
+
+
+class RewardWeights(NamedTuple):
+    """The prior's part in each mean reward (nan: known), and the posterior mean less that by data alone."""
+
+    share: Float[np.ndarray, "*H S A"]
+    moved: Float[np.ndarray, "*H S A"]
 
 
 class RewardPrior(eqx.Module):
@@ -32,6 +40,26 @@ class RewardPrior(eqx.Module):
     weakest: tuple[tuple[Pair, float], ...] = eqx.field(static=True, default=())
     moved: tuple[tuple[Pair, float], ...] = eqx.field(static=True, default=())
 
+    @classmethod
+    def of(
+        cls, time: Float[np.ndarray, "*H S A"], weights: RewardWeights, names: Sequence[Sequence[Hashable]]
+    ) -> "RewardPrior":
+        """That of a policy.
+
+        Args:
+            time: of the policy in each pair (discounted, as in the objective); with the rewards it makes the value.
+            weights: of the pairs.
+            names: along each axis of these.
+        """
+        share, moved = weights
+        unknown = ~np.isnan(share) & (time > 0)
+        spent = np.where(unknown, time, 0.0)
+        part = spent * np.where(unknown, share, 0.0) / max(spent.sum(), 1e-300)
+        pulls = np.where(unknown, time * moved, 0.0)
+        pull = float(pulls.sum())
+        side = float(np.sign(pull))
+        return cls(float(part.sum()), pull, _most(part, names), _most(pulls * side, names, side))
+
     def __str__(self) -> str:
         """The end of a sentence on the prior; empty where all mean rewards are known."""
         if not self.share:
@@ -42,41 +70,19 @@ class RewardPrior(eqx.Module):
         return f"prior's share of its rewards {self.share:.2g}, which {pull}"
 
 
-def reward_priors(
-    posterior: object,
-    times: Sequence[Float[np.ndarray, "*steps S A"]],
-    reward: Float[np.ndarray, "*H S A"],
-    names: Sequence[Sequence[Hashable]],
-) -> list[RewardPrior | None]:
-    """That of every policy; None: the posterior does not know it.
+def reward_weights(posterior: object, reward: Float[np.ndarray, "*H S A"]) -> RewardWeights | None:
+    """What the prior of the rewards weighs in each pair, and moves; None: the posterior does not know it.
 
     Args:
         posterior: that judges.
-        times: of every policy in each pair (discounted, as in the objective); with the rewards they make the value.
-        reward: posterior means.
-        names: along each axis of `reward`.
+        reward: its means.
     """
     if not isinstance(posterior, CanWeighRewards):
-        return [None] * len(times)
+        return None
     share, by_data = posterior.reward_share(), posterior.data_reward()
     if share is None or by_data is None:
-        return [None] * len(times)
-    share, moved = np.asarray(share, np.float64), reward - np.asarray(by_data, np.float64)
-    return [_reward_prior(time.sum(0) if time.ndim > share.ndim else time, share, moved, names) for time in times]
-
-
-def _reward_prior(
-    time: Float[np.ndarray, "*H S A"],
-    share: Float[np.ndarray, "*H S A"],
-    moved: Float[np.ndarray, "*H S A"],
-    names: Sequence[Sequence[Hashable]],
-) -> RewardPrior:
-    unknown = ~np.isnan(share) & (time > 0)
-    spent = np.where(unknown, time, 0.0)
-    part = spent * np.where(unknown, share, 0.0) / max(spent.sum(), 1e-300)
-    pulls = np.where(unknown, time * moved, 0.0)
-    pull = float(pulls.sum())
-    return RewardPrior(float(part.sum()), pull, _most(part, names), _most(pulls * np.sign(pull), names, np.sign(pull)))
+        return None
+    return RewardWeights(np.asarray(share, np.float64), reward - np.asarray(by_data, np.float64))
 
 
 def _most(

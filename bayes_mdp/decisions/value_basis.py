@@ -1,20 +1,19 @@
 """`ValueBasis`: what the value of a policy rests on: data, the prior, or a choice by the same posterior. Host-side."""
 
+import weakref
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.decisions.host_values import (
-    action_values,
-    pair_time,
-)
-from bayes_mdp.decisions.reward_prior import RewardPrior, reward_priors
+from bayes_mdp.decisions.host_values import action_values, pair_time
+from bayes_mdp.decisions.reward_prior import RewardPrior, RewardWeights, reward_weights
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
@@ -30,6 +29,7 @@ from bayes_mdp.mdp import (
     PriorWeight,
     SparseMDP,
 )
+from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.utils.amounts import amount
 from bayes_mdp.utils.typing import AnyArray
 
@@ -41,13 +41,31 @@ _ROUNDING = 1e-6
 _OPTIMAL = 1e-9  # share of the largest value by which an action must be better
 
 
-class _Prior(NamedTuple):
-    """What is known of the prior and of borrowing in each pair; None: not known."""
+class _Pairs(NamedTuple):
+    """What a posterior knows of its pairs, whichever policies use them.
 
+    Args:
+        visits: number of observed transitions.
+        unknown: whether anything is unknown.
+        names: along each axis.
+        share, borrowed, weight, untried, wide: see `ValueBasis`; None: not known.
+        reward: the prior's part in the mean rewards, and what it adds to them (see `reward_weights`).
+    """
+
+    visits: Float[np.ndarray, "*H S A"]
+    unknown: Bool[np.ndarray, "*H S A"]
+    names: Sequence[Sequence[Hashable]]
     share: Float[np.ndarray, "*H S A"] | None
     borrowed: Float[np.ndarray, "*H S A"] | None
     weight: PriorWeight | None
     untried: UntriedRewards | None
+    wide: str | None
+    reward: RewardWeights | None
+
+
+@runtime_checkable
+class _Counted(CanCount, CanMean, Protocol):
+    """A posterior with counts and a mean."""
 
 
 class ValueBasis(eqx.Module):
@@ -140,9 +158,43 @@ def value_bases(
         objective: of the values.
         start: distribution of the first state.
     """
-    if not (isinstance(posterior, CanCount) and isinstance(posterior, CanMean)):
+    if not isinstance(posterior, _Counted):
         return [None] * len(policies)
-    visits, mdp = np.asarray(posterior.visit_counts(), np.float64), posterior.mean_mdp()
+    if isinstance(posterior, (ConjugatePosterior, MixturePosterior)):
+        mdp, pairs = _of_closed_form(posterior)
+    else:
+        mdp = posterior.mean_mdp()
+        pairs = _pairs_of(posterior, mdp)
+    times, best = _in_mean(mdp, np.asarray(policies, np.float64), objective, start)
+    return [_basis(pairs, time, own) for time, own in zip(times, best, strict=True)]
+
+
+_last: dict[int, _Pairs] = {}
+"""What the last posterior knows, by its identity, while it lives: it never changes, and is asked for many policies."""
+
+
+def _of_closed_form(posterior: ConjugatePosterior | MixturePosterior) -> tuple[MDP | SparseMDP, _Pairs]:
+    """The mean, and what is known of the pairs."""
+    pairs = _last.get(id(posterior))
+
+    def mean(belief: ConjugatePosterior | MixturePosterior) -> MDP | SparseMDP:
+        nonlocal pairs
+        mdp = belief.mean_mdp()
+        pairs = _pairs_of(belief, mdp) if pairs is None else pairs
+        return mdp
+
+    # All through one door: each closed form by itself would hand its answer to JAX.
+    mdp = in_numpy(mean, posterior)
+    assert pairs is not None
+    if id(posterior) not in _last:
+        _last.clear()
+        _last[id(posterior)] = pairs
+        weakref.finalize(posterior, _last.pop, id(posterior), None)
+    return mdp, pairs
+
+
+def _pairs_of(posterior: _Counted, mdp: MDP | SparseMDP) -> _Pairs:
+    visits = np.asarray(posterior.visit_counts(), np.float64)
     share = np.asarray(posterior.prior_share(), np.float64) if isinstance(posterior, CanWeighPrior) else None
     borrowed = np.asarray(posterior.borrowed_share(), np.float64) if isinstance(posterior, CanBorrow) else None
     space = getattr(posterior, "space", None)
@@ -150,47 +202,50 @@ def value_bases(
     names = [*(range(n) for n in visits.shape[:-2]), *named]
     unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
-    times, best = _in_mean(mdp, np.asarray(policies, np.float64), objective, start)
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
-    parts = _Prior(share, borrowed, weight, untried_rewards(posterior))
-    rewards = reward_priors(posterior, times, np.asarray(mdp.reward, np.float64), names)
-    wide = wide_law(posterior)
-    return [
-        replace(_basis(visits, parts, unknown, time, names, bool(own)), rewards=paid, wide_law=wide)
-        for time, own, paid in zip(times, best, rewards, strict=True)
-    ]
+    reward = reward_weights(posterior, np.asarray(mdp.reward, np.float64))
+    untried, wide = untried_rewards(posterior), wide_law(posterior)
+    return _Pairs(visits, unknown, names, share, borrowed, weight, untried, wide, reward)
 
 
-def _basis(
-    visits: Float[np.ndarray, "*H S A"],
-    prior: _Prior,
-    unknown: Bool[np.ndarray, "*H S A"],
-    time: Float[np.ndarray, "*steps S A"],
-    names: Sequence[Sequence[Hashable]],
-    own: bool,
-) -> ValueBasis:
-    share, borrowed, weight, _ = prior
+def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> ValueBasis:
+    visits, unknown, names, share, weight = pairs.visits, pairs.unknown, pairs.names, pairs.share, pairs.weight
     time = time.sum(0) if time.ndim > visits.ndim else time
     unvisited = Unvisited.of(visits, time, names, unknown, weight)
-    untried, untried_share = _untried(prior.untried, time)
+    untried, untried_share = _untried(pairs.untried, time)
     observed = float(visits.sum())
+    paid = None if pairs.reward is None else RewardPrior.of(time, pairs.reward, names)
     # Known rows need no data: time there does not count.
     time = np.where(unknown, np.maximum(time, 0.0), 0.0)
     time = time / max(time.sum(), 1e-300)
     transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
-    if share is None:
-        return ValueBasis(unvisited, None, (), transitions, own, None, None, untried, untried_share, observed)
-    other = None if borrowed is None else float(np.sum(time * np.nan_to_num(borrowed)))
-    part = time * np.where(unknown, share, 0.0)
-    order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
-    where = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
-    weakest = tuple(
-        (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in where
+    total = other = informative = None
+    weakest: tuple[tuple[Pair, float], ...] = ()
+    if share is not None:
+        other = None if pairs.borrowed is None else float(np.sum(time * np.nan_to_num(pairs.borrowed)))
+        part = time * np.where(unknown, share, 0.0)
+        order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
+        where = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
+        weakest = tuple(
+            (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in where
+        )
+        known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
+        informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
+        total = float(part.sum())
+    return ValueBasis(
+        unvisited,
+        total,
+        weakest,
+        transitions,
+        own,
+        other,
+        informative,
+        untried,
+        untried_share,
+        observed,
+        pairs.wide,
+        paid,
     )
-    known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
-    informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
-    total = float(part.sum())
-    return ValueBasis(unvisited, total, weakest, transitions, own, other, informative, untried, untried_share, observed)
 
 
 def _untried(untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]) -> tuple[UntriedRewards | None, float]:

@@ -183,14 +183,9 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     import pandas as pd
 
     columns = _columns(posterior)
-    legal = np.ones(posterior.space.shape, bool)
-    if posterior.space.legal is not None:
-        legal &= posterior.space.legal
-    frame = pd.DataFrame({name: values[legal] for name, values in columns.items()})
-    frame["likeliest"] = pd.Series(columns["likeliest"][legal], dtype=object)
-    # Both uncertainties relative to their largest value, so that units of rewards do not matter; ties by visits.
-    score = np.maximum(*(_relative(frame[name].to_numpy()) for name in ("row_sd", "reward_sd")))
-    return frame.iloc[np.lexsort((frame["visits"], -score))].reset_index(drop=True)
+    frame = pd.DataFrame(columns)
+    frame["likeliest"] = pd.Series(columns["likeliest"], dtype=object)
+    return frame
 
 
 def describe(posterior: Summarised) -> str:
@@ -207,13 +202,13 @@ def describe(posterior: Summarised) -> str:
     check_shown(posterior)
     if not is_concrete(posterior) or posterior.is_batch:
         return repr(posterior)
-    frame = table(posterior)
+    columns = _columns(posterior)  # not the table: pandas takes a quarter of a second to load
     sites = site_lines(posterior.latent_sites())
-    return "\n".join([*_head(posterior, frame), *sites, *_warnings(posterior, frame), *_worst(frame)])
+    return "\n".join([*_head(posterior, columns), *sites, *_warnings(posterior, columns), *_worst(columns)])
 
 
 def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
-    """The columns of the table as arrays [*H S A]."""
+    """The columns of the table: legal pairs in its order."""
     space = posterior.space
     moments = jax.tree.map(lambda x: np.asarray(x, float), moments_of(posterior))
     probs = moments.probs
@@ -221,7 +216,7 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     prob = np.take_along_axis(probs, best, -1)[..., 0]
     # Equal probabilities up to rounding: no outcome is the most likely one.
     unique = (probs >= prob[..., None] * (1 - 1e-9)).sum(-1) == 1
-    return {
+    columns = {
         **_names(space),
         "visits": moments.visits,
         "reward_mean": moments.reward,
@@ -233,6 +228,12 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
         "prior_share": moments.prior_share,
         "reward_share": np.full(moments.visits.shape, np.nan) if moments.reward_share is None else moments.reward_share,
     }
+    legal = np.broadcast_to(True if space.legal is None else space.legal, space.shape)
+    columns = {name: values[legal] for name, values in columns.items()}
+    # Both uncertainties relative to their largest value, so that units of rewards do not matter; ties by visits.
+    score = np.maximum(_relative(columns["row_sd"]), _relative(columns["reward_sd"]))
+    order = np.lexsort((columns["visits"], -score))
+    return {name: values[order] for name, values in columns.items()}
 
 
 def _names(space: StateActionSpace) -> dict[str, np.ndarray]:
@@ -268,8 +269,8 @@ def _outcome_labels(
     return _objects(names)[np.where(shown, outcome, -1)]
 
 
-def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
-    space, tried = posterior.space, frame["visits"] > 0
+def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
+    space, tried = posterior.space, columns["visits"] > 0
     steps = "" if space.horizon is None else f"{_count(space.horizon, 'step')} x "
     ends = ", episodes can end" if space.ends else ""
     states = np.asarray(posterior.visit_counts()).sum(-1)
@@ -277,9 +278,9 @@ def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     never = [str(name) for name, seen in zip(space.state_names, visited, strict=True) if not seen]
     rewards = posterior.rewards_seen()
     seen = (
-        f"{_count(frame['visits'].to_numpy(float).sum(), 'transition')}, "
+        f"{_count(columns['visits'].sum(), 'transition')}, "
         f"{'rewards are known' if rewards is None else _count(rewards, 'reward')}; "
-        f"{tried.sum()} of {_count(len(frame), 'pair')}, {visited.sum()} of {_count(space.n_states, 'state')}"
+        f"{tried.sum()} of {_count(len(tried), 'pair')}, {visited.sum()} of {_count(space.n_states, 'state')}"
     )
     lines = {
         **posterior.method_lines(),
@@ -317,11 +318,9 @@ def _without_data(posterior: Summarised) -> list[str]:
     return found
 
 
-def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
+def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
     """One line per thing that a reader should not miss."""
-    visits, share, paid, reward_sd = (
-        frame[name].to_numpy(float) for name in ("visits", "prior_share", "reward_share", "reward_sd")
-    )
+    visits, share, paid, reward_sd = (columns[name] for name in ("visits", "prior_share", "reward_share", "reward_sd"))
     total, tried = float(visits.sum()), visits > 0
     found = []
     if total == 0:
@@ -332,7 +331,7 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         found.append(untried.warning("a policy that maximises the mean will try them") + ".")
     if wide := wide_law(posterior):
         found.append(f"{wide[0].upper()}{wide[1:]}.")
-    if missing := int(np.isnan(frame["reward_mean"].to_numpy(float)).sum()):
+    if missing := int(np.isnan(columns["reward_mean"]).sum()):
         found.append(
             f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "
             "concentration <= 1/2): what needs it, as the value of a policy does, is refused."
@@ -424,10 +423,11 @@ def _quantiles(values: Float[np.ndarray, "K ..."], weights: np.ndarray) -> list[
     return [np.asarray(np.take_along_axis(ranked, i[None], 0)[0]) for i in first]
 
 
-def _worst(frame: "pd.DataFrame") -> list[str]:
+def _worst(columns: dict[str, np.ndarray]) -> list[str]:
     """The first rows of the table, aligned."""
-    shown = frame.head(SHOWN_PAIRS)
-    named = [name for name in PLATE_NAMES if name in frame]
+    total = len(columns["visits"])
+    shown = {name: values[:SHOWN_PAIRS].tolist() for name, values in columns.items()}
+    named = [name for name in PLATE_NAMES if name in columns]
     text = {name: [_clip(x) for x in shown[name]] for name in named}
     text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
     for name, heading in HEADINGS.items():
@@ -437,12 +437,13 @@ def _worst(frame: "pd.DataFrame") -> list[str]:
             digits = ".3g" if name.startswith("reward") else ".3f"
             text[heading] = [f"{x:{digits}}" for x in shown[name]]
     left = {*named, HEADINGS["likeliest"]}
-    columns = [
+    aligned = [
         [f"{cell:{'<' if name in left else '>'}{max(map(len, (name, *cells)))}}" for cell in (name.strip(), *cells)]
         for name, cells in text.items()
     ]
-    title = f"Most uncertain pairs ({len(shown)} of {len(frame)}, worst first; posterior means and standard deviations)"
-    return [title, *("  " + "  ".join(line).rstrip() for line in zip(*columns, strict=True))]
+    number = f"{min(SHOWN_PAIRS, total)} of {total}"
+    title = f"Most uncertain pairs ({number}, worst first; posterior means and standard deviations)"
+    return [title, *("  " + "  ".join(line).rstrip() for line in zip(*aligned, strict=True))]
 
 
 def _clip(name: object) -> str:

@@ -30,14 +30,19 @@ Result = TypeVar("Result")
 _inside: ContextVar[bool] = ContextVar("_inside", default=False)
 
 
+_PLAIN = (np.ndarray, np.generic, float, int, str, type, np.dtype, type(None))
+
+
 def has_jax_array(*values: PyTree) -> bool:
     """Whether one of the leaves is an array of JAX, traced or not."""
+    if all(isinstance(value, _PLAIN) for value in values):  # as most often: three times as fast
+        return False
     return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
 
 
 def _either(host: Callable[..., Any], device: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        return (device if has_jax_array(args, kwargs) else host)(*args, **kwargs)
+        return (device if has_jax_array(*args, *kwargs.values()) else host)(*args, **kwargs)
 
     return update_wrapper(call, device)
 

@@ -229,3 +229,17 @@ def test_time_in_untried_pairs_that_look_better_than_all_others():
     assert 'legal="logged"' in " ".join(found.verdict.would_decide)
     text = str(found)
     assert "rarely: 0.01 of its time in 2 pairs never tried" in text and "first: 0" not in text
+
+
+def test_what_is_remembered_is_that_of_the_posterior_that_is_asked(posterior):
+    """Posteriors in turn, each asked twice, and new ones at addresses that others left, answer like fresh copies."""
+    policy = np.full((1, N_STATES, N_ACTIONS), 0.5)
+    ask = lambda belief: str(value_bases(belief, policy, Discounted(DISCOUNT), START)[0])  # noqa: E731
+    copy = lambda belief: jax.tree.map(lambda x: x, belief)  # noqa: E731
+    more = Transitions([0, 1, 2] * 5, [0] * 15, None, [1, 2, 3] * 5)
+    other = posterior.update(more)
+    expected = ask(copy(posterior)), ask(copy(other))
+    assert expected[0] != expected[1]
+    for _ in range(2):
+        assert (ask(posterior), ask(other), ask(other)) == (*expected, expected[1])
+        assert [ask(copy(each)) for each in (posterior, other) * 3] == [*expected] * 3

@@ -1,5 +1,6 @@
 """What a person reads of a posterior: the table against closed forms of scipy, the text line by line."""
 
+import sys
 from typing import Any
 
 import jax
@@ -168,3 +169,8 @@ def test_without_values_it_is_the_repr(x64):
     traced(posterior)
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), posterior)
     assert str(stacked) == repr(stacked)
+
+
+def test_printing_does_not_load_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)  # `import pandas` raises ImportError
+    assert "Most uncertain pairs (6 of 6" in str(_posterior())
