@@ -197,6 +197,7 @@ def choose_row(criterion: str) -> dict[str, float]:
     from bayes_mdp import decisions
 
     _, posterior = case(716, 25, 20, visits=5)
+    decisions.choose  # noqa: B018
     form = {
         "cvar": decisions.CVaR(0.1),
         "percentile": decisions.Percentile(0.1),

@@ -22,7 +22,7 @@ from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.dirichlet_prior import row_concentrations
-from bayes_mdp.models.isolate import Isolated, isolated_prior
+from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
 from bayes_mdp.models.priors import ClosedForm, closed_form_of
 from bayes_mdp.numerics.compact import compact
@@ -37,13 +37,13 @@ class ReadyMade:
     """A ready prior of a space; equal ones have one `fingerprint`.
 
     Args:
-        prior: with its own copies of the arrays.
+        prior: with its own copies of the arrays, where it holds any.
         form: its closed form.
         space: sizes, names, masks.
         fingerprint: of the form and of the space.
     """
 
-    prior: Isolated
+    prior: Prior
     form: ClosedForm
     space: StateActionSpace
     fingerprint: str
@@ -65,11 +65,14 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | No
     if form is None:
         return None
     digest = hashlib.sha256(f"{space!r} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
-    for value in (*jax.tree.leaves(space), form.concentration, *form.hyperparameters.values()):
+    hyperparameters = form.concentration, *form.hyperparameters.values()
+    for value in (*jax.tree.leaves(space), *hyperparameters):
         array = np.asarray(value)
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     with jax.enable_x64(True):
-        return _belief(ReadyMade(isolated_prior(prior), form, space, digest.hexdigest()))
+        has_arrays = any(isinstance(value, np.ndarray) for value in hyperparameters)
+        own = isolated_prior(prior) if has_arrays else prior
+        return _belief(ReadyMade(own, form, space, digest.hexdigest()))
 
 
 @program_cache

@@ -55,8 +55,7 @@ DRAWN_STARTS = 4  # optimal policies of single draws that a search starts from
 ASCENTS = 2  # starts that are improved, the best ones
 STRICTER = 0.5  # of the allowed probability of harm, that a candidate may use on the draws that choose it
 RESAMPLES = 200
-LARGE = 2**20  # numbers in a draw, from which the search has few draws
-FEW_DRAWS = 64
+FEW_DRAWS = 64  # of a large problem, that a search has at least
 
 
 class PolicyChoice(eqx.Module):
@@ -159,8 +158,8 @@ def choose(
         confidence: probability of being no worse than the baseline, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse; zero or greater.
         initial: distribution of the first state, as in `policy_value`.
-        num_draws: draws of the search, and of the judgement. Where a draw has more than a million numbers the search
-            has the first 64 of them, or as many as leave 20 in the tail of the criterion (`Robust`: all).
+        num_draws: draws of the search, and of the judgement. In a large problem the search has the first of them only:
+            as many as have 67 million numbers, but 64 at least, and 20 in the tail of the criterion (`Robust`: all).
 
     Returns:
         The policy, its value in fresh draws, and how it compares with the baseline.
@@ -205,20 +204,20 @@ def choose(
         needed = needed | (today > 0).reshape(-1, *needed.shape).any(0)
     if not isinstance(criterion, Robust) and needs_best(scored(criterion)):
         needed = None  # regrets are those of the best of all legal policies
-    search = draws_of(search_key, posterior, objective, num_draws, initial=initial, needed=needed)
+    fewest = None
+    if not isinstance(criterion, Robust):
+        fewest = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
+    search = draws_of(search_key, posterior, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
     near = None
     if isinstance(criterion, Robust):
         with stage("policies searched"):
             found = _robust(criterion, search, mean, objective, sets[0][1])
     else:
-        if search.numbers >= LARGE:
-            search = search.first(max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9))))
         near = _near_optima(search, mean) if needs_best(scored(criterion)) else None
         with stage("policies searched"):
             found = _search(scored(criterion), search, sets, mean, objective, limits, today, near, confidence, slack)
-    large = search.numbers >= LARGE
     del search  # the draws that it holds
-    if large and needed is not None:
+    if needed is not None:
         # Nothing but the pairs of the policies that are judged.
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))

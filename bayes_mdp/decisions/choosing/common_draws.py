@@ -49,6 +49,8 @@ SMALL = 4096  # pairs times outcomes of a small one
 DRAWN_AT_ONCE = 2**24  # numbers of draws that are made at once: 128 MiB
 LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
+SEARCHED = 2**26  # numbers of draws that a search passes over, unless it needs more draws
+
 MOST_KEPT, KEPT_SHARE = 2.0**31, 0.25  # bytes of draws that are held, at most, and share of the free memory
 
 Policies = Float[AnyArray, "P *H S A"]
@@ -102,10 +104,6 @@ class CommonDraws:
     def batch(self) -> int:
         """How many policies a search tries at a time."""
         return MANY if self.numbers <= SMALL else BATCH
-
-    def first(self, number: int) -> "CommonDraws":
-        """The first of the draws."""
-        return _draws(self.stream, number, self.sizes, self.objective, self.start, self.initial_given)
 
     def blocks(self, which: Which = EVERY, numbers: int | None = None) -> Iterator[tuple[Int[np.ndarray, " N"], Drawn]]:
         """Some of the draws as they are held, block by block, with their numbers.
@@ -255,6 +253,7 @@ def draws_of(
     initial: InitialLike | None = None,
     needed: Bool[np.ndarray, "S A"] | None = None,
     keep: bool = True,
+    fewest: int | None = None,
 ) -> CommonDraws:
     """Draws of a posterior.
 
@@ -262,6 +261,7 @@ def draws_of(
         key, posterior, objective, initial, num_draws: as in `policy_value`.
         needed: the pairs that the policies to come may use; None: all legal ones.
         keep: hold the draws in memory, if they fit: there will be several passes.
+        fewest: draws that are enough where all of them would have more than 2^26 numbers, which are then the limit.
 
     Raises:
         ValueError: `initial` is no distribution; one draw does not fit in memory.
@@ -269,7 +269,7 @@ def draws_of(
     sizes = sizes_of(posterior)
     used = sizes.possible if needed is None else np.broadcast_to(needed, sizes.shape)
     start, given, _ = read_start(sizes, initial, labels_of(posterior))
-    return _draws(lambda: pair_draws(key, posterior, used), num_draws, sizes, objective, start, given, keep)
+    return _draws(lambda: pair_draws(key, posterior, used), num_draws, sizes, objective, start, given, keep, fewest)
 
 
 def given_draws(mdps: MDP | SparseMDP, objective: Objective, *, initial: InitialLike | None = None) -> CommonDraws:
@@ -306,9 +306,11 @@ def _draws(
     start: Float[np.ndarray, " S"],
     given: bool,
     keep: bool = True,
+    fewest: int | None = None,
 ) -> CommonDraws:
     draws = stream()
     numbers = len(draws.rows.pair) + len(draws.rows.state)
+    num = num if fewest is None else min(num, max(fewest, SEARCHED // max(numbers, 1)))
     check_memory(size_in_words(*sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
     kept, rows = None, draws.rows
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):

@@ -267,13 +267,15 @@ def test_improvement_or_abstention():
     assert slack.improvement is not None and slack.improvement.prob == 1.0
 
 
-def test_a_large_problem_is_searched_in_few_draws(monkeypatch):
-    """The first 64 choose; all fresh ones judge, of which nothing but the policy's own pairs is drawn."""
-    monkeypatch.setattr("bayes_mdp.decisions.choosing.choose.LARGE", 0)
+@pytest.mark.parametrize("room, searched", [(0, 64), (80, 80), (200, 100)])
+def test_a_large_problem_is_searched_in_few_draws(monkeypatch, room, searched):
+    """The first that there is room for choose, 64 at least; all fresh ones judge, of the policy's own pairs alone."""
     belief = learnt(0, steps=60)
+    search_key, judge_key = jax.random.split(KEY)
+    few = draws_of(search_key, belief, AIM, searched, initial=START)
+    monkeypatch.setattr("bayes_mdp.decisions.choosing.common_draws.SEARCHED", room * few.numbers)
     found = choose(KEY, belief, AIM, initial=START, num_draws=100)
-    search, judge = (draws_of(key, belief, AIM, 100, initial=START) for key in jax.random.split(KEY))
-    few = search.first(64)
+    judge = draws_of(judge_key, belief, AIM, 100, initial=START)
     assert found.claimed == pytest.approx(few.values(np.eye(3)[POLICIES]).mean(0).max(), rel=1e-9)
     own = judge.values(np.eye(3)[found.policy][None])[:, 0]
     np.testing.assert_allclose(found.value.draws, own, rtol=1e-6)
