@@ -196,21 +196,22 @@ class PolicyPairs:
         return scipy.sparse.csr_matrix((probs.ravel(), index, pointer), shape=(num * size, num * size))
 
 
-def stationary_values(chains: Chains, objective: Objective) -> Values:
+def stationary_values(chains: Chains, objective: Objective, precision: float = _EPS) -> Values:
     """Values, or the gain, of a stationary policy.
 
     Args:
         chains: of the policy.
         objective: Discounted, FirstExit or AverageReward.
+        precision: of discounted values, as in `solve`.
     """
     if isinstance(objective, Discounted):
-        return _discounted(chains, float(objective.discount))
+        return _discounted(chains, float(objective.discount), precision)
     return _average(chains) if isinstance(objective, AverageReward) else _first_exit(chains)
 
 
-def proven(chains: Chains, objective: Objective) -> Values:
+def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Values:
     """`stationary_values`; draws whose gain one linear system does not settle are left to the planner, in JAX."""
-    answer = stationary_values(chains, objective)
+    answer = stationary_values(chains, objective, precision)
     if not isinstance(objective, AverageReward):
         return answer
     gain, gap = answer.first.copy(), answer.gap.copy()
@@ -230,8 +231,8 @@ def _planned(mdp: MDP, objective: Objective) -> PolicyEvaluation:
     return evaluate(mdp, jnp.zeros(mdp.n_states, int), objective)
 
 
-def _discounted(chains: Chains, discount: float) -> Values:
-    values = solve(chains, discount, chains.reward)
+def _discounted(chains: Chains, discount: float, precision: float) -> Values:
+    values = solve(chains, discount, chains.reward, precision=precision)
     swept = chains.reward + discount * chains.expected_next(values)
     bound = discounted_bound(chains, swept - values, values, discount, chains.mass)
     return Values(swept + np.where(np.isfinite(bound.gap), bound.shift, 0.0)[:, None], bound.gap)
@@ -541,6 +542,7 @@ def solve(
     anchored: bool = False,
     adjoint: bool = False,
     guess: Draws | None = None,
+    precision: float = _EPS,
 ) -> Draws:
     """x with (I - discount P) x = rhs in every draw; not finite where a system is singular.
 
@@ -554,6 +556,7 @@ def solve(
         anchored: add x[0] to every equation: regular for discount 1 and one recurrent class.
         adjoint: solve the transposed systems.
         guess: where iterations start; None: from the right sides.
+        precision: share of the answer, of about which size iterations leave a residual.
     """
     size = rhs.shape[1]
     if isinstance(chains.matrix, np.ndarray) and size <= DIRECT:
@@ -570,8 +573,9 @@ def solve(
 
     x = rhs if guess is None else guess
     if not (anchored or adjoint) and discount < 1:
-        x = _sweep_while_fast(apply, rhs, x, discount, endless=bool((np.abs(chains.mass - 1) < _SUMS_TO_ONE).all()))
-    x, done = _iterate(apply, rhs, x, None)
+        endless = bool((np.abs(chains.mass - 1) < _SUMS_TO_ONE).all())
+        x = _sweep_while_fast(apply, rhs, x, discount, precision, endless=endless)
+    x, done = _iterate(apply, rhs, x, None, precision)
     if not done.all() and size <= ELIMINATED:
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
@@ -581,7 +585,7 @@ def solve(
         except np.linalg.LinAlgError:
             inverse = None
         if inverse is not None:
-            again, solved = _iterate(apply, rhs, x, lambda y: y @ inverse.T)
+            again, solved = _iterate(apply, rhs, x, lambda y: y @ inverse.T, precision)
             x, done = np.where((solved & ~done)[:, None], again, x), done | solved
     for n in np.flatnonzero(~done).tolist():
         x[n] = _eliminate_one(chains, n, discount, rhs[n], anchored, adjoint)
@@ -627,7 +631,7 @@ def _eliminate_one(
 
 
 def _sweep_while_fast(
-    apply: Callable[[Draws], Draws], rhs: Draws, x: Draws, discount: float, *, endless: bool
+    apply: Callable[[Draws], Draws], rhs: Draws, x: Draws, discount: float, precision: float, *, endless: bool
 ) -> Draws:
     """Value iteration while every sweep cuts the error well: where states mix fast it takes half as long as BiCGSTAB.
 
@@ -636,6 +640,7 @@ def _sweep_while_fast(
         rhs: rewards.
         x: where it starts.
         discount: below 1.
+        precision: as in `solve`.
         endless: whether no episode ends. The constant part of the error, the slowest, is then gone at once.
     """
     width, unit = np.inf, np.abs(rhs).max(-1)
@@ -647,22 +652,26 @@ def _sweep_while_fast(
             x += ((low + high) / 2 * discount / (1 - discount))[:, None]
         size = high - low if endless else np.maximum(high, -low)
         relative = float((size / np.maximum(np.abs(x).max(-1) + unit, _TINY)).max())
-        if relative <= 2 * _EPS or not relative < _FAST * width:
+        if relative <= 2 * precision or not relative < _FAST * width:
             break
         width = relative
     return x
 
 
 def _iterate(
-    apply: Callable[[Draws], Draws], rhs: Draws, guess: Draws, precondition: Callable[[Draws], Draws] | None
+    apply: Callable[[Draws], Draws],
+    rhs: Draws,
+    guess: Draws,
+    precondition: Callable[[Draws], Draws] | None,
+    precision: float,
 ) -> tuple[Draws, Bool[np.ndarray, " N"]]:
-    """Restarted BiCGSTAB from a guess; the answers, and whether each is near rounding."""
+    """Restarted BiCGSTAB from a guess; the answers, and whether each is about as precise as asked for."""
     x = guess
     residual = rhs - apply(x)
     error = np.abs(residual).max(-1)
     unit = np.abs(rhs).max(-1)
     for _ in range(_RESTARTS):
-        noise = _EPS * (np.abs(x).max(-1) + unit)
+        noise = precision * (np.abs(x).max(-1) + unit)
         going = error > 4 * noise
         if not going.any():
             break
@@ -677,7 +686,7 @@ def _iterate(
         error = np.where(better, reached, error)
         if not improved.any():
             break
-    return x, error <= 64 * _EPS * (np.abs(x).max(-1) + unit)
+    return x, error <= 64 * precision * (np.abs(x).max(-1) + unit)
 
 
 def _bicgstab(
@@ -726,8 +735,8 @@ def _bicgstab(
 def row_faults(rows: PairRows, drawn: Drawn) -> tuple[Numbers, Numbers]:
     """Of each draw: how far its rows are from summing to one, and the largest probability of an end."""
     excess = np.abs(rows.sums(drawn.probs) - 1.0).max(-1)
-    ends = np.where(rows.next_state == rows.n_states, drawn.probs, 0.0).max(-1)
-    return excess, ends
+    end = np.flatnonzero(rows.next_state == rows.n_states)
+    return excess, drawn.probs[:, end].max(-1, initial=0.0)
 
 
 def used_pairs(policies: Float[np.ndarray, "P *H S A"], horizon: int | None) -> Bool[np.ndarray, "*layers S A"]:

@@ -268,6 +268,28 @@ def test_iterations_reach_the_answer_of_elimination(monkeypatch):
             near(solve(chains, 0.999, drawn.reward, adjoint=adjoint), expected)
 
 
+@pytest.mark.parametrize("kind", ["plain", "absorbing", "tiny"])
+def test_less_precise_values_cost_less_and_keep_their_bounds(kind, monkeypatch):
+    """Iterations that stop early, against elimination: off by more than rounding, and by no more than they say."""
+    rng = np.random.default_rng(3)
+    rows, drawn = random_chain(rng, 40, 20, kind)
+    chains = PolicyPairs(rows, np.ones((40, 1))).chains(drawn)
+    exact = proven(chains, bm.Discounted(0.95)).first
+    monkeypatch.setattr(host_values, "DIRECT", 0)
+    products, expected_next = [], host_values.Chains.expected_next
+    monkeypatch.setattr(
+        host_values.Chains, "expected_next", lambda chains, v: products.append(1) or expected_next(chains, v)
+    )
+    counts, gaps, errors = [], [], []
+    for precision in (1e-16, 1e-8):
+        products.clear()
+        answer = proven(chains, bm.Discounted(0.95), max(precision, host_values._EPS))
+        counts.append(len(products)), gaps.append(answer.gap), errors.append(np.abs(answer.first - exact).max(-1))
+        assert (errors[-1] <= answer.gap + gaps[0]).all()
+    assert counts[1] < counts[0]
+    assert (gaps[1] <= 1e-4 * np.abs(exact).max(-1)).all() and (gaps[0] <= 1e-9 * np.abs(exact).max(-1)).all()
+
+
 def test_singular_systems_leave_the_other_draws_alone():
     """Of three draws one never ends."""
     state = np.arange(2)

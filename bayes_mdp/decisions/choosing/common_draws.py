@@ -58,6 +58,7 @@ Which = slice | Int[np.ndarray, " V"]
 """Which of the draws."""
 
 EVERY = slice(None)
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +118,12 @@ class CommonDraws:
             size = max(1, NUMBERS_AT_ONCE // (self.numbers if numbers is None else numbers))
             for first in range(0, len(wanted), size):
                 part = wanted[first : first + size]
-                whole = part[-1] - part[0] + 1 == len(part)
-                index = slice(part[0], part[-1] + 1) if whole else part
-                yield part, Drawn(*(x[index] for x in self.kept))
+                yield part, _picked(self.kept, part)
             return
         for first, drawn in _drawn(self.stream(), int(wanted.max(initial=-1)) + 1, self.objective):
             part = wanted[(wanted >= first) & (wanted < first + len(drawn.probs))]
             if len(part):
-                yield part, Drawn(*(x[part - first] for x in drawn))
+                yield part, _picked(drawn, part - first)
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
         """The value of every policy in every draw.
@@ -137,8 +136,15 @@ class CommonDraws:
         """
         return self.evaluations(policies)[0]
 
-    def evaluations(self, policies: Policies) -> tuple[Float[np.ndarray, "W P"], Float[np.ndarray, "W P"]]:
-        """`values`, and the bounds on their numerical errors."""
+    def evaluations(
+        self, policies: Policies, precision: float = 0.0
+    ) -> tuple[Float[np.ndarray, "W P"], Float[np.ndarray, "W P"]]:
+        """`values`, and the bounds on their numerical errors.
+
+        Args:
+            policies: action probabilities.
+            precision: share of the values at which iterations may stop; zero: as near as rounding lets them.
+        """
         policies = np.asarray(policies, np.float64)
         values, gaps = np.empty((2, self.num, len(policies)))
         names = [f"policy {i}" for i in range(len(policies))]
@@ -153,7 +159,7 @@ class CommonDraws:
         pairs = [PolicyPairs(self.rows, policy) for policy in policies]
         for part, drawn in self.blocks(numbers=max((each.numbers for each in pairs), default=1)):
             for i, each in enumerate(pairs):
-                answer = proven(each.chains(drawn), objective)
+                answer = proven(each.chains(drawn), objective, max(precision, EPS))
                 values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap
             require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
         return values, gaps
@@ -333,6 +339,13 @@ def _drawn(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[i
             require_endless(ends, first)
         require_rows(excess, first)
         yield first, drawn if len(rows.pair) <= LARGE else Drawn(*(x.astype(np.float32) for x in drawn))
+
+
+def _picked(drawn: Drawn, which: Int[np.ndarray, " M"]) -> Drawn:
+    """Some of the draws; those that lie side by side are not copied."""
+    side_by_side = which[-1] - which[0] + 1 == len(which)
+    index = slice(which[0], which[-1] + 1) if side_by_side else which
+    return Drawn(*(x[index] for x in drawn))
 
 
 def _bytes_of_entry(rows: PairRows) -> float:

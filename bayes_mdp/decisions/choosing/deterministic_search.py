@@ -12,13 +12,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.decisions.choosing.common_draws import BATCH, CommonDraws
-from bayes_mdp.decisions.choosing.criteria import Scored
+from bayes_mdp.decisions.choosing.criteria import ProbabilityOptimal, Scored
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 
 ENUMERATED = 4096  # deterministic policies that are all tried
 ENUMERATED_VALUES = 4_000_000  # and values of policies in draws
 SINGLE_CHANGES = 400_000  # values of policies in draws, to try every change of one action
 MOST_STEPS = 50
+TRIED = 1e-10  # precision of the values of policies that are tried, where systems are iterated
 BETTER = 1e-12  # share of the largest value by which a score must rise to count as better
 
 Feasible = Callable[[Float[np.ndarray, "W P"]], Bool[np.ndarray, " P"]]
@@ -133,6 +134,8 @@ def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found
         if found is None:
             break
         choice, policy, values, score = found
+    values = draws.values(policy[None])
+    score = problem.scores(values)[0]
     if not np.isfinite(score):
         return None
     how = f"ascent from {name}" + (": no change of one action improves it, in these draws" if at_optimum else "")
@@ -193,10 +196,13 @@ def _best_of(problem: Problem, trials: list[np.ndarray], score: float) -> Step |
     if not trials:
         return None
     policies = problem.policies.policy(np.stack(trials))
-    values = problem.draws.values(policies)
+    # Where a draw counts or does not, as for being optimal or no worse than a baseline, small errors matter.
+    jumps = problem.feasible is not None or isinstance(problem.criterion, ProbabilityOptimal)
+    values, gaps = problem.draws.evaluations(policies, 0.0 if jumps else TRIED)
     scores = problem.scores(values)
     top = int(np.argmax(scores))
-    least = BETTER * float(np.abs(values).max())
+    # By numerical errors alone no score is better.
+    least = max(BETTER * float(np.abs(values).max()), 2 * float(gaps.max()))
     if not np.isfinite(scores[top]) or (np.isfinite(score) and scores[top] <= score + least):
         return None
     return trials[top], policies[top], values[:, top : top + 1], float(scores[top])
