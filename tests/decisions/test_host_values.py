@@ -284,7 +284,9 @@ def test_less_precise_values_cost_less_and_keep_their_bounds(kind, monkeypatch):
     for precision in (1e-16, 1e-8):
         products.clear()
         answer = proven(chains, bm.Discounted(0.95), max(precision, host_values._EPS))
-        counts.append(len(products)), gaps.append(answer.gap), errors.append(np.abs(answer.first - exact).max(-1))
+        counts.append(len(products))
+        gaps.append(answer.gap)
+        errors.append(np.abs(answer.first - exact).max(-1))
         assert (errors[-1] <= answer.gap + gaps[0]).all()
     assert counts[1] < counts[0]
     assert (gaps[1] <= 1e-4 * np.abs(exact).max(-1)).all() and (gaps[0] <= 1e-9 * np.abs(exact).max(-1)).all()
