@@ -170,7 +170,7 @@ def test_refuses_and_names_the_site(program, site, reason):
 @pytest.mark.parametrize("method", ["exact", "auto", "nuts"])
 def test_refuses_a_parameter_without_a_prior(method):
     """No route has a posterior of it."""
-    with pytest.raises(ValueError, match="param 'alpha' has no prior, expected numpyro.sample in its place"):
+    with pytest.raises(ValueError, match=r"param 'alpha' has no prior, expected numpyro\.sample in its place"):
         infer(KEY, parameter, space=SPACE, method=method)
 
 
