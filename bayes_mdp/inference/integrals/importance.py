@@ -1,0 +1,260 @@
+"""Importance sampling from Student t distributions at the modes, refitted to the draws that they give.
+
+The mixture starts as Laplace's method has it, and its parts are moved to the weighted means and covariances of their
+draws (Cappé et al. 2008, *Adaptive importance sampling in general mixture classes*). The tail of the weights is
+smoothed by a generalised Pareto distribution, whose shape k says whether they can be relied on (Vehtari et al. 2024,
+*Pareto smoothed importance sampling*).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import gammaln, logsumexp
+
+from bayes_mdp.inference.integrals.modes import LogDensity, Mode
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+
+DEGREES = 5.0
+"""Of freedom: tails heavier than those of what is integrated."""
+WIDER = 1.1
+"""A refitted covariance is taken so much larger."""
+BROAD, BROAD_SHARE = 3.0, 0.1
+"""A tenth of the draws comes from the same places, three times as far spread: what the modes do not show is seen."""
+MOST_PARTS = 4
+ROUNDS, PATIENCE, FIRST_DRAWS, DRAWS, MOST_DRAWS = 16, 3, 1000, 4000, 2**15
+PER_NUMBER = 20.0
+"""Draws for each number of a covariance that is fitted to them."""
+GOOD = 0.5
+"""Effective share of the draws at which refitting stops."""
+LARGEST_K = 0.7
+"""Shape of the tail of the weights from which on their mean cannot be relied on."""
+LEAST_EFFECTIVE = 400.0
+
+
+class Draws(NamedTuple):
+    """Weighted draws.
+
+    Args:
+        points: as drawn.
+        log_weights: their exponentials add up to one.
+        log_evidence: log of the integral.
+        error: standard error of `log_evidence`.
+        pareto_k: shape of the tail of the weights.
+        effective: how many independent draws they are worth.
+    """
+
+    points: Float[np.ndarray, "N D"]
+    log_weights: Float[np.ndarray, " N"]
+    log_evidence: float
+    error: float
+    pareto_k: float
+    effective: float
+
+
+class _Proposal(NamedTuple):
+    """A mixture of Student t distributions."""
+
+    shares: Float[np.ndarray, " M"]
+    centres: Float[np.ndarray, "M D"]
+    roots: Float[np.ndarray, "M D D"]
+
+    @classmethod
+    def at(cls, modes: list[Mode]) -> "_Proposal":
+        kept = modes[:MOST_PARTS]
+        masses = np.array([mode.log_mass for mode in kept])
+        # A light mode is drawn from too: Laplace's method may have its mass wrong.
+        shares = 0.9 * np.exp(masses - logsumexp(masses)) + 0.1 / len(kept)
+        return cls(shares, np.stack([mode.point for mode in kept]), np.stack([mode.root for mode in kept]))
+
+    def with_broad(self) -> "_Proposal":
+        shares = np.concatenate([(1.0 - BROAD_SHARE) * self.shares, BROAD_SHARE * self.shares])
+        return _Proposal(shares, np.tile(self.centres, (2, 1)), np.concatenate([self.roots, BROAD * self.roots]))
+
+    def draw(self, rng: np.random.Generator, num: int) -> Float[np.ndarray, "num D"]:
+        # Each part as often as its share says, but for rounding: less noise than by chance.
+        edges = np.round(np.cumsum(self.shares) / self.shares.sum() * num).astype(int)
+        part = np.searchsorted(edges, np.arange(num), side="right")
+        normal = rng.standard_normal((num, self.centres.shape[1]))
+        wide = np.sqrt(DEGREES / rng.chisquare(DEGREES, num))
+        return self.centres[part] + np.einsum("nij,nj->ni", self.roots[part], normal) * wide[:, None]
+
+    def log_parts(self, points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N M"]:
+        """Log of share times density of every part."""
+        size = points.shape[1]
+        constant = gammaln((DEGREES + size) / 2) - gammaln(DEGREES / 2) - 0.5 * size * np.log(DEGREES * np.pi)
+        logs = []
+        for share, centre, root in zip(self.shares, self.centres, self.roots, strict=True):
+            square = (np.linalg.solve(root, (points - centre).T) ** 2).sum(0)
+            height = constant + np.log(share) - np.log(np.diag(root)).sum()
+            logs.append(height - 0.5 * (DEGREES + size) * np.log1p(square / DEGREES))
+        return np.stack(logs, -1)
+
+    def refitted(self, points: Float[np.ndarray, "N D"], weights: Float[np.ndarray, " N"]) -> "_Proposal":
+        """Every part at the weighted mean and covariance of the draws that are likely its own."""
+        logs = self.log_parts(points)
+        share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)) * weights[:, None]
+        total = share.sum(0)
+        kept = np.flatnonzero(total > 1e-3)
+        size, centres, roots = points.shape[1], [], []
+        for part in kept:
+            own = share[:, part] / total[part]
+            centre = own @ points
+            away = points - centre
+            covariance = WIDER * (own[:, None] * away).T @ away
+            # Few draws leave a covariance short of rank: some of the one before keeps it whole.
+            few = size / max(1.0 / (own**2).sum(), 1.0)
+            before = self.roots[part] @ self.roots[part].T
+            covariance = (covariance + min(few, 1.0) * before) / (1.0 + min(few, 1.0))
+            centres.append(centre)
+            roots.append(np.linalg.cholesky(covariance + 1e-12 * np.diag(np.diag(before))))
+        return _Proposal(total[kept] / total[kept].sum(), np.stack(centres), np.stack(roots))
+
+
+def integrate_by_draws(
+    rng: np.random.Generator, log_density: LogDensity, modes: list[Mode], effective: float = LEAST_EFFECTIVE
+) -> Draws:
+    """The integral of exp(`log_density`) by weighted draws.
+
+    Args:
+        rng: of the draws.
+        log_density: of points.
+        modes: the heaviest first; the first draws are made about these.
+        effective: how many independent draws they are to be worth.
+
+    Raises:
+        NotIntegrableError: the weights are not to be relied on, or too few draws carry them.
+    """
+    proposal, size = _adapted(rng, log_density, _Proposal.at(modes)), modes[0].point.size
+    number, points, logs = DRAWS, np.zeros((0, size)), np.zeros(0)
+    while True:
+        # More of the same draws, until they are worth what was asked for.
+        more = _weighted(rng, log_density, proposal, number - len(points))
+        points, logs = np.concatenate([points, more[0]]), np.concatenate([logs, more[1]])
+        smoothed, k = smooth_tail(logs)
+        worth = effective_size(smoothed)
+        if k < LARGEST_K and worth >= effective:
+            break
+        if 2 * number > MOST_DRAWS:
+            why = f"the tail of the weights is too heavy (Pareto k = {k:.2f})"
+            few = f"{number} draws are worth {worth:.0f} independent ones, of {effective:.0f}"
+            raise NotIntegrableError(few if k < LARGEST_K else why)
+        if not k < LARGEST_K:
+            # A tail that the proposal lacks: it is refitted to what has been seen of it, and draws start anew.
+            proposal = proposal.refitted(points, _tempered(smoothed, PER_NUMBER * size))
+            points, logs = np.zeros((0, size)), np.zeros(0)
+        number *= 2
+    evidence, error = float(np.logaddexp.reduce(logs) - np.log(len(logs))), standard_error(logs)
+    log_weights = smoothed - logsumexp(smoothed)
+    return Draws(points, log_weights, evidence, error, k, worth)
+
+
+def draw_roughly(
+    rng: np.random.Generator, log_density: LogDensity, modes: list[Mode], num: int
+) -> Float[np.ndarray, "num D"]:
+    """Points all over a density: draws about its modes, by weights that are flattened where few would carry them.
+
+    Args:
+        rng: of the draws.
+        log_density: of points.
+        modes: the heaviest first.
+        num: how many.
+
+    Raises:
+        NotIntegrableError: the density is zero or infinite at every draw.
+    """
+    points, logs = _weighted(rng, log_density, _Proposal.at(modes), 4 * num)
+    return points[rng.choice(len(points), num, p=_tempered(logs, 0.25 * num))]
+
+
+def _adapted(rng: np.random.Generator, log_density: LogDensity, proposal: _Proposal) -> _Proposal:
+    """The proposal refitted to its own draws, again and again while that helps."""
+    best, best_share, best_round = proposal, -1.0, 0
+    size = proposal.centres.shape[1]
+    number = max(FIRST_DRAWS, int(PER_NUMBER * size))
+    for turn in range(ROUNDS):
+        points, logs = _weighted(rng, log_density, proposal, number)
+        smoothed, k = smooth_tail(logs)
+        share = effective_size(smoothed) / number
+        if k < LARGEST_K and share > GOOD:
+            return proposal
+        # A heavy tail makes a share look better than it is.
+        if share / (1.0 + max(k, 0.0)) > best_share:
+            best, best_share, best_round = proposal, share / (1.0 + max(k, 0.0)), turn
+        if turn - best_round >= PATIENCE:
+            break
+        proposal = proposal.refitted(points, _tempered(smoothed, min(PER_NUMBER * size, 0.25 * number)))
+    return best
+
+
+def _weighted(
+    rng: np.random.Generator, log_density: LogDensity, proposal: _Proposal, num: int
+) -> tuple[Float[np.ndarray, "num D"], Float[np.ndarray, " num"]]:
+    """Draws, and the logs of their weights."""
+    broad = proposal.with_broad()
+    points = broad.draw(rng, num)
+    with np.errstate(all="ignore"):
+        logs = log_density(points) - logsumexp(broad.log_parts(points), axis=1)
+    logs = np.where(np.isnan(logs), -np.inf, logs)
+    if not np.isfinite(logs.max()):
+        raise NotIntegrableError("its density is zero or infinite at every draw")
+    return points, logs
+
+
+def standard_error(logs: Float[np.ndarray, " N"]) -> float:
+    """Of the log of the mean of weights, given their logs."""
+    weights = np.exp(logs - logs.max())
+    return float(weights.std() / weights.mean() / np.sqrt(len(weights)))
+
+
+def effective_size(logs: Float[np.ndarray, " N"]) -> float:
+    """How many independent draws weighted ones are worth, given the logs of their weights."""
+    weights = np.exp(logs - logs.max())
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def _tempered(logs: Float[np.ndarray, " N"], least: float) -> Float[np.ndarray, " N"]:
+    """Weights to the largest power, at most one, at which they are worth `least` draws; they add up to one."""
+    power = 1.0
+    while effective_size(power * logs) < least and power > 1e-3:
+        power *= 0.8
+    weights = np.exp(power * (logs - logs.max()))
+    return weights / weights.sum()
+
+
+def smooth_tail(logs: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"], float]:
+    """The log weights with their largest replaced by quantiles of a Pareto fit, and the shape k of that fit.
+
+    Args:
+        logs: of the weights, up to a constant.
+    """
+    number = len(logs)
+    tail = int(min(0.2 * number, 3.0 * np.sqrt(number)))
+    order = np.argsort(logs)
+    largest, cutoff = order[-tail:], logs[order[-tail - 1]]
+    shifted = logs - logs[order[-1]]
+    threshold = np.exp(cutoff - logs[order[-1]])
+    excess = np.exp(shifted[largest]) - threshold
+    if not excess[-1] > 0 or np.isneginf(cutoff):  # all alike, or hardly any draw is possible
+        return logs, np.inf if np.isneginf(cutoff) else -np.inf
+    k, sigma = _fit_pareto(np.maximum(excess, 1e-300))
+    quantiles = (np.arange(tail) + 0.5) / tail
+    fitted = sigma * (np.expm1(-k * np.log1p(-quantiles)) / k if abs(k) > 1e-12 else -np.log1p(-quantiles))
+    smoothed = logs.copy()
+    # No weight becomes larger than the largest was.
+    smoothed[largest] = np.minimum(np.log(fitted + threshold), 0.0) + logs[order[-1]]
+    return smoothed, float(k)
+
+
+def _fit_pareto(excess: Float[np.ndarray, " M"]) -> tuple[float, float]:
+    """Shape k and scale of a generalised Pareto distribution of sorted numbers (Zhang and Stephens 2009)."""
+    number, quartile = len(excess), excess[int(len(excess) / 4 + 0.5) - 1]
+    grid = 30 + int(np.sqrt(number))
+    theta = 1.0 / excess[-1] + (1.0 - np.sqrt(grid / (np.arange(grid) + 0.5))) / (3.0 * quartile)
+    k = np.log1p(-theta[:, None] * excess).mean(-1)
+    profile = number * (np.log(-theta / k) - k - 1.0)
+    weights = np.exp(profile - logsumexp(profile))
+    chosen = weights @ theta
+    shape = float(np.log1p(-chosen * excess).mean())
+    # A weakly informed prior about 1/2, worth ten draws, as in the paper.
+    return (shape * number + 5.0) / (number + 10.0), -shape / chosen

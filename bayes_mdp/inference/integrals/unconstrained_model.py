@@ -1,0 +1,220 @@
+"""`UnconstrainedModel`: a NumPyro model's density on the unconstrained scale, at many points, called from NumPy."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
+from numpyro import handlers
+from numpyro.infer.util import constrain_fn, log_density, potential_energy, unconstrain_fn
+
+from bayes_mdp.inference.integrals.importance import draw_roughly
+from bayes_mdp.inference.integrals.modes import LogDensity, find_modes
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.numerics.host_program import HostProgram
+from bayes_mdp.utils.typing import AnyArray
+
+BLOCK = 128
+"""Points of one call of the traced program."""
+STARTS = (0.0, -3.0, 3.0)
+"""Of all numbers, on the unconstrained scale, where the modes of a prior are looked for."""
+DISCRETE_DRAWS = 4
+"""Joint values of discrete sites of which values of the others are drawn."""
+NUM_DRAWS = 256
+
+Values: TypeAlias = Mapping[str, AnyArray | np.generic]
+"""{site: its value, or values [N ...]}."""
+
+
+class Placed(NamedTuple):
+    """What a model says at points u.
+
+    Args:
+        log_density: log p(x(u)) + log |dx / du|, the data included.
+        without_jacobian: log p(x(u)).
+        values: {site: [N ...]}, x(u).
+    """
+
+    log_density: Float[np.ndarray, " N"]
+    without_jacobian: Float[np.ndarray, " N"]
+    values: dict[str, np.ndarray]
+
+
+class UnconstrainedModel:
+    """The density of the latent sites of a model; those that are discrete are held.
+
+    Args:
+        model: a NumPyro program of one argument, the data.
+        free: {continuous latent site: shape and dtype of its value}.
+        held: {discrete latent site: likewise}.
+        choices: {discrete latent site: the values of one element}, of those that have a finite list.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[PyTree], object],
+        free: Mapping[str, jax.ShapeDtypeStruct],
+        held: Mapping[str, jax.ShapeDtypeStruct],
+        choices: Mapping[str, np.ndarray],
+    ) -> None:
+        self._model, self.free, self.held = model, dict(free), dict(held)
+        self.choices = {name: choices[name] for name in held if name in choices}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All sites."""
+        return (*self.free, *self.held)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether every discrete site has a finite list of values."""
+        return len(self.choices) == len(self.held)
+
+    @cached_property
+    def _shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        held = {name: jnp.zeros(x.shape, x.dtype) for name, x in self.held.items()}
+        if not self.free:
+            return {}
+        return jax.eval_shape(lambda values: self._unconstrained(values, held, None), dict(self.free))
+
+    @cached_property
+    def dimension(self) -> int:
+        """Unconstrained continuous numbers."""
+        return sum(int(np.prod(x.shape)) for x in self._shapes.values())
+
+    def _unravel(self, point: Float[Array, " D"]) -> dict[str, Array]:
+        zeros = {name: jnp.zeros(x.shape, float) for name, x in self._shapes.items()}
+        return ravel_pytree(zeros)[1](point)
+
+    def _conditioned(self, held: Values) -> Callable[[PyTree], object]:
+        data: Any = {name: jnp.asarray(x) for name, x in held.items()}
+        return handlers.seed(handlers.condition(self._model, data=data), 0)
+
+    @traced_alone
+    def _unconstrained(self, values: Values, held: Values, data: PyTree) -> dict[str, Array]:
+        return unconstrain_fn(self._conditioned(held), (data,), {}, {name: values[name] for name in self.free})
+
+    @traced_alone
+    def place_one(self, point: Float[Array, " D"], held: Values, data: PyTree) -> tuple[Array, Array, dict[str, Array]]:
+        """What the model says at one point: the fields of `Placed`. Traceable.
+
+        Args:
+            point: on the unconstrained scale.
+            held: values of the discrete sites.
+            data: of the model.
+        """
+        model, free = self._conditioned(held), self._unravel(point)
+        energy = potential_energy(model, (data,), {}, free)
+        values = {**(constrain_fn(model, (data,), {}, free) if free else {}), **held}
+        values = {name: jnp.asarray(values[name]) for name in self.names}
+        return -jnp.asarray(energy), jnp.asarray(log_density(model, (data,), {}, values)[0]), values
+
+    @cached_property
+    def _placed(self) -> HostProgram:
+        return HostProgram(jax.vmap(self.place_one, in_axes=(0, None, None)))
+
+    @cached_property
+    def _freed(self) -> HostProgram:
+        def flat(values: Values, held: Values, data: PyTree) -> Array:
+            return ravel_pytree(self._unconstrained(values, held, data))[0]
+
+        return HostProgram(jax.vmap(flat, in_axes=(0, None, None)))
+
+    def unconstrained(self, values: Values, held: Values, data: PyTree = None) -> Float[np.ndarray, "N D"]:
+        """Points u of values [N ...] of the continuous sites.
+
+        Args:
+            values: of at least these.
+            held: of the discrete ones.
+            data: of the model.
+        """
+        number = len(np.asarray(next(iter(values.values()))))
+        if not self.free:
+            return np.zeros((number, 0))
+        free = {name: np.asarray(values[name], np.float64) for name in self.free}
+        parts = [
+            self._freed({n: x[i] for n, x in free.items()}, held, data)[:size] for i, size in blocks_of(number, BLOCK)
+        ]
+        return np.concatenate(parts)
+
+    def place(self, points: Float[np.ndarray, "N D"], held: Values, data: PyTree = None) -> Placed:
+        """What the model says at points.
+
+        Args:
+            points: on the unconstrained scale.
+            held: values of the discrete sites.
+            data: of the model.
+        """
+        parts = [
+            jax.tree.map(lambda x, size=size: x[:size], self._placed(points[index], held, data))
+            for index, size in blocks_of(len(points), BLOCK)
+        ]
+        return Placed(*jax.tree.map(lambda *x: np.concatenate(x), *parts))
+
+    def log_density(self, held: Values, data: PyTree = None) -> LogDensity:
+        """Points -> their log densities; minus infinity where that is no number.
+
+        Args:
+            held: values of the discrete sites.
+            data: of the model.
+        """
+
+        def density(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
+            logs = self.place(points, held, data).log_density
+            return np.where(np.isnan(logs), -np.inf, logs)
+
+        return density
+
+    def draws(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Values all over the density without data, in the order of chance: {site: [256 ...]}.
+
+        Nothing is drawn by JAX: compiling a sampler for a few numbers takes longer than an integral over them. These
+        are weighted draws about the modes, resampled.
+
+        Args:
+            rng: of the draws.
+
+        Raises:
+            NotIntegrableError: no place of positive density was found.
+        """
+        chosen = [
+            {name: rng.choice(self.choices[name], site.shape) for name, site in self.held.items()}
+            for _ in range(DISCRETE_DRAWS if self.held else 1)
+        ]
+        parts = []
+        for held in chosen:
+            points = self._points(rng, held, NUM_DRAWS // len(chosen))
+            if points is not None:
+                parts.append(self.place(points, held).values)
+        if not parts:
+            raise NotIntegrableError("no place where the sites have a positive density was found")
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in self.names}
+        order = rng.permutation(len(next(iter(joined.values()))))
+        return {name: x[order] for name, x in joined.items()}
+
+    def _points(self, rng: np.random.Generator, held: Values, num: int) -> Float[np.ndarray, "num D"] | None:
+        """Draws of the continuous numbers on the unconstrained scale; None: there is no density."""
+        density = self.log_density(held)
+        starts = np.asarray(STARTS)[:, None] * np.ones(self.dimension)
+        starts = np.concatenate([starts, 10.0 * rng.standard_normal((len(STARTS), self.dimension))])
+        if not self.dimension:
+            return np.zeros((num, 0)) if np.isfinite(density(starts[:1])[0]) else None
+        starts = starts[np.isfinite(density(starts))][: len(STARTS)]
+        if not len(starts):
+            return None
+        modes = find_modes(density, starts, np.ones(self.dimension))
+        try:
+            return draw_roughly(rng, density, modes, num)
+        except NotIntegrableError:  # tails that t distributions do not cover: the places will do
+            return modes[0].point + rng.standard_normal((num, self.dimension)) @ modes[0].root.T
+
+
+def blocks_of(number: int, size: int) -> list[tuple[Int[np.ndarray, " size"], int]]:
+    """Numbers of the points of each block, the last one padded, and how many of them count."""
+    starts = range(0, number, size)
+    return [(np.minimum(np.arange(i, i + size), number - 1), min(size, number - i)) for i in starts]
