@@ -16,12 +16,14 @@ class Fit(Generic[PosteriorT_co]):
     """The inference of one prior by one method. Pure and traceable: jit it once, vmap it over keys and data.
 
     Args:
-        method: "exact", "collapsed", "nuts", "svi" or "laplace".
+        method: the route.
         space: of the prior.
         summarise: transitions -> data, arrays whose shapes do not depend on what the transitions hold.
         infer: (key, data) -> posterior.
         on_host: (key, transitions or counts or None) -> posterior, what `bayes_mdp.infer` does: data are checked, and
             counted in float64; without data the prior. Compiles itself.
+        draws_on_host: (key, data, num) -> the posterior as `num` draws of equal weight, by the inference that
+            `on_host` makes, where that is not `infer` (an integral in NumPy); None: `infer` is it.
     """
 
     method: str
@@ -29,6 +31,7 @@ class Fit(Generic[PosteriorT_co]):
     summarise: Callable[[Transitions], PyTree]
     infer: Callable[[PRNGKeyArray, PyTree], PosteriorT_co]
     on_host: Callable[[PRNGKeyArray, Transitions | Counts | None], PosteriorT_co]
+    draws_on_host: Callable[[PRNGKeyArray, PyTree, int], PosteriorT_co] | None = None
 
     def __call__(self, key: PRNGKeyArray, data: PyTree) -> PosteriorT_co:
         """The posterior after `data`, as `summarise` gives them. An exact fit does not use the key."""

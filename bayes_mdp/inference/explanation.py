@@ -12,7 +12,7 @@ from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
 from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.trace import FAMILIES_OF, Program, Site
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.route import ROUTE_WORDS, Route, prove
+from bayes_mdp.inference.route import HIERARCHICAL, ROUTE_WORDS, Route, prove
 from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.summary import describe_observed
@@ -83,7 +83,7 @@ class Explanation:
     """How `infer` would proceed with a prior.
 
     Args:
-        route: "exact", "mixture", "collapsed", "factorised" or "nuts".
+        route: "exact", "mixture", "quadrature", "importance", "collapsed", "factorised" or "nuts".
         why_not: {better route: a sentence, why it cannot be taken}.
         sites: every latent site, in order.
         reward_law: the family of the law of one reward; "known": numbers.
@@ -160,7 +160,7 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
     for site in program.latents:
         role = _role(site.name in behind_rows, site.name in behind_rewards)
         drawn = site.name in route.drawn
-        by = "chains" if drawn else "enumerated" if site.name in route.enumerated else "closed form"
+        by = route.drawn_by if drawn else "enumerated" if site.name in route.enumerated else "closed form"
         why, change = _reason(probe, site, role, route) if drawn else ("", "")
         varies = _varies(probe, site)
         sites.append(SiteExplanation(site.name, site.family, site.shape, role, by, why, change, varies))
@@ -185,9 +185,10 @@ def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:
         _, route = prove(rows_alone, program.space, "auto", NUTS())
     except (ValueError, TypeError):  # nothing is claimed of a program that cannot be taken apart
         return ""
-    if route.fit.method != "collapsed":
+    if route.fit.method not in HIERARCHICAL:
         return ""
-    return f"with conjugate rewards, such as {CONJUGATE_LAWS[program.law.family]}, this prior would be collapsed"
+    law = CONJUGATE_LAWS[program.law.family]
+    return f"with conjugate rewards, such as {law}, rows and rewards would have a closed form given the hyperparameters"
 
 
 def _axes(varies: tuple[str, ...] | None) -> str:
@@ -231,7 +232,7 @@ def _reason(probe: Probe, site: Site, role: str, route: Route) -> tuple[str, str
     if said is not None:
         return said, "leave that out, where the model allows"
     if role == "hyperparameter":
-        if route.fit.method == "collapsed":
+        if route.fit.method in HIERARCHICAL:
             return "it is a parameter of conjugate sites, not a conjugate site", "a number in its place: exact"
         return _refusal(site, route) or _other(probe, route), ""
     if role == "rows and rewards":

@@ -13,9 +13,10 @@ from numpyro.primitives import Messenger
 
 from bayes_mdp.inference import enumerated
 from bayes_mdp.inference.collapsed import collapsed_fit
-from bayes_mdp.inference.collapsed.collapse import prove_hierarchy
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_NUMBERS, MOST_VALUES, QUADRATURE, method_of
+from bayes_mdp.inference.collapsed.prove_hierarchy import prove_hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.provenance import digests_of
@@ -33,6 +34,7 @@ from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method,
 from bayes_mdp.inference.factorised import factorise
 from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
+from bayes_mdp.inference.integrals.quadrature import MOST_NODES
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled import pooled_fit
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
@@ -47,12 +49,28 @@ from bayes_mdp.models.tracing import tracing
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.validation import check_key, check_labels, check_name
 
-METHODS = ("auto", "exact", "mixture", "collapsed", "factorised", "nuts", "svi", "laplace", "gibbs")
+METHODS = (
+    "auto",
+    "exact",
+    "mixture",
+    "quadrature",
+    "importance",
+    "collapsed",
+    "factorised",
+    "nuts",
+    "svi",
+    "laplace",
+    "gibbs",
+)
+HIERARCHICAL = (QUADRATURE, IMPORTANCE, COLLAPSED)
+"""Routes of conjugate sites under hyperparameters."""
 ROUTE_WORDS = {
     "exact": "every site in closed form",
     "mixture": "one closed form for each value of the discrete sites",
+    "quadrature": "a grid over the hyperparameters, the rest in closed form",
+    "importance": "weighted draws of the hyperparameters, the rest in closed form",
     "collapsed": "chains draw the hyperparameters, the rest is in closed form",
-    "factorised": "rows in closed form, chains draw what is behind the rewards",
+    "factorised": "rows in closed form, what is behind the rewards by weighted draws or chains",
     "nuts": "chains draw every site",
     "gibbs": "chains draw what rows share, rows and rewards in closed form",
 }
@@ -91,7 +109,7 @@ def infer(
     data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
-    method: Literal["collapsed"],
+    method: Literal["quadrature", "importance", "collapsed"],
     sampler: NUTS = NUTS(),
 ) -> CollapsedPosterior: ...
 @overload
@@ -284,14 +302,16 @@ class Route(NamedTuple):
     Args:
         fit: the inference.
         why_not: {better route: a sentence, why it cannot be taken}.
-        drawn: the latent sites that are drawn by chains.
+        drawn: the latent sites that are neither in closed form nor enumerated.
         enumerated: the discrete sites whose values are summed over.
+        drawn_by: "chains", "quadrature" or "importance", which starts with weighted draws.
     """
 
     fit: Fit[InferredPosterior]
     why_not: dict[str, str]
     drawn: tuple[str, ...] = ()
     enumerated: tuple[str, ...] = ()
+    drawn_by: str = "chains"
 
 
 def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
@@ -303,10 +323,16 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     check_proper(program)
     why_not: dict[str, str] = {}
 
-    def collapsed() -> Route:
+    def over_hyperparameters() -> Route:
         hierarchy = _prove_hierarchy(program)
+        best = method_of(hierarchy)
+        chosen = best or COLLAPSED if method == "auto" else str(method)
+        if chosen in (QUADRATURE, IMPORTANCE):
+            _check_integrable(hierarchy, chosen, best)
         _check_discrete(program, hierarchy.hyperparameters, sampler)
-        return Route(collapsed_fit.fit_of(hierarchy, sampler), why_not, hierarchy.hyperparameters)
+        fit = collapsed_fit.fit_of(hierarchy, sampler, chosen, asked=method != "auto")
+        by = "chains" if chosen == COLLAPSED else chosen
+        return Route(fit, why_not, hierarchy.hyperparameters, drawn_by=by)
 
     def mixture() -> Route:
         branches = _prove_branches(program)
@@ -315,22 +341,26 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     def factorised() -> Route:
         factors = _prove_factors(program)
         _check_discrete(program, factors.reward_sites, sampler)
-        return Route(factorise.fit_of(factors, sampler), why_not, factors.reward_sites)
+        by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
+        fit = factorise.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
+        return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if by_draws else "chains")
 
     proofs: dict[str, Callable[[], Route]] = {
         "exact": lambda: Route(_exact_fit(program), why_not),
         "mixture": mixture,
-        "collapsed": collapsed,
+        COLLAPSED: over_hyperparameters,
         "factorised": factorised,
     }
+    # Weighted draws serve hierarchies, and rewards beside rows in closed form.
+    wanted = [COLLAPSED, "factorised"] if method == IMPORTANCE else [COLLAPSED if method == QUADRATURE else method]
     # Best route first; the refusal of each is kept as the reason why it was not taken.
     for name, proof in proofs.items():
-        if method not in ("auto", name):
+        if method != "auto" and name not in wanted:
             continue
         try:
             return proof()
         except NotConjugate as error:
-            if method == name:
+            if wanted[-1] == name:
                 raise
             why_not[name] = str(error)
     if isinstance(method, Gibbs) or method == "gibbs":
@@ -341,6 +371,25 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     drawn = tuple(site.name for site in program.latents)
     _check_discrete(program, drawn, chosen)
     return Route(sampled_fit(program.prior, program.space, chosen), why_not, drawn)
+
+
+def _check_integrable(hierarchy: Hierarchy, method: str, best: str | None) -> None:
+    """Refuse an integral that was asked for by name over more numbers than it takes.
+
+    Raises:
+        ValueError: the discrete hyperparameters have too many values, or there are too many continuous ones.
+    """
+    size = hierarchy.hyper_prior.dimension
+    if best is None:
+        raise ValueError(
+            f"method is {method!r}, and the hyperparameters {', '.join(map(repr, hierarchy.hyperparameters))} are too "
+            f"many (at most {MOST_NUMBERS} continuous numbers and {MOST_VALUES} joint values of discrete ones), "
+            "expected 'collapsed'"
+        )
+    if method == QUADRATURE and size > max(MOST_NODES):
+        raise ValueError(
+            f"method is 'quadrature' over {size} numbers, expected 'importance' (a grid has at most 3 axes)"
+        )
 
 
 def _check_discrete(program: Program, drawn: tuple[str, ...], method: Method) -> None:

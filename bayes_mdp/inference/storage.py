@@ -24,6 +24,7 @@ from numpyro.distributions import constraints, transforms
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.integrate import Integration
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.counting_families import (
     BetaBinomialBelief,
@@ -86,6 +87,7 @@ _RECORDS = {
         GammaExponentialBelief,
         GammaPrecisionBelief,
         Gibbs,
+        Integration,
         KnownRewards,
         Laplace,
         LayeredPosterior,

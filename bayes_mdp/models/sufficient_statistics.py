@@ -17,7 +17,7 @@ from numpyro.distributions import constraints
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.models.reward_support import support_of
 from bayes_mdp.numerics.moments import pool_moments
-from bayes_mdp.numerics.numpy_or_jax import xp
+from bayes_mdp.numerics.numpy_or_jax import add_at, xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.utils.validation import check_probabilities, check_shape, is_concrete, require
 
@@ -151,12 +151,14 @@ class Statistics(eqx.Module):
         if transitions.reward is None or law is None or law is dist.Normal:
             # NumPy, not eager JAX, which would compile it.
             return cls(counts, (np if is_concrete(counts) else jnp).zeros_like(counts.reward_count))
-        log_base = jnp.zeros_like(counts.reward_count)
         index = transitions.cell(space) + ((transitions.outcome(space),) if by_outcome else ())
-        each = log_base_measure(law, jnp.asarray(transitions.reward, dtype=float))
+        number = np if is_concrete(transitions, counts) else jnp
+        rewards, index = number.asarray(transitions.reward, float), tuple(map(number.asarray, index))
+        zeros = number.zeros(counts.reward_count.shape, counts.reward_count.dtype)
+        each = log_base_measure(law, rewards)
         if transitions.reward_observed is not None:
-            each = jnp.where(transitions.reward_observed, each, 0.0)
-        return cls(counts, log_base.at[index].add(each))
+            each = xp.where(transitions.reward_observed, each, 0.0)
+        return cls(counts, add_at(zeros, index, each))
 
     @property
     def reward_value(self) -> Float[Array, "*cells 4"]:

@@ -1,10 +1,11 @@
 """`CollapsedPosterior`: hyperparameters by weighted draws, the conjugate sites below them in closed form.
 
-p(h, sites | data) = p(h | data) p(sites | h, data). NUTS draws h_k from the first factor, the sites integrated out; the
-second is a `ConjugatePosterior` for each draw. New data d multiply the weight of draw k by p(d | h_k, data so far), a
-ratio of conjugate evidences.
+p(h, sites | data) = p(h | data) p(sites | h, data). The first factor is given by values h_k with weights: nodes of a
+grid, weighted draws, or draws by NUTS, the sites integrated out. The second is a `ConjugatePosterior` for each of them.
+New data d multiply the weight of h_k by p(d | h_k, data so far), a ratio of conjugate evidences.
 """
 
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_arrays, with_prior_arrays
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, Integration, integrate
 from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -29,6 +31,7 @@ from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
@@ -40,8 +43,10 @@ from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_count, is_concrete
 
+COLLAPSED = "collapsed"
+"""The route by chains."""
 DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
-SHARE = 0.5
+SHARE, MOVES = 0.5, 2
 LOW_SHARE = 0.5
 """Effective sample size, as a share of the components, below which `problems` reports it."""
 
@@ -52,9 +57,11 @@ Loop: TypeAlias = tuple[ConjugatePosterior, Float[Array, " K"]]
 class CollapsedPosterior(MixturePosterior):
     """A weighted mixture of conjugate posteriors that share the statistics of the data (built by `infer`).
 
-    Each component is the exact posterior of rows and rewards given one draw of their hyperparameters. Data
-    move the components by conjugacy and the weights by predictive likelihood: the mixture stays exact for the draws it
-    has. When few of them carry the weight, `refit` draws anew. `bayes_mdp.evidence` estimates its log evidence.
+    Each component is the exact posterior of rows and rewards given one value of their hyperparameters: a node of a
+    grid, or a draw. Where the values were integrated over (`integration`), an `update` on the host does so anew, from
+    where they are. Otherwise data move the components by conjugacy and the weights by predictive likelihood: the
+    mixture stays exact for the values it has; when few of them carry the weight, `refit` draws anew.
+    `bayes_mdp.evidence` states its log evidence.
 
     Args:
         data_statistics: the statistics of all data; its prior parameters are not read.
@@ -62,15 +69,17 @@ class CollapsedPosterior(MixturePosterior):
         index: for each of these arrays, the class (below G) of each entry, an array of the shape of the prior
             parameter.
         log_weights: [K], up to a constant.
-        hyperparameters: {site: [K ...]}, the draws of the hyperparameters.
-        stream: [2], bits of the key of resampling and Metropolis steps inside a compiled loop.
-        mcmc: the chains behind the draws; None: draws from the prior, or thinned ones.
+        hyperparameters: {site: [K ...]}, the values of the hyperparameters.
+        stream: [2], bits of the key of resampling and Metropolis steps inside a compiled loop, and of integrals.
+        mcmc: the chains behind the draws; None: draws from the prior, thinned ones, or none.
+        integration: how well the hyperparameters were integrated over; None: they were not, or the draws are thinned.
         hierarchy: the program; None after `load`: such a posterior updates, and cannot be refitted.
         options: of NUTS when it is refitted.
         share: the effective sample size, as a share of K, below which `needs_refit` is true.
         moves: Metropolis steps of every component after each update (resampled first where `needs_refit` is true);
             0: none, weights alone.
         observed: (name, number of values) of the sites that the program observes itself.
+        route: "quadrature", "importance" or "collapsed" (by chains): how it is inferred anew.
     """
 
     data_statistics: ConjugatePosterior
@@ -80,11 +89,13 @@ class CollapsedPosterior(MixturePosterior):
     hyperparameters: dict[str, AnyArray]
     stream: UInt32[AnyArray, " 2"]
     mcmc: Chains | None = None
+    integration: Integration | None = None
     hierarchy: Hierarchy | None = eqx.field(static=True, default=None)
     options: NUTS = eqx.field(static=True, default=NUTS())
     share: float = eqx.field(static=True, default=SHARE)
     moves: int = eqx.field(static=True, default=0)
     observed: Observed | None = eqx.field(static=True, default=())
+    route: str = eqx.field(static=True, default=COLLAPSED)
 
     _repr_html_ = shown_as_html
 
@@ -93,8 +104,8 @@ class CollapsedPosterior(MixturePosterior):
 
     @property
     def method(self) -> str:
-        """How it was inferred: "collapsed"."""
-        return "collapsed"
+        """How it was inferred: "quadrature", "importance", or "collapsed" (by chains)."""
+        return self.route
 
     @property
     def space(self) -> StateActionSpace:  # type: ignore[override]
@@ -150,6 +161,8 @@ class CollapsedPosterior(MixturePosterior):
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         found = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
+        if self._is_integrated:
+            return found
         size = float(self.effective_sample_size())
         if not size >= LOW_SHARE * self.num_components:
             found.append(
@@ -162,19 +175,28 @@ class CollapsedPosterior(MixturePosterior):
         """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
         return [] if self.mcmc is None else self.mcmc.notes()
 
+    @property
+    def _is_integrated(self) -> bool:
+        """Whether the weights are those of an integral, not changed since."""
+        return self.integration is not None and bool(np.isfinite(self.integration.error))
+
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
+        if self.integration is not None and self._is_integrated:
+            return {**_described(self.integration, self.route, self.num_components), **program_data(self.observed)}
         chains = self.mcmc
         drawn = "draws" if chains is None else chains.described()
         size = float(self.effective_sample_size())
         return {
-            "method": f"collapsed (hyperparameters by {drawn}, the rest in closed form)",
+            "method": f"{self.route} (hyperparameters by {drawn}, the rest in closed form)",
             "weights": f"effective sample size {size:.4g} of {self.num_components}",
             **program_data(self.observed),
         }
 
     def latent_sites(self) -> LatentSites:
-        """The weighted draws of the hyperparameters."""
+        """The weighted values of the hyperparameters."""
+        if self.integration is not None:
+            return LatentSites(self.hyperparameters, self.weights, False, {}, {})
         return sampled_sites(self.hyperparameters, self.weights, self.mcmc)
 
     def visit_counts(self) -> Float[AnyArray, "*H S A"]:
@@ -188,9 +210,10 @@ class CollapsedPosterior(MixturePosterior):
     def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "CollapsedPosterior":
         """The posterior after one transition, a block, or `Counts`.
 
-        Components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`, components are
-        then rejuvenated: resampled where the effective sample size is low, and moved by Metropolis steps on the
-        collapsed density.
+        Hyperparameters that were integrated over are so anew given all data (on the host, with the program at hand).
+        Otherwise components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`,
+        components are then rejuvenated: resampled where the effective sample size is low, and moved by Metropolis
+        steps on the collapsed density.
 
         Args:
             transitions: data.
@@ -203,14 +226,43 @@ class CollapsedPosterior(MixturePosterior):
         check_weighted(transitions, weight)
         if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
+        if self.integration is not None and self.hierarchy is not None and is_concrete(transitions, weight, self):
+            return self._integrated_after(self.data_statistics.update(transitions, weight))
         gain = self._gain(transitions, weight)
         log_weights = jnp.asarray(self.log_weights) + gain
         after = replace(
             self,
             data_statistics=self.data_statistics.update(transitions, weight),
             log_weights=log_weights - jnp.max(log_weights),
+            integration=None if self.integration is None else self.integration.after(self.log_weights, log_weights),
         )
         return after._rejuvenated(jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
+
+    def _integrated_after(self, data_statistics: ConjugatePosterior) -> "CollapsedPosterior":
+        """The posterior given other data of the same program: an integral that starts at this one, else chains."""
+        assert self.hierarchy is not None
+        data_statistics = jax.tree.map(np.asarray, data_statistics)
+        try:
+            integrated = integrate(
+                self.hierarchy, data_statistics, self._rng(), method=self.route, near=self._heaviest()
+            )
+        except NotIntegrableError as error:
+            sys.stderr.write(f"update: chains draw the hyperparameters, not {self.route}: {error}\n")
+            return replace(self, data_statistics=data_statistics, route=COLLAPSED, integration=None).refit(
+                jax.random.wrap_key_data(jnp.asarray(self.stream))
+            )
+        after = from_integral(self.hierarchy, integrated, data_statistics, self._classes(), self.route, self.options)
+        return replace(after, stream=self.stream, share=self.share)
+
+    def _rng(self) -> np.random.Generator:
+        """For draws given the data that it has: the same data, the same draws."""
+        seen = np.asarray(self.visit_counts(), np.float64).sum()
+        return np.random.default_rng([*np.asarray(self.stream).tolist(), int(seen)])
+
+    def _heaviest(self, num: int = 8) -> dict[str, np.ndarray]:
+        """The values of largest weight."""
+        chosen = np.argsort(-np.asarray(self.log_weights))[:num]
+        return {name: np.asarray(x)[chosen] for name, x in self.hyperparameters.items()}
 
     def _rejuvenated(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
         """Components resampled where the effective sample size is low, then each moved `moves` times. Traceable.
@@ -300,8 +352,16 @@ class CollapsedPosterior(MixturePosterior):
     def _reward_parameters(self) -> list[tuple[Array, Array]]:
         return [(jnp.asarray(v), jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
 
+    @property
+    def refits_on_host(self) -> bool:
+        """Whether `refit` is an integral in NumPy, which cannot be traced."""
+        return self.route != COLLAPSED and self.hierarchy is not None
+
     def refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
-        """The same posterior with new draws of the hyperparameters, by NUTS given all data. Traceable, and slow.
+        """The same posterior with new values of the hyperparameters given all data: as many, and of equal weight.
+
+        By the integral of its route (on the host); by NUTS where that is its route, or where the integral fails: this
+        is traceable, and slow.
 
         Raises:
             ValueError: the program is not at hand (after `load`).
@@ -310,6 +370,18 @@ class CollapsedPosterior(MixturePosterior):
             raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
         if not is_concrete(key, self.log_weights, self.data_statistics):
             return self._refit(key)
+        if self.refits_on_host and self.mcmc is None:
+            rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+            data, num = jax.tree.map(np.asarray, self.data_statistics), self.num_components
+            try:
+                integrated = integrate(self.hierarchy, data, rng, method=self.route, near=self._heaviest(), draws=num)
+            except NotIntegrableError:
+                pass  # chains, below
+            else:
+                new = integrated.hyperparameters, integrated.parameters, np.zeros(num)
+                old = dict(self.hyperparameters), self.values, self.log_weights
+                draws, values, weights = jax.tree.map(lambda x, like: np.asarray(x, like.dtype), new, old)
+                return replace(self, hyperparameters=draws, values=values, log_weights=weights, integration=None)
         wide = np.asarray(self.log_weights).dtype == np.float64
         with jax.enable_x64(True) if wide else nullcontext():
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
@@ -328,18 +400,23 @@ class CollapsedPosterior(MixturePosterior):
         first = tuple(_first(i, v.shape[-1]) for i, v in zip(self.index, self.values, strict=True))
         return Classes(self.index, first)
 
-    def thinned(self, key: PRNGKeyArray, num: int, *, moves: int = 2) -> "CollapsedPosterior":
+    def thinned(self, key: PRNGKeyArray, num: int, *, moves: int | None = None) -> "CollapsedPosterior":
         """The same posterior with `num` equally weighted components, to be carried through a compiled loop.
+
+        Nodes of a grid become draws of a continuous posterior (on the host, with the program at hand).
 
         Args:
             key: chooses among the components, by weight.
             num: components kept, at least 8.
-            moves: see the class.
+            moves: see the class; None: 2 where a refit takes chains, else 0.
 
         Raises:
             ValueError: `num` is below 8. TypeError: no integer.
         """
         check_count("num", num, 8)
+        moves = (0 if self.refits_on_host else MOVES) if moves is None else moves
+        if self.route == QUADRATURE and self._is_smooth(key):
+            return self._drawn(key, num, moves)
         # Equal weights after systematic resampling; NUTS options are cut down for refits inside compiled loops.
         chosen = systematic(key, jnp.asarray(self.weights), num)
         values, hyperparameters = jax.tree.map(lambda x: jnp.asarray(x)[chosen], (self.values, self.hyperparameters))
@@ -353,7 +430,36 @@ class CollapsedPosterior(MixturePosterior):
             log_weights=weights,
             stream=stream,
             mcmc=None,
+            integration=None,
             options=options,
+            moves=moves,
+        )
+
+    def _is_smooth(self, key: PRNGKeyArray) -> bool:
+        """Whether draws between the nodes can be made."""
+        return self.integration is not None and self.hierarchy is not None and is_concrete(key, self)
+
+    def _drawn(self, key: PRNGKeyArray, num: int, moves: int) -> "CollapsedPosterior":
+        """Draws of the continuous posterior whose nodes these are."""
+        assert self.hierarchy is not None
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        data = jax.tree.map(np.asarray, self.data_statistics)
+        near = self._heaviest()
+        integrated = integrate(self.hierarchy, data, rng, method=self.route, near=near, draws=num)
+        drawn = from_integral(self.hierarchy, integrated, data, self._classes(), self.route, self.options)
+        options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
+        stream = np.asarray(jax.random.key_data(jax.random.fold_in(key, 1)))
+        dtype = np.asarray(self.values[0]).dtype
+        values = tuple(x.astype(dtype) for x in drawn.values)
+        return replace(
+            drawn,
+            data_statistics=self.data_statistics,
+            values=values,
+            log_weights=np.zeros(num, dtype),
+            stream=stream,
+            integration=None,
+            options=options,
+            share=SHARE,
             moves=moves,
         )
 
@@ -383,6 +489,54 @@ def from_draws(
         hierarchy=hierarchy,
         observed=hierarchy.program.observed,
     )
+
+
+def from_integral(
+    hierarchy: Hierarchy,
+    integrated: Integrated,
+    data_statistics: ConjugatePosterior,
+    classes: Classes,
+    route: str,
+    options: NUTS,
+) -> CollapsedPosterior:
+    """The mixture over the nodes, or the weighted draws, of an integral. Host side."""
+    number, integration = len(integrated.log_weights), integrated.integration
+    if not hierarchy.program.drawable:  # the integral of a density whose constant is not known
+        integration = replace(integration, log_evidence=np.asarray(np.nan))
+    worth = 1.0 / np.exp(2.0 * integrated.log_weights).sum()
+    return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
+        data_statistics=data_statistics,
+        values=integrated.parameters,
+        index=classes.number,
+        log_weights=integrated.log_weights,
+        hyperparameters=integrated.hyperparameters,
+        stream=np.zeros(2, np.uint32),
+        integration=integration,
+        hierarchy=hierarchy,
+        options=options,
+        share=float(SHARE * worth / number),
+        observed=hierarchy.program.observed,
+        route=route,
+    )
+
+
+def _described(integration: Integration, route: str, number: int) -> dict[str, str]:
+    size = integration.numbers
+    over = (
+        "no continuous hyperparameter" if not size else "1 hyperparameter" if size == 1 else f"{size} hyperparameters"
+    )
+    value, error = float(integration.log_evidence), float(integration.error)
+    if route == QUADRATURE:
+        how = f"{number} nodes over {over}, the rest in closed form"
+        evidence = f"{value:.8g}, changed by {error:.1g} at the last halving of the grid"
+    else:
+        worth, k = float(integration.effective), float(integration.pareto_k)
+        how = (
+            f"{number} weighted draws of {over}, worth {worth:.0f} independent ones, Pareto k {k:.2f}; the rest in "
+            "closed form"
+        )
+        evidence = f"{value:.6g}, standard error {error:.2g}"
+    return {"method": f"{route} ({how})"} | ({"log evidence": evidence} if np.isfinite(value) else {})
 
 
 @jax.jit

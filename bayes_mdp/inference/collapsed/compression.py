@@ -25,7 +25,7 @@ from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.utils.typing import AnyArray
 
 SMALL = 4096
-"""Arrays of up to so many entries are kept as they are: every entry its own class, every count by itself."""
+"""Entries up to which the chains take every count by itself, and the parameters of all draws are held at once."""
 
 
 class Classes(NamedTuple):
@@ -52,13 +52,8 @@ def with_prior_arrays(posterior: ConjugatePosterior, leaves: Sequence[AnyArray])
 
 
 def find_classes(hierarchy: Hierarchy) -> Classes:
-    """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side.
-
-    Where no array is large, every entry is a class of its own.
-    """
-    index = [np.arange(np.size(x), dtype=np.int32).reshape(np.shape(x)) for x in hierarchy.symbols]
-    if any(i.size > SMALL for i in index):
-        index = [i if i.size <= SMALL else _numbered(x) for i, x in zip(index, hierarchy.symbols, strict=True)]
+    """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side."""
+    index = [_numbered(x) for x in hierarchy.symbols]
     first = tuple(np.unique(i, return_index=True)[1].astype(np.int32) for i in index)
     return Classes(tuple(index), first)
 

@@ -16,20 +16,22 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
+from bayes_mdp.inference.collapsed.hyper_prior import conjugate_inside, hyper_prior_of
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.entries import Entries
-from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
+from bayes_mdp.inference.detection.probe import NotConjugate, Probe
 from bayes_mdp.inference.detection.site_checks import check_sites
 from bayes_mdp.inference.detection.trace import Program, compiled
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 
 NUM_VALUES = 3
-Values: TypeAlias = Mapping[str, AnyArray | np.generic]
-"""{hyperparameter: value}."""
+"""Of the hyperparameters, at which a closed form is read."""
 Forms: TypeAlias = list[tuple[dict[str, np.ndarray], Detected]]
 """Values of the hyperparameters, each with the closed form that it gives."""
 
@@ -44,12 +46,16 @@ class Hierarchy:
         detected: the closed form at some values of the hyperparameters.
         symbols: for each parameter array of the stacked conjugate sites, a number for each entry: entries of one
             number are equal whatever the hyperparameters are.
+        draws: {hyperparameter: values [N ...]}, all over the prior: where to look for a posterior first.
+        hyper_prior: of the hyperparameters by themselves.
     """
 
     program: Program
     hyperparameters: tuple[str, ...]
     detected: Detected
     symbols: tuple[np.ndarray, ...]
+    draws: Mapping[str, np.ndarray]
+    hyper_prior: UnconstrainedModel
 
     def __hash__(self) -> int:
         return hash((self.program, self.hyperparameters))
@@ -114,11 +120,6 @@ def draw_sites(program: Program, names: tuple[str, ...], key: PRNGKeyArray) -> d
     return {name: jnp.asarray(trace[name]["value"]) for name in names}
 
 
-def conjugate_inside(program: Program, hyperparameters: tuple[str, ...]) -> dict[str, Array]:
-    """A value inside its support for every latent site that is no hyperparameter."""
-    return {site.name: inside(site) for site in program.latents if site.name not in hyperparameters}
-
-
 def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarchy, Forms]:
     """The hierarchy of a program, and its closed forms at several draws of the hyperparameters. Host side.
 
@@ -154,17 +155,30 @@ def _given(program: Program, hyperparameters: set[str], rng: np.random.Generator
             "prior: no conjugate site has a hyperparameter, expected one to collapse; it has an exact posterior"
         )
     _check_proper(program, names)
-    draw = jax.jit(lambda key: draw_sites(program, names, key))
+    hyper_prior = hyper_prior_of(program, names)
+    draws = _some_values(program, hyper_prior, rng)
     numbers = compiled(program.evaluate)
     forms: Forms = []
     # The tables are read at several values: they come out the same (shown above), the parameters do not, and the
     # certificate compares each with the program.
-    for _ in range(NUM_VALUES):
-        values = jax.tree.map(np.asarray, draw(jax.random.key(rng.integers(2**31))))
+    for k in range(NUM_VALUES):
+        values = {name: x[k] for name, x in draws.items()}
         probe.numbers = jax.tree.map(np.asarray, numbers({**values, **conjugate_inside(program, names)}))
         forms.append((values, detect(probe)))
     symbols = parameter_symbols(probe, forms[0][1])
-    return Hierarchy(program, names, forms[0][1], symbols), forms
+    return Hierarchy(program, names, forms[0][1], symbols, draws, hyper_prior), forms
+
+
+def _some_values(program: Program, hyper_prior: UnconstrainedModel, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Values all over the prior; few, drawn by running the program, where they cannot be had without."""
+    if hyper_prior.is_listed:
+        try:
+            return hyper_prior.draws(rng)
+        except NotIntegrableError:
+            pass
+    keys = jax.random.split(jax.random.key(rng.integers(2**31)), NUM_VALUES)
+    draw = jax.jit(jax.vmap(lambda key: draw_sites(program, hyper_prior.names, key)))
+    return jax.tree.map(np.asarray, draw(keys))
 
 
 def parameter_symbols(probe: Probe, detected: Detected) -> tuple[np.ndarray, ...]:

@@ -227,6 +227,8 @@ def compiled(evaluate: Evaluate) -> Evaluate:
     return jax.jit(evaluate)
 
 
+_TRACED: set[str] = set()
+"""Fingerprints of the programs of this process that are the same when they are run again."""
 KEY = "(key)"
 """In place of a site: the random numbers that a program draws beside its sites."""
 
@@ -263,13 +265,15 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
         closed, outputs = again()
         density_of_law = _density_of_law(prior, space, facts)
-        digests = [_digest(each, space, facts, density_of_law) for each in (closed, again()[0])]
-    if digests[0] != digests[1]:
-        raise ValueError(
-            "prior: the program computes something else when it is run again (np.random, or a state that it changes?), "
-            "expected one that draws by numpyro.sample alone"
-        )
+        digest = _digest(closed, space, facts, density_of_law)
+        # What has been traced before was the same computation then: one that changes each time is not met again.
+        if digest not in _TRACED and digest != _digest(again()[0], space, facts, density_of_law):
+            raise ValueError(
+                "prior: the program computes something else when it is run again (np.random, or a state that it "
+                "changes?), expected one that draws by numpyro.sample alone"
+            )
     _refuse_callbacks(closed)
+    _TRACED.add(digest)
     own = ClosedJaxpr(closed.jaxpr, [_own(x) for x in closed.consts])
     return Program(
         prior,
@@ -283,7 +287,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         law_at,
         facts.supports,
         facts.plates,
-        digests[0],
+        digest,
     )
 
 

@@ -6,15 +6,17 @@ given its outcome, about the latter: p(rows, rewards | data) = p(rows | next sta
 it is read from the data flow of the program, with every other site as a hyperparameter of which the rows are free.
 """
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 from numpyro import handlers
 
+from bayes_mdp.inference.collapsed.integrate import MOST_NUMBERS
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
@@ -27,10 +29,12 @@ from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, first, inside
 from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent, check_above
-from bayes_mdp.inference.detection.trace import KNOWN, Program, improper_value
+from bayes_mdp.inference.detection.trace import KNOWN, Message, Program
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
+from bayes_mdp.inference.factorised.integrate_rewards import can_be_integrated, weighted_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
@@ -38,7 +42,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
-from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.models.tracing import tracing
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,16 +132,16 @@ def _check_independent(probe: Probe, behind: frozenset[str]) -> None:
 
 
 def _some_values(program: Program, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Values of sites inside their supports: drawn, improper ones at some point."""
+    """Values of sites inside their supports; the rows do not depend on them."""
 
-    @traced_alone
-    def draw(key: PRNGKeyArray) -> dict[str, jax.Array]:
-        somewhere = handlers.substitute(substitute_fn=improper_value)
-        with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key):
-            program.prior(program.space)
-        return {name: jnp.asarray(trace[name]["value"]) for name in names}
+    def feasible(message: Message) -> Array | None:
+        latent = message["type"] == "sample" and message["value"] is None
+        return message["fn"].support.feasible_like(jnp.zeros(message["fn"].shape())) if latent else None
 
-    return jax.tree.map(np.asarray, jax.jit(draw)(jax.random.key(0)))
+    somewhere = handlers.substitute(substitute_fn=feasible)
+    with tracing(), handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=0):
+        program.prior(program.space)
+    return {name: np.asarray(trace[name]["value"]) for name in names}
 
 
 def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:
@@ -154,14 +158,37 @@ def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:
 
 
 @lru_cache(maxsize=64)
-def fit_of(factors: Factors, method: NUTS) -> Fit[FactorisedPosterior]:
-    """Inference of the rows in closed form and of the rewards by chains, as a function of the data."""
+def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: bool = True) -> Fit[FactorisedPosterior]:
+    """Inference of the rows in closed form and of the rewards by draws, as a function of the data.
+
+    Args:
+        factors: proven.
+        method: options of the chains.
+        by_draws: whether the rewards are weighted draws by importance sampling; False: chains.
+        asked: whether that was asked for by name: then chains do not take their place where they fail.
+
+    Raises:
+        ValueError: weighted draws are asked for of discrete or improper sites, or of too many.
+    """
     # The program inside was read `as_prior`; the handlers around it here are the library's own.
     recipe = recipe_for(isolated(factors.rewards), factors.program.space, method, rewards_only=True)
 
+    weighted = by_draws and can_be_integrated(recipe)
+    if by_draws and asked and not weighted:
+        raise ValueError(
+            f"method is 'importance', and what is behind the rewards ({', '.join(map(repr, factors.reward_sites))}) is "
+            f"discrete, improper, or more than {MOST_NUMBERS} numbers, expected 'factorised': chains draw it"
+        )
+
     def joined(rows: ConjugatePosterior, rewards: SampledRewards) -> FactorisedPosterior:
         return FactorisedPosterior(
-            rows.transition_probs, rewards, rows.space, rows.visits, rows.constant, factors.rows.sites
+            rows.transition_probs,
+            rewards,
+            rows.space,
+            rows.visits,
+            rows.constant,
+            factors.rows.sites,
+            by_draws=weighted,
         )
 
     def infer(key: PRNGKeyArray, data_statistics: tuple[ConjugatePosterior, DataStatistics]) -> FactorisedPosterior:
@@ -174,8 +201,25 @@ def fit_of(factors: Factors, method: NUTS) -> Fit[FactorisedPosterior]:
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> FactorisedPosterior:
         rows = _belief(factors) if data is None else refit(_belief(factors), without_rewards(data))
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
-        draw = _drawn_prior if data is None and recipe.drawable else _drawn
-        return joined(rows, jax.tree.map(np.asarray, draw(recipe, key, statistics)))
+        if data is None and recipe.drawable:
+            rewards = _drawn_prior(recipe, key, statistics)
+        elif weighted:
+            rewards = by_weight(key, statistics)
+        else:
+            rewards = _drawn(recipe, key, statistics)
+        return joined(rows, jax.tree.map(np.asarray, rewards))
+
+    def by_weight(key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        try:
+            return weighted_rewards(recipe, jax.tree.map(np.asarray, data), rng)
+        except NotIntegrableError as error:
+            if asked:
+                raise ValueError(
+                    f"method is 'importance', and {error}, expected 'factorised': chains draw the sites of the rewards"
+                ) from error
+            sys.stderr.write(f"infer: chains draw what is behind the rewards, not importance sampling: {error}\n")
+            return _drawn(recipe, key, data)
 
     return Fit("factorised", factors.program.space, summarise, infer, on_host)
 

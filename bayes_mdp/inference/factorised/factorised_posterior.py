@@ -13,7 +13,10 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnRewards
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
+from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
+from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.conditioned_program import Rows, with_capacity
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, program_data
@@ -35,9 +38,11 @@ class FactorisedPosterior(ConjugatePosterior):
 
     Args:
         share: the effective sample size, as a share of the number of draws, below which `needs_refit` is true.
+        by_draws: whether the draws of the rewards are by importance sampling; False: by chains.
     """
 
     share: float = eqx.field(static=True, default=SHARE)
+    by_draws: bool = eqx.field(static=True, default=False)
 
     @property
     def rewards(self) -> SampledRewards:
@@ -100,10 +105,15 @@ class FactorisedPosterior(ConjugatePosterior):
         # Not "<": true for weights that are nan too.
         return ~(self.effective_sample_size() >= self.share * self.num_draws)
 
+    @property
+    def refits_on_host(self) -> bool:
+        """Whether `refit` is importance sampling in NumPy, which cannot be traced."""
+        return self.by_draws and self.rewards.recipe.prior is not None
+
     def refit(self, key: PRNGKeyArray) -> "FactorisedPosterior":
         """The same belief with rewards drawn anew given all data: same shapes and dtypes, equal weights.
 
-        Traceable, and slow.
+        By importance sampling where the draws are its own; by chains otherwise, which is traceable, and slow.
 
         Raises:
             ValueError: the program is not at hand (after `load`); the buffer of rewards has overflowed (see `reserve`;
@@ -112,6 +122,17 @@ class FactorisedPosterior(ConjugatePosterior):
         if not is_concrete(key, self.log_weights, self.rewards.data_statistics):
             return self._refit(key)
         self._check_buffer(0)
+        if self.refits_on_host:
+            try:
+                rewards = self._weighted(np.random.default_rng(np.asarray(jax.random.key_data(key))))
+            except NotIntegrableError:
+                pass  # chains, below
+            else:
+                drawn = replace(self, reward_cells=rewards).thinned(key, self.num_draws)
+                rewards = replace(drawn.rewards, data_statistics=self.rewards.data_statistics)
+                like = replace(self.rewards, mcmc=None, integration=None)
+                rewards = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), rewards, like)
+                return replace(self, reward_cells=rewards)
         with jax.enable_x64(np.asarray(self.log_weights).dtype == np.float64):
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
             return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
@@ -139,7 +160,20 @@ class FactorisedPosterior(ConjugatePosterior):
         index = systematic(key, rewards.weights, num)
         sites, table = jax.tree.map(lambda x: jnp.asarray(x)[index], (rewards.sites, rewards.table))
         equal = jnp.zeros(num, jnp.asarray(rewards.log_weights).dtype)
-        return replace(self, reward_cells=replace(rewards, sites=sites, table=table, log_weights=equal, mcmc=None))
+        thin = replace(rewards, sites=sites, table=table, log_weights=equal, mcmc=None, integration=None)
+        return replace(self, reward_cells=thin)
+
+    def _weighted(self, rng: np.random.Generator) -> SampledRewards:
+        """The belief about the rewards by importance sampling that starts where it is.
+
+        Raises:
+            NotIntegrableError: the weights are not to be relied on.
+        """
+        rewards = self.rewards
+        heaviest = np.argsort(-np.asarray(rewards.log_weights))[:8]
+        near = {name: np.asarray(x)[heaviest] for name, x in rewards.sites.items()}
+        data = jax.tree.map(np.asarray, rewards.data_statistics)
+        return weighted_rewards(rewards.recipe, data, rng, near)
 
     def reserve(self, num_transitions: int) -> "FactorisedPosterior":
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
@@ -172,12 +206,29 @@ class FactorisedPosterior(ConjugatePosterior):
         concrete = is_concrete(transitions, weight, self.log_weights) and discount_data is None
         if isinstance(transitions, Transitions) and concrete:
             with jax.ensure_compile_time_eval():  # where it stands inside a trace
-                return _updated(self.reserve(int(np.size(transitions.state))), transitions, weight)
+                after = _updated(self.reserve(int(np.size(transitions.state))), transitions, weight)
+            return after if self.rewards.integration is None else after._integrated_again()
         found = ConjugatePosterior.update(
             self, transitions, weight, discount_data=discount_data, allow_duplicates=allow_duplicates
         )
         assert isinstance(found, FactorisedPosterior)
         return found
+
+    def _integrated_again(self) -> "FactorisedPosterior":
+        """The same belief with the record of its integral by the new weights; integrated anew if these are poor."""
+        rewards = self.rewards
+        assert rewards.integration is not None
+        weights, before = np.asarray(rewards.log_weights, np.float64), rewards.integration
+        record = rate_weights(weights, float(before.log_evidence), before.numbers)
+        if record.pareto_k < LARGEST_K and record.effective >= LEAST_EFFECTIVE:
+            return replace(self, reward_cells=replace(rewards, integration=record))
+        if self.refits_on_host:
+            try:
+                return replace(self, reward_cells=self._weighted(np.random.default_rng(int(rewards.rewards_seen()))))
+            except NotIntegrableError:
+                pass
+        stale = replace(record, error=np.asarray(np.nan))
+        return replace(self, reward_cells=replace(rewards, integration=stale))
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the space, the rows or every draw of the rewards rules out. Host side.
@@ -237,6 +288,9 @@ class FactorisedPosterior(ConjugatePosterior):
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         drawn = f"{self.num_draws} draws" if self.mcmc is None else self.mcmc.described()
+        integration = self.rewards.integration
+        if integration is not None and np.isfinite(integration.error):
+            drawn = f"{self.num_draws} weighted draws, Pareto k {float(integration.pareto_k):.2f}"
         size = float(self.effective_sample_size())
         return {
             "method": f"factorised (rows in closed form, rewards by {drawn})",

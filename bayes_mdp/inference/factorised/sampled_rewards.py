@@ -10,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.inference.collapsed.integrate import Integration
 from bayes_mdp.inference.conjugate.rewards import (
     Cells,
     ComponentPrior,
@@ -46,8 +47,9 @@ class SampledRewards(Rewards):
         table: the reward law of each draw: its arrays have a leading axis N.
         log_weights: [N], up to a constant.
         data_statistics: all data: statistics, or counts and single rewards where the law has no statistics.
-        mcmc: the chains behind the draws; None: draws from the prior, thinned ones.
+        mcmc: the chains behind the draws; None: draws from the prior, thinned ones, or weighted ones.
         recipe: how to infer anew.
+        integration: of weighted draws, how good they are; None: there are others.
     """
 
     sites: Mapping[str, AnyArray]
@@ -56,6 +58,7 @@ class SampledRewards(Rewards):
     data_statistics: DataStatistics
     mcmc: Chains | None
     recipe: Recipe = eqx.field(static=True)
+    integration: Integration | None = None
 
     @property
     def by_outcome(self) -> bool:  # type: ignore[override]
@@ -183,7 +186,9 @@ class SampledRewards(Rewards):
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
         top = jnp.max(new)
-        return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), data_statistics=data)
+        integration = None if self.integration is None else self.integration.after(old, new)
+        shifted = jnp.where(jnp.isfinite(top), new - top, new)
+        return replace(self, log_weights=shifted, data_statistics=data, integration=integration)
 
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["SampledRewards", Float[Array, ""]]:
         """Likewise after moments of rewards in every cell; the law has sufficient statistics (see `has_moments`)."""

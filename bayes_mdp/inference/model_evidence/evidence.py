@@ -14,6 +14,7 @@ from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.compression import find_classes, grouped
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.integrate import Integration
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
@@ -44,8 +45,9 @@ def evidence(posterior: InferredPosterior, key: PRNGKeyArray | None = None) -> E
     """log p(next states, rewards | states, actions) of all data that `posterior` has seen, under its prior.
 
     The density is that of the sequence of the data, base measures included, whatever the route. Exact posteriors and
-    mixtures have it in closed form; of the others it is estimated from the draws of their chains by bridge sampling,
-    with a standard error (`bridge`): of the hyperparameters alone, or of what is behind the rewards alone, where the
+    mixtures have it in closed form; an integral over hyperparameters, or over what is behind the rewards, states it
+    with its error. Of the others it is estimated from the draws of their chains by bridge sampling, with a standard
+    error (`bridge`): of the hyperparameters alone, or of what is behind the rewards alone, where the
     rest is in closed form. A problem that was found, of the chains or of the bridge, is a `SamplingWarning` and in
     `problems`. Host side.
 
@@ -102,9 +104,12 @@ def _exact(posterior: ConjugatePosterior | Mixture) -> Evidence:
 
 def _of_collapsed(key: PRNGKeyArray, posterior: CollapsedPosterior) -> Evidence:
     hierarchy = posterior.hierarchy
+    if hierarchy is not None:
+        _refuse_bent(hierarchy.program.drawable)
+    if posterior.integration is not None and np.isfinite(posterior.integration.error):
+        return _integrated(posterior.integration, posterior.route, posterior.num_components)
     if hierarchy is None:
         raise ValueError(_LOADED)
-    _refuse_bent(hierarchy.program.drawable)
     if _is_before_data(posterior):
         return Evidence(0.0)
     with jax.enable_x64(True):
@@ -112,12 +117,29 @@ def _of_collapsed(key: PRNGKeyArray, posterior: CollapsedPosterior) -> Evidence:
     return _bridged(key, _collapsed(hierarchy), data, posterior, posterior.hyperparameters)
 
 
+def _integrated(integration: Integration, method: str, number: int) -> Evidence:
+    """That of an integral over what has no closed form.
+
+    Raises:
+        ValueError: the prior has no normalising constant that is known.
+    """
+    value = float(integration.log_evidence)
+    _refuse_bent(np.isfinite(value))
+    error, effective = float(integration.error), float(integration.effective)
+    return Evidence(value, error, method, integration.numbers, number, effective)
+
+
 def _of_factorised(key: PRNGKeyArray, posterior: FactorisedPosterior) -> Evidence:
     """That of the rows in closed form, times that of the rewards given the outcomes."""
     shape = posterior.space.shape
     rows = conjugate_posterior(posterior.transition_probs, known_rewards(np.zeros(shape)), posterior.space)
     of_rows = float(replace(rows, constant=posterior.constant).log_evidence)
-    of_rewards = _of_sampled(key, posterior, posterior.rewards)
+    integration, recipe = posterior.rewards.integration, posterior.rewards.recipe
+    if integration is not None and np.isfinite(integration.error):
+        _refuse_bent(recipe.drawable)
+        of_rewards = _integrated(integration, "importance", posterior.num_draws)
+    else:
+        of_rewards = _of_sampled(key, posterior, posterior.rewards)
     return replace(of_rewards, log_evidence=of_rows + of_rewards.log_evidence)
 
 

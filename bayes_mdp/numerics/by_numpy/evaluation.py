@@ -35,12 +35,13 @@ class TooLongError(RuntimeError):
 
 
 def supported(jaxpr: Jaxpr) -> bool:
-    """Whether every step of a program, and of the programs within it, can be done by NumPy."""
+    """Whether every step that a program needs, and of the programs within it, can be done by NumPy."""
     if jaxpr.effects:
         return False
     if not all(_has_numbers(atom.aval) for atom in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)):
         return False
-    for step in jaxpr.eqns:
+    # A handler that seeds makes a key that nothing may need: such a step is not done.
+    for step, _ in _needed(jaxpr, (True,) * len(jaxpr.outvars)):
         name = step.primitive.name
         loop_or_call = name in _CALLS or (name in _LOOPS and _LOOPS[name] <= set(step.params))
         if not loop_or_call and not understood(name, step.params):
