@@ -231,6 +231,16 @@ class CanRefit(Protocol):
 
 
 @runtime_checkable
+class CanRefitOnHost(Protocol):
+    """A belief that says how its `refit` is made."""
+
+    @property
+    def refits_on_host(self) -> bool:
+        """Whether it runs in NumPy, and cannot be traced."""
+        ...
+
+
+@runtime_checkable
 class CanThin(Protocol):
     """A belief by weighted draws whose number can be reduced."""
 

@@ -23,7 +23,7 @@ from bayes_mdp.experiments.run_config import BeliefTree, PriorLike
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.mdp import Agent, CanThin, CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.protocols import CanRefit
+from bayes_mdp.mdp.protocols import CanRefit, CanRefitOnHost
 from bayes_mdp.numerics.place import place_as
 from bayes_mdp.random import plain_key
 from bayes_mdp.utils.typing import AnyArray
@@ -120,7 +120,7 @@ def split_constants(belief: BeliefTree, transitions: Transitions) -> tuple[Belie
     """
     change = _changed(belief, "update", transitions, jnp.ones(()))
     if isinstance(belief, CanRefit):
-        refitted = _changed(belief, "refit", jax.random.key(0))
+        refitted = _refitted_leaves(belief) if refits_on_host(belief) else _changed(belief, "refit", jax.random.key(0))
         change = [one or other for one, other in zip(change, refitted, strict=True)]
     return eqx.partition(belief, jax.tree.unflatten(jax.tree.structure(belief), change))
 
@@ -142,6 +142,17 @@ def _changed(belief: BeliefTree, method: str, *arguments: PyTree) -> list[bool]:
     return [new is not old for new, old in zip(jaxpr.outvars, jaxpr.invars, strict=True)]
 
 
+def refits_on_host(belief: object) -> bool:
+    """Whether a refit of the belief is no program of JAX."""
+    return isinstance(belief, CanRefitOnHost) and belief.refits_on_host
+
+
+def _refitted_leaves(belief: CanRefit) -> list[bool]:
+    """Which leaves a refit on the host changes; it is made once."""
+    refitted = belief.refit(jax.random.key(0))
+    return [new is not old for new, old in zip(jax.tree.leaves(refitted), jax.tree.leaves(belief), strict=True)]
+
+
 class Refits:
     """Refits the beliefs of a run that need it, and counts what that costs. Host side.
 
@@ -156,6 +167,7 @@ class Refits:
 
     def __init__(self, keys: Key[Array, " N"], belief: BeliefTree, constants: BeliefTree) -> None:
         self.needed = isinstance(belief, CanRefit)
+        self._on_host = refits_on_host(eqx.combine(belief, constants))
         self._keys, self._constants = plain_key(keys), constants
         self._seconds, self._calls, self._sizes = 0.0, 0, set[int]()
 
@@ -169,12 +181,15 @@ class Refits:
         if not seeds.size:
             return belief, due
         began = time.perf_counter()
-        # Padded to a power of two: at most log2(N) + 1 programs are compiled.
-        size = 1 << (seeds.size - 1).bit_length()
+        # Padded to a power of two: at most log2(N) + 1 programs are compiled. On the host there is none.
+        size = seeds.size if self._on_host else 1 << (seeds.size - 1).bit_length()
         padded = np.concatenate([seeds, np.repeat(seeds[:1], size - seeds.size)])
-        belief = self._write(belief, seeds, refitted(self._keys[padded], _take(belief, padded), self._constants, row))
+        renewed = (refitted_on_host if self._on_host else refitted)(
+            self._keys[padded], _take(belief, padded), self._constants, row
+        )
+        belief = self._write(belief, seeds, renewed)
         self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
-        self._sizes.add(size)
+        self._sizes.update(() if self._on_host else (size,))
         _LOG.info("%d: %d of %d beliefs inferred anew, %.1f s so far", row, seeds.size, due.size, self._seconds)
         return belief, due
 
@@ -195,6 +210,17 @@ class Refits:
 def refitted(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
     """The beliefs [n ...] inferred anew, as numpy arrays."""
     return jax.device_get(_refit_all(keys, belief, constants, np.uint32(row)))
+
+
+def refitted_on_host(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
+    """The same, one after the other in NumPy."""
+    fixed = jax.tree.map(np.asarray, constants)
+    renewed = []
+    for i in range(len(keys)):
+        key = jax.random.fold_in(jax.random.fold_in(keys[i], _STREAM), row)
+        part = jax.tree.map(lambda leaf, i=i: leaf[i], belief)
+        renewed.append(changing(eqx.combine(part, fixed).refit(key), part))
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *renewed)
 
 
 @jax.jit
