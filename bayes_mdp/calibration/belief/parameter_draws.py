@@ -28,6 +28,7 @@ from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
 
 SCRATCH = 12  # float32 numbers beside each probability while it is drawn (a gamma number by rejection: measured)
+LEAST_DRAWS = 8  # of a thinned posterior
 Weighted = Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior
 EQUAL = 1e-6  # by how much the log weights of draws of equal weight may differ
 ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replicate
@@ -52,6 +53,9 @@ def draw(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws
     if isinstance(posterior, ConjugatePosterior) and not isinstance(posterior, FactorisedPosterior):
         return draw_components(key, posterior, np.zeros(num_draws, np.int32), run_in_parts(num_draws))
     key_choice, key_draws = jax.random.split(key)
+    if isinstance(posterior, CollapsedPosterior) and posterior.integration is not None:
+        # Between the nodes of a grid too: draws of the hyperparameters are not to stand on its nodes.
+        posterior = posterior.thinned(key_choice, max(num_draws, LEAST_DRAWS))
     index, run = choose(generator(key_choice), posterior, num_draws)
     return draw_components(key_draws, posterior, index, run)
 

@@ -7,17 +7,22 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_belief import RewardStreams
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import Drawn, KnownRewards
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 
 class Law(NamedTuple):
@@ -84,11 +89,65 @@ def sample_law(key: PRNGKeyArray, posterior: FittedPosterior, space: StateAction
 
 def _sample_conjugate(key: PRNGKeyArray, posterior: ConjugatePosterior) -> Law:
     key_rows, key_rewards = jax.random.split(key)
-    rows, cells = posterior.transition_probs.sample(key_rows), posterior.reward_cells
-    drawn = cells.sample_sites(key_rewards)
+    rows = posterior.transition_probs.sample(key_rows)
+    return _law(posterior, rows, posterior.reward_cells.sample_sites(key_rewards))
+
+
+def _law(posterior: ConjugatePosterior, rows: Float[Array, "*H S A O"], drawn: Drawn) -> Law:
+    """The law for one draw of the rows and of the parameters of the rewards."""
+    cells = posterior.reward_cells
     if isinstance(cells, RewardCells) and cells.known is not None and cells.known_law is None:
         # Known numbers beside unknown laws: normal ones have no variance.
         mean, noise = cells.gather_drawn(drawn)
         law = dist.Normal(mean, jnp.sqrt(noise)) if cells.law is dist.Normal else cells.law(mean)
         return Law(rows, RewardTable(law, None, cells.by_outcome))
     return Law(rows, cells.table_of(drawn))
+
+
+class SiteDraws(NamedTuple):
+    """One draw of the conjugate sites of each component of a posterior.
+
+    Args:
+        rows: [K M O], of the rows.
+        rewards: each parameter of the rewards [K M ...].
+    """
+
+    rows: Float[AnyArray, "K M O"]
+    rewards: Drawn
+
+    def law(self, posterior: CollapsedPosterior, k: IntScalar) -> Law:
+        """The law that is drawn from component `k`. Traceable."""
+        component = posterior.component(k)
+        rows = component.transition_probs.gather(jnp.asarray(self.rows)[k])
+        return _law(component, jnp.asarray(rows), tuple(jnp.asarray(x)[k] for x in self.rewards))
+
+
+def draw_components_on_host(key: PRNGKeyArray, posterior: CollapsedPosterior) -> SiteDraws | None:
+    """One draw of the conjugate sites of each component, by NumPy; None: its rewards are of a kind that JAX draws.
+
+    Compiling a sampler takes longer than many such draws.
+
+    Args:
+        key: of all draws.
+        posterior: of some components.
+    """
+    data = posterior.data_statistics
+    rewards, values = data.reward_cells, [np.asarray(x, np.float64) for x in posterior.values]
+    if not isinstance(rewards, RewardCells | KnownRewards):
+        return None
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    leaves = [x[:, np.asarray(i)] for x, i in zip(values, posterior.index, strict=True)]
+    concentration = leaves[0] + np.asarray(data.transition_probs.dense_counts, np.float64)
+    possible = concentration > 0
+    safe = np.where(possible, concentration, 1.0)
+    # log of a gamma variable as log gamma(c + 1) + log(uniform) / c: small concentrations do not underflow.
+    logs = np.log(rng.standard_gamma(safe + 1.0)) + np.log1p(-rng.random(safe.shape)) / safe
+    logs = np.where(possible, logs, -np.inf)
+    rows = np.exp(logs - logs.max(-1, keepdims=True))
+    rows /= rows.sum(-1, keepdims=True)
+    if not isinstance(rewards, RewardCells):
+        return SiteDraws(rows, ())
+    prior = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves[1:])
+    after = prior.after(np.asarray(rewards.data, np.float64))
+    streams = RewardStreams(jax.random.fold_in(key, 1), np.arange(len(rewards.data)))
+    return SiteDraws(rows, after.draw(streams, len(rows)))

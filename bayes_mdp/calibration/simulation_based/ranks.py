@@ -8,12 +8,20 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from numpyro import handlers
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.calibration.belief.transition_law import Law, law_of_sites, law_of_spec, sample_law
+from bayes_mdp.calibration.belief.transition_law import (
+    Law,
+    SiteDraws,
+    draw_components_on_host,
+    law_of_sites,
+    law_of_spec,
+    sample_law,
+)
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
@@ -86,32 +94,98 @@ class Design(NamedTuple):
     chooses: bool = False
 
 
-def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, Rank]]:
-    """key -> `Rank` of every quantity in one simulated data set. Traceable: vmap it over keys.
+class Simulated(NamedTuple):
+    """A truth and its data, as arrays.
+
+    Args:
+        parts: of the truth.
+        latent: its latent sites, by name.
+        transitions: the data.
+        data: the same as the inference takes them.
+    """
+
+    parts: Parts
+    latent: Sites
+    transitions: Transitions
+    data: PyTree
+
+
+class StagedSimulation(NamedTuple):
+    """A simulation whose inference is not traceable: truth and data, then the posterior on the host, then its ranks.
+
+    Args:
+        simulate: key -> truth and data; traceable.
+        infer: (key, data) -> the posterior, as draws of equal weight, and what lies below these; on the host.
+        examine: (key, truth and data, posterior, draws) -> ranks; traceable.
+    """
+
+    simulate: Callable[[PRNGKeyArray], Simulated]
+    infer: Callable[[PRNGKeyArray, PyTree], tuple[FittedPosterior, SiteDraws | None]]
+    examine: Callable[[PRNGKeyArray, Simulated, FittedPosterior, SiteDraws | None], dict[str, Rank]]
+
+
+class _Keys(NamedTuple):
+    truth: PRNGKeyArray
+    data: PRNGKeyArray
+    fit: PRNGKeyArray
+    draws: PRNGKeyArray
+    ties: PRNGKeyArray
+
+
+def _keys(key: PRNGKeyArray) -> _Keys:
+    return _Keys(*jax.random.split(key, 5))
+
+
+def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, Rank]] | StagedSimulation:
+    """key -> `Rank` of every quantity in one simulated data set. Traceable (vmap it over keys), but for its inference
+    where that is an integral in NumPy.
 
     The SBC loop: truth and data, posterior given the data, draws of it, and the rank of the truth among the draws of
     every quantity.
     """
 
-    def one(key: PRNGKeyArray) -> dict[str, Rank]:
-        key_truth, key_data, key_fit, key_draws, key_ties = jax.random.split(key, 5)
-        from_prior = partial(_draw_from_prior, design)
-        law, latent, transitions = (design.draw_truth or from_prior)(key_truth, key_data)
-        posterior = fit(key_fit, fit.summarise(transitions))
+    def simulate(key: PRNGKeyArray) -> Simulated:
+        keys, from_prior = _keys(key), partial(_draw_from_prior, design)
+        law, latent, transitions = (design.draw_truth or from_prior)(keys.truth, keys.data)
+        return Simulated(_observer(design, transitions)(law), latent, transitions, fit.summarise(transitions))
+
+    def examine(
+        key: PRNGKeyArray, simulated: Simulated, posterior: FittedPosterior, below: SiteDraws | None = None
+    ) -> dict[str, Rank]:
+        keys, (parts, latent, transitions, _) = _keys(key), simulated
         # Of each draw only what quantities need is kept: draws of whole laws would take more memory.
         look = _observer(design, transitions)
-        drawn, sites = look_at_draws(key_draws, posterior, design, look)
+        if below is None:
+            drawn, sites = look_at_draws(keys.draws, posterior, design, look)
+        else:
+            drawn, sites = _look_at_components(posterior, below, design, look)
         # The truth comes first, followed by the L draws: quantities are computed for all of them in the same way.
-        truth = look(law), {name: latent[name] for name in sites}
+        truth = parts, {name: latent[name] for name in sites}
         everything = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), truth, (drawn, sites))
         # A function of the data alone: given these, truth and draws stay exchangeable.
         chosen = solve(posterior.mean_mdp(), design.objective).policy if design.chooses else None
         values = jax.vmap(lambda parts, sites: _values(design, transitions, parts, sites, chosen))(*everything)
-        ties = jax.random.split(key_ties, len(values))
+        ties = jax.random.split(keys.ties, len(values))
         # One small program for all quantities; of values in one dtype, that of most.
         ranks = jax.vmap(rank_of_truth)(ties, jnp.stack([value.astype(float) for value in values.values()]))
         # JAX sorts the names of a dict; it keeps the order of an OrderedDict.
         return OrderedDict((name, jax.tree.map(lambda x, i=i: x[i], ranks)) for i, name in enumerate(values))
+
+    if fit.draws_on_host is not None:
+        num, draws_on_host = max(design.num_draws, LEAST_COMPONENTS), fit.draws_on_host
+
+        def infer(key: PRNGKeyArray, data: PyTree) -> tuple[FittedPosterior, SiteDraws | None]:
+            key = _keys(key).fit
+            posterior, collapsed = draws_on_host(key, data, num), None
+            if isinstance(posterior, CollapsedPosterior):
+                collapsed = draw_components_on_host(jax.random.fold_in(key, 2), posterior)
+            return posterior, collapsed
+
+        return StagedSimulation(simulate, infer, examine)
+
+    def one(key: PRNGKeyArray) -> dict[str, Rank]:
+        simulated = simulate(key)
+        return examine(key, simulated, fit(_keys(key).fit, simulated.data))
 
     return one
 
@@ -233,6 +307,16 @@ def look_at_draws(
         return jax.vmap(lambda key, k: look(law(key, k)))(keys, kept), sites
     sites = {name: values[kept] for name, values in thin.hyperparameters.items()}
     return jax.vmap(lambda key, k: look(sample_law(key, thin.component(k), space)))(keys, kept), sites
+
+
+def _look_at_components(
+    posterior: FittedPosterior, draws: SiteDraws, design: Design, look: Callable[[Law], Kept]
+) -> tuple[Kept, Sites]:
+    """`look_at_draws` where the components are draws of equal weight, with one draw of what lies below each."""
+    assert isinstance(posterior, CollapsedPosterior)
+    kept = jnp.arange(design.num_draws)
+    sites = {name: jnp.asarray(values)[kept] for name, values in posterior.hyperparameters.items()}
+    return jax.vmap(lambda k: look(draws.law(posterior, k)))(kept), sites
 
 
 def _values(

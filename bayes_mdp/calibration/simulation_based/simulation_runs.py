@@ -13,7 +13,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.calibration.simulation_based.ranks import Rank
+from bayes_mdp.calibration.simulation_based.ranks import Rank, StagedSimulation
+from bayes_mdp.numerics.host_program import quick_jit
 from bayes_mdp.parallel.executors import ExecutorLike
 from bayes_mdp.parallel.tasks import Task, run_tasks
 from bayes_mdp.utils.identity import UnidentifiedError, identity
@@ -21,8 +22,8 @@ from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.utils.progress import bar_of
 
-Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]]
-"""key -> ranks of one simulation; traceable."""
+Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]] | StagedSimulation
+"""key -> ranks of one simulation; traceable, or in stages."""
 
 CHUNK = 64
 MAX_NUMBERS = 2**25
@@ -114,10 +115,27 @@ class SimulationBlock:
         if self._compiled is None:
             key, make, size = self._parts
             one = make()
-            self._compiled = jax.jit(
-                lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size))
+            self._compiled = (
+                _staged(key, one, size)
+                if isinstance(one, StagedSimulation)
+                else jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
             )
         return self._compiled(start)
+
+
+def _staged(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable[[int], dict[str, Rank]]:
+    """The same in stages: what can be traced is compiled for all simulations of a block at once."""
+    keys_of = jax.jit(lambda start: jax.vmap(lambda i: jax.random.fold_in(key, i))(start + np.arange(size)))
+    simulate, examine = quick_jit(jax.vmap(one.simulate)), quick_jit(jax.vmap(one.examine))
+
+    def run(start: int) -> dict[str, Rank]:
+        keys = keys_of(start)
+        simulated = simulate(keys)
+        data = jax.tree.map(np.asarray, simulated.data)
+        inferred = [one.infer(keys[i], jax.tree.map(lambda x, i=i: x[i], data)) for i in range(size)]
+        return examine(keys, simulated, *jax.tree.map(lambda *x: np.stack(x), *inferred))
+
+    return run
 
 
 def _in_order(block: SimulationBlock, starts: range, executor: ExecutorLike) -> Iterator[dict[str, Rank]]:
@@ -181,7 +199,10 @@ def _resume(
             raise ValueError(f"path holds simulations with {name} {found.attrs.get(name)!r} not {value!r}, {expected}")
     if found.attrs.get("program") != program:
         raise ValueError(f"path holds simulations of another {parts}, {expected}")
-    truth = jax.jit(lambda: {name: rank.truth for name, rank in one(jax.random.fold_in(key, 0)).items()})()
+    if isinstance(one, StagedSimulation):
+        truth = {name: rank.truth[0] for name, rank in _staged(key, one, 1)(0).items()}
+    else:
+        truth = jax.jit(lambda: {name: rank.truth for name, rank in one(jax.random.fold_in(key, 0)).items()})()
     names = found.quantity.values.tolist()
     if sorted(truth) != sorted(names):
         raise ValueError(f"path holds the quantities {names}, {expected}")
