@@ -62,7 +62,7 @@ def sampled(space):
     return MDPSpec(jnp.stack([square, square[::-1]])[:, None].repeat(2, 1), np.zeros(()))
 
 
-ROUTES = [(collapsed, "collapsed"), (mixture, "mixture"), (factorised, "factorised"), (sampled, "nuts")]
+ROUTES = [(collapsed, "quadrature"), (mixture, "mixture"), (factorised, "factorised"), (sampled, "nuts")]
 
 
 @pytest.mark.parametrize(("prior", "route"), ROUTES)

@@ -273,4 +273,4 @@ def test_a_hyperprior_in_single_precision_is_no_obstacle():
             there = numpyro.sample("there", dist.Beta(alike * typical, alike * (1 - typical)))
         return MDPSpec(jnp.stack([1 - there, there], -1)[:, None], jnp.zeros((2, 1)))
 
-    assert bm.explain(prior, bm.StateActionSpace(2, 1)).route == "collapsed"
+    assert bm.explain(prior, bm.StateActionSpace(2, 1)).route == "quadrature"

@@ -40,7 +40,7 @@ def student(space):
 
 @pytest.fixture(scope="module")
 def posterior():
-    return bm.infer(KEY, student, DATA, space=SPACE, sampler=SAMPLER)
+    return bm.infer(KEY, student, DATA, space=SPACE, method="factorised", sampler=SAMPLER)
 
 
 def test_rows_are_those_of_the_exact_route(posterior):
