@@ -31,6 +31,8 @@ METHODS = {
     "auto": "The best route that can be proven on the prior.",
     "exact": "Closed form, with the log evidence; for priors of conjugate sites.",
     "mixture": "One closed form for each value of discrete sites, with the log evidence.",
+    "quadrature": "A grid over one to three hyperparameters, conjugate sites in closed form, with the log evidence.",
+    "importance": "Weighted draws of hyperparameters or of what is behind the rewards, the rest in closed form.",
     "collapsed": "Conjugate sites in closed form, their hyperparameters by NUTS.",
     "factorised": "Rows in closed form, what is behind the rewards by NUTS.",
     "nuts": "Hamiltonian Monte Carlo on the whole prior.",

@@ -50,7 +50,7 @@ class SiteExplanation:
         family: of its distribution.
         shape: of its value.
         role: "rows", "rewards", "rows and rewards", or "hyperparameter" (only other sites depend on it).
-        inferred: "closed form", "enumerated" or "chains".
+        inferred: "closed form", "enumerated", "quadrature", "importance" or "chains".
         why: why it has no closed form; "": it has one.
         change: what to change in the prior to get one; "": nothing, or nothing is known that would help.
         varies: the axes (of "step", "state", "action", "outcome") along which its values differ; (): one value is
@@ -227,7 +227,7 @@ def _role(rows: bool, rewards: bool) -> str:
 
 
 def _reason(probe: Probe, site: Site, role: str, route: Route) -> tuple[str, str]:
-    """Why chains draw a site, and what to change in the prior."""
+    """Why a site has no closed form, and what to change in the prior."""
     said = bent(site)
     if said is not None:
         return said, "leave that out, where the model allows"

@@ -160,11 +160,15 @@ def infer(
       `bayes_mdp.models.joint(prior, space)`. The result is a `ConjugatePosterior`.
     * mixture: the same holds for every value of a few discrete sites, on which the program may branch. The result is a
       `Mixture` of conjugate posteriors, exact too.
-    * collapsed: the sites of rows and rewards are conjugate given hyperparameters, which enter only their parameters.
-      These sites are integrated out (with the same check), and NUTS draws the hyperparameters. The result is a
-      `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
-    * factorised: the rows are conjugate, the rewards are not, and they share no site. The rows are exact, and NUTS
-      draws only the parameters of the rewards. The result is a `FactorisedPosterior`.
+    * quadrature, importance, collapsed: the sites of rows and rewards are conjugate given hyperparameters, which enter
+      only their parameters. These sites are integrated out (with the same check). What remains is integrated over by a
+      grid (up to two continuous hyperparameters) or by weighted draws (up to 100), and sampled by NUTS where there are
+      more, where their discrete values are too many to be summed over, or where the integral fails (a line on stderr
+      says so). The result is a `CollapsedPosterior`, a weighted mixture of conjugate posteriors; its `integration` says
+      how far the integral may be off.
+    * factorised: the rows are conjugate, the rewards are not, and they share no site. The rows are exact, and the
+      parameters of the rewards alone are drawn, by importance sampling or, where that fails, by NUTS. The result is a
+      `FactorisedPosterior`.
     * gibbs: only for `models.partial_pooling`, which has its own sampler. The result is a `PooledPosterior`.
     * sampled: everything else, by NUTS on the whole program. The result is a `SampledPosterior`, weighted draws.
 
@@ -184,9 +188,10 @@ def infer(
         prior: the program.
         data: transitions, a log, counts, or logs as `fold_log` returns them; None: the prior as a posterior.
         space: what is known before any data.
-        method: "auto", "exact", "mixture", "collapsed", "factorised", or a record: `NUTS(...)`, `SVI(...)`,
-            `Laplace(...)`, `Gibbs(...)` ("nuts", "svi", "laplace" and "gibbs" are these with their defaults). A closed
-            form that cannot be proven for the program raises an error.
+        method: "auto", "exact", "mixture", "quadrature" (up to three hyperparameters), "importance", "collapsed" or
+            "factorised" (both by chains), or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)`, `Gibbs(...)` ("nuts",
+            "svi", "laplace" and "gibbs" are these with their defaults). A closed form that cannot be proven for the
+            program, and an integral that fails, raise an error.
         sampler: options of the chains, if `method` is a name and its route uses chains.
 
     Raises:
@@ -331,8 +336,10 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
             _check_integrable(hierarchy, chosen, best)
         _check_discrete(program, hierarchy.hyperparameters, sampler)
         fit = collapsed_fit.fit_of(hierarchy, sampler, chosen, asked=method != "auto")
-        by = "chains" if chosen == COLLAPSED else chosen
-        return Route(fit, why_not, hierarchy.hyperparameters, drawn_by=by)
+        if chosen == COLLAPSED:
+            return Route(fit, why_not, hierarchy.hyperparameters)
+        prior = hierarchy.hyper_prior
+        return Route(fit, why_not, tuple(prior.free), tuple(prior.held), drawn_by=chosen)
 
     def mixture() -> Route:
         branches = _prove_branches(program)
@@ -343,7 +350,8 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
         _check_discrete(program, factors.reward_sites, sampler)
         by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
         fit = factorise.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
-        return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if by_draws else "chains")
+        weighted = by_draws and factorise.can_be_weighted(factors, sampler)
+        return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if weighted else "chains")
 
     proofs: dict[str, Callable[[], Route]] = {
         "exact": lambda: Route(_exact_fit(program), why_not),

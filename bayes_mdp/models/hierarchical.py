@@ -44,7 +44,7 @@ def unknown_concentration(
 
     Example:
         >>> print(bm.explain(bm.models.unknown_concentration(), bm.StateActionSpace(2, 1)))
-        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        route: quadrature (a grid over the hyperparameters, the rest in closed form)
         ...
     """
     _check_hyper_prior("concentration", concentration)
@@ -77,7 +77,7 @@ def sticky(
 
     Example:
         >>> print(bm.explain(bm.models.sticky(), bm.StateActionSpace(2, 1)))
-        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        route: quadrature (a grid over the hyperparameters, the rest in closed form)
         ...
     """
     _check_hyper_prior("stickiness", stickiness)
@@ -116,7 +116,7 @@ def shared_rewards(
 
     Example:
         >>> print(bm.explain(bm.models.shared_rewards(), bm.StateActionSpace(2, 1)))
-        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        route: importance (weighted draws of the hyperparameters, the rest in closed form)
         ...
     """
     _check_hyper_prior("loc", loc, positive=False)
@@ -161,7 +161,10 @@ def clustered_states(
 
     Example:
         >>> prior = bm.models.clustered_states(num_clusters=2)
-        >>> print(bm.explain(prior, bm.StateActionSpace(3, 1)))
+        >>> print(bm.explain(prior, bm.StateActionSpace(3, 1)))  # 2^3 joint values of `cluster` are summed over
+        route: importance (weighted draws of the hyperparameters, the rest in closed form)
+        ...
+        >>> print(bm.explain(prior, bm.StateActionSpace(7, 1)))  # 2^7 are too many
         route: collapsed (chains draw the hyperparameters, the rest is in closed form)
         ...
     """
@@ -214,7 +217,7 @@ def feature_dynamics(
     Example:
         >>> prior = bm.models.feature_dynamics(np.eye(2))  # a feature for every state
         >>> print(bm.explain(prior, bm.StateActionSpace(2, 1)))
-        route: collapsed (chains draw the hyperparameters, the rest is in closed form)
+        route: importance (weighted draws of the hyperparameters, the rest in closed form)
         ...
     """
     features = as_real("features", features)
@@ -246,7 +249,7 @@ def robust_rewards(
     loc: ArrayLike = 0.0,
     scale: ArrayLike = 1.0,
 ) -> Prior:
-    """Student-t rewards: outliers do not move the means. Not conjugate; `infer` samples it.
+    """Student-t rewards: outliers do not move the means. Not conjugate: `infer` draws what is behind the rewards.
 
     Rewards are StudentT(1 + excess_df, mean, noise_scale), so that the mean exists; the default hyperprior is that of
     Juarez and Steel (2010), shifted by one.
@@ -263,7 +266,7 @@ def robust_rewards(
 
     Example:
         >>> print(bm.explain(bm.models.robust_rewards(), bm.StateActionSpace(2, 1)))
-        route: factorised (rows in closed form, chains draw what is behind the rewards)
+        route: factorised (rows in closed form, what is behind the rewards by weighted draws or chains)
         ...
     """
     _check_hyper_prior("noise_scale", noise_scale)

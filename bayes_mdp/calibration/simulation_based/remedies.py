@@ -3,6 +3,7 @@
 from bayes_mdp.utils.pages import see
 
 APPROXIMATIONS = ("svi", "laplace")
+INTEGRALS = ("quadrature", "importance")
 CHAINS = ("nuts", "collapsed", "factorised", "gibbs")
 CLOSED_FORMS = ("exact", "mixture")
 
@@ -19,6 +20,11 @@ def remedy(method: str) -> str:
 def _sentence(method: str) -> str:
     if method in APPROXIMATIONS:
         return f"{method} is an approximation: use NUTS (or collapsed, exact) where these quantities matter."
+    if method in INTEGRALS:
+        return (
+            "Truths and data must come from the prior that is inferred. Compare one fit with method='collapsed': a mode "
+            "that no start found is missing here, and chains may find it. Where they differ, report it with this file."
+        )
     if method in CHAINS:
         return "Look at r-hat and divergences of one fit; more warm-up, more samples, another parametrisation."
     if method in CLOSED_FORMS:

@@ -563,7 +563,11 @@ def forgotten(posterior: ConjugatePosterior) -> ConjugatePosterior:
     return replace(posterior, transition_probs=rows, reward_cells=rewards, visits=visits, constant=jnp.zeros(()))
 
 
-def _first(index: Int[AnyArray, "..."], size: int) -> Int[Array, " {size}"]:
+def _first(index: Int[AnyArray, "..."], size: int) -> Int[AnyArray, " {size}"]:
     """One entry of each class."""
+    if is_concrete(index):  # on the host: nothing is compiled
+        first, classes = np.zeros(size, np.int32), np.ravel(np.asarray(index))
+        first[classes] = np.arange(classes.size, dtype=np.int32)
+        return first
     flat = jnp.ravel(jnp.asarray(index))
     return jnp.zeros(size, jnp.int32).at[flat].set(jnp.arange(flat.size, dtype=jnp.int32))

@@ -170,10 +170,8 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
     Raises:
         ValueError: weighted draws are asked for of discrete or improper sites, or of too many.
     """
-    # The program inside was read `as_prior`; the handlers around it here are the library's own.
-    recipe = recipe_for(isolated(factors.rewards), factors.program.space, method, rewards_only=True)
-
-    weighted = by_draws and can_be_integrated(recipe)
+    recipe = _recipe_of(factors, method)
+    weighted = by_draws and can_be_weighted(factors, method)
     if by_draws and asked and not weighted:
         raise ValueError(
             f"method is 'importance', and what is behind the rewards ({', '.join(map(repr, factors.reward_sites))}) is "
@@ -222,6 +220,23 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
             return _drawn(recipe, key, data)
 
     return Fit("factorised", factors.program.space, summarise, infer, on_host)
+
+
+@lru_cache(maxsize=64)
+def _recipe_of(factors: Factors, method: NUTS) -> Recipe:
+    """Of the rewards alone."""
+    # The program inside was read `as_prior`; the handlers around it here are the library's own.
+    return recipe_for(isolated(factors.rewards), factors.program.space, method, rewards_only=True)
+
+
+def can_be_weighted(factors: Factors, method: NUTS) -> bool:
+    """Whether weighted draws serve the sites of the rewards; otherwise chains draw them.
+
+    Args:
+        factors: proven.
+        method: options of the chains.
+    """
+    return can_be_integrated(_recipe_of(factors, method))
 
 
 def _belief(factors: Factors) -> ConjugatePosterior:
