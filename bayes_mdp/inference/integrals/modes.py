@@ -162,8 +162,9 @@ def _different(
     values, vectors = np.linalg.eigh(curvature * scale[:, None] * scale)
     for b, place in enumerate(order):
         width = np.maximum(values[b], WIDEST**-2.0) ** -0.5
-        covariance = (vectors[b] * width**2) @ vectors[b].T * scale[:, None] * scale
-        mode = Mode(points[place], float(heights[place]), np.linalg.cholesky(covariance))
+        # Triangular by QR: no covariance is formed, which would be singular to rounding where widths differ by 1e8.
+        upper = np.linalg.qr((scale[:, None] * vectors[b] * width).T, mode="r")
+        mode = Mode(points[place], float(heights[place]), upper.T * np.sign(np.diag(upper)))
         if not any(np.abs(known.standardise(mode.point[None])).max() < SAME for known in modes):
             modes.append(mode)
     return sorted(modes, key=lambda mode: -mode.log_mass)
