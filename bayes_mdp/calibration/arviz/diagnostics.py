@@ -17,6 +17,8 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
 from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.collapsed.integrate import QUADRATURE
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.utils.files import read_sealed, write_sealed
@@ -56,9 +58,9 @@ class Diagnosis(NamedTuple):
             `r_hat` (rank-normalised, the largest of its elements), `ess_bulk` and `ess_tail` (the smallest), by ArviZ;
             `moved`, how many of its `elements` had more than one value. Discrete sites are replaced by the indicators
             of their values. None: no chains were run.
-        num_draws: of all chains, or components; None: no draws.
+        num_draws: of all chains, or components, or nodes of a grid; None: no draws.
         divergences: diverging draws; None: not known.
-        weights_ess: effective sample size of the weights, of `num_draws`; None: no draws.
+        weights_ess: effective sample size of the weights, of `num_draws`; None: no draws, or nodes of a grid.
         problems: what is wrong and what to do, one sentence each.
         notes: what the draws cannot show (discrete sites that never moved), one sentence each.
     """
@@ -82,7 +84,10 @@ class Diagnosis(NamedTuple):
         """In words."""
         if self.num_draws is None:
             return f"{self.method}: closed form, no Monte Carlo error. Nothing to diagnose."
-        lines = [f"{self.method}: {self.num_draws} draws, effective sample size of the weights {self.weights_ess:.4g}"]
+        draws = f"draws, effective sample size of the weights {self.weights_ess:.4g}"
+        if self.weights_ess is None:
+            draws = "nodes of a grid, no Monte Carlo error"
+        lines = [f"{self.method}: {self.num_draws} {draws}"]
         if self.divergences is not None:
             lines[0] += f", {self.divergences} divergences"
         if self.sites is not None:
@@ -124,7 +129,8 @@ def diagnose(posterior: FittedPosterior) -> Diagnosis:
     sites = (
         None if chains is None or isinstance(posterior, Mixture) else _site_table(chains, posterior.derived_tables())
     )
-    size = float(posterior.effective_sample_size())
+    on_grid = isinstance(posterior, CollapsedPosterior) and posterior.is_integrated and posterior.method == QUADRATURE
+    size = None if on_grid else float(posterior.effective_sample_size())
     found = posterior.problems()
     if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):
         found = [*found, *_by_arviz(sites)]

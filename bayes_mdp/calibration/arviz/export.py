@@ -29,8 +29,8 @@ def to_arviz(
 ) -> Tree:
     """The posterior as `InferenceData` (ArviZ 0.x) or `xarray.DataTree` (1.x), groups as in the InferenceData schema.
 
-    The same variables come out however the posterior was inferred (exact, mixture, collapsed, factorised, sampled).
-    Their dims, beside chain and draw:
+    The same variables come out however the posterior was inferred (exact, mixture, over hyperparameters, factorised,
+    sampled). Their dims, beside chain and draw:
 
     | group | variables |
     |---|---|
@@ -60,11 +60,12 @@ def to_arviz(
 
     **Draws of an exact posterior or a mixture are independent**: they are cut into four chains (three, two or one
     where `num_draws` does not divide by four), as plots and statistics ask for several; the effective sample size is
-    about the number of draws, and r-hat is near one by construction. Draws of a collapsed, factorised or sampled
-    posterior keep their Markov chains, thinned evenly to `num_draws` in all, one of each chain at least (each draw of
-    the hyperparameters, or of the rewards, with one exact draw of what is in closed form). If new data have changed the
-    weights of the draws, they are resampled by weight, and the attributes `weighted_draws` and `weights_ess` are set.
-    These, and the draws of SVI and Laplace, are cut into chains like exact ones. The attribute `no_markov_chains` of a
+    about the number of draws, and r-hat is near one by construction. Draws of chains (a collapsed, factorised or sampled
+    posterior) keep their Markov chains, thinned evenly to `num_draws` in all, one of each chain at least (each draw of
+    the hyperparameters, or of the rewards, with one exact draw of what is in closed form). Values with weights of their
+    own (of importance sampling, or as new data have changed them) are resampled by weight, and the attributes
+    `weighted_draws` and `weights_ess` are set; of quadrature they are drawn between the nodes of the grid. These, and
+    the draws of SVI and Laplace, are cut into chains like exact ones. The attribute `no_markov_chains` of a
     group says where that is so.
 
     **A replicate** repeats the transitions from the same pairs: every pair is visited as often as in the data, and

@@ -161,7 +161,7 @@ class CollapsedPosterior(MixturePosterior):
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         found = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
-        if self._is_integrated:
+        if self.is_integrated:
             return found
         size = float(self.effective_sample_size())
         if not size >= LOW_SHARE * self.num_components:
@@ -176,13 +176,13 @@ class CollapsedPosterior(MixturePosterior):
         return [] if self.mcmc is None else self.mcmc.notes()
 
     @property
-    def _is_integrated(self) -> bool:
-        """Whether the weights are those of an integral, not changed since."""
+    def is_integrated(self) -> bool:
+        """Whether the weights are those of an integral over the hyperparameters, not changed since."""
         return self.integration is not None and bool(np.isfinite(self.integration.error))
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
-        if self.integration is not None and self._is_integrated:
+        if self.integration is not None and self.is_integrated:
             return {**_described(self.integration, self.route, self.num_components), **program_data(self.observed)}
         chains = self.mcmc
         drawn = "draws" if chains is None else chains.described()

@@ -1,9 +1,8 @@
 """Importance sampling from Student t distributions at the modes, refitted to the draws that they give.
 
 The mixture starts as Laplace's method has it, and its parts are moved to the weighted means and covariances of their
-draws (Cappé et al. 2008, *Adaptive importance sampling in general mixture classes*). The tail of the weights is
-smoothed by a generalised Pareto distribution, whose shape k says whether they can be relied on (Vehtari et al. 2024,
-*Pareto smoothed importance sampling*).
+draws [PMC08]. The tail of the weights is smoothed by a generalised Pareto distribution, whose shape k says whether they
+can be relied on [PSIS24].
 """
 
 from typing import NamedTuple
@@ -107,7 +106,10 @@ class _Proposal(NamedTuple):
             before = self.roots[part] @ self.roots[part].T
             covariance = (covariance + min(few, 1.0) * before) / (1.0 + min(few, 1.0))
             centres.append(centre)
-            roots.append(np.linalg.cholesky(covariance + 1e-12 * np.diag(np.diag(before))))
+            try:
+                roots.append(np.linalg.cholesky(covariance + 1e-12 * np.diag(np.diag(before))))
+            except np.linalg.LinAlgError as error:  # a funnel: widths that differ by more than rounding allows
+                raise NotIntegrableError("its draws have no covariance to rounding") from error
         return _Proposal(total[kept] / total[kept].sum(), np.stack(centres), np.stack(roots))
 
 

@@ -1,8 +1,8 @@
 """The trapezoid rule over one, two or three numbers, in coordinates standardised at the mode.
 
 For a smooth density that vanishes at both ends the trapezoid rule converges faster than any power of the spacing
-(Trefethen and Weideman 2014, *The exponentially convergent trapezoidal rule*). Coordinates t with z = sinh(a t) / a
-reach heavy tails in few nodes: near the mode z is t, far out it grows exponentially.
+[TRAP14]. Coordinates t with z = sinh(a t) / a reach heavy tails in few nodes: near the mode z is t, far out it grows
+exponentially.
 """
 
 import itertools
