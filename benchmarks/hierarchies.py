@@ -1,14 +1,14 @@
 """Hierarchies without chains, and with: CPU-seconds, each row in a fresh process, imports apart.
 
-    python -m benchmarks.hierarchies [ROW ...] [--repeats 1]
+    python -m benchmarks.hierarchies [ROW ...] [--repeats 3]
 
 `sticky`: README's prior after 300 transitions of 4 states: `infer`, again, `update` with 50 rows, and the error of its
 evidence (adaptive quadrature by SciPy). `ready NAME [chains]`: the ready priors with hyperparameters, S = 10, A = 2,
 1,000 transitions; `per second` is the smallest effective number of independent draws among the hyperparameters (of
 weighted draws what the weights are worth) in a second of a later `infer`; of a grid that number does not exist, and its
-nodes are given. `rewards NAME [chains]`: rewards without a conjugate, S = 4, A = 3, 300 transitions. `sbc NUMBER`:
-simulation-based calibration of a sticky hierarchy of 8 states, that number of simulations. `psrl PRIOR`: 6 seeds x 40
-episodes x 20 steps on RiverSwim.
+nodes are given. `large [chains]`: the sticky one, 500 states, 10^6 transitions. `rewards NAME [chains]`: rewards
+without a conjugate, S = 4, A = 3, 300 transitions. `sbc NUMBER`: simulation-based calibration of a sticky hierarchy of
+8 states, that number of simulations. `psrl PRIOR`: 6 seeds x 40 episodes x 20 steps on RiverSwim.
 """
 
 import argparse
@@ -113,7 +113,9 @@ def simulate(size: int, actions: int, number: int, stickiness: float = 3.0) -> A
     rows = rng.gamma(0.5 + stickiness * np.eye(size)[:, None, :], size=(size, actions, size))
     cumulative = (rows / rows.sum(-1, keepdims=True)).cumsum(-1)
     state, action = rng.integers(size, size=number), rng.integers(actions, size=number)
-    after = np.minimum((cumulative[state, action] < rng.random(number)[:, None]).sum(-1), size - 1)
+    uniform, after = rng.random(number), np.empty(number, int)
+    for part in np.array_split(np.arange(number), max(number // 20_000, 1)):
+        after[part] = np.minimum((cumulative[state[part], action[part]] < uniform[part, None]).sum(-1), size - 1)
     return bm.Transitions(state, action, 2.0 * (state % 2) + rng.normal(size=number), after)
 
 
@@ -182,6 +184,18 @@ def smallest_effective(chains: Any) -> float:
         flat = np.asarray(draws, float).reshape(*draws.shape[:2], -1)
         sizes += [effective_sample_size(flat[..., i]) for i in range(flat.shape[-1]) if np.ptp(flat[..., i]) > 0]
     return float(min(sizes, default=np.nan))
+
+
+def large_row(*, by_chains: bool) -> dict[str, float]:
+    """The sticky prior over 500 states (dense rows), 4 actions, a million transitions."""
+    import jax
+
+    import bayes_mdp as bm
+
+    bm.infer  # noqa: B018
+    data, space = simulate(500, 4, 10**6, 20.0), bm.StateActionSpace(500, 4)
+    method = "collapsed" if by_chains else "auto"
+    return inferred(bm.infer, bm.models.sticky(), space, data, method, jax.random.key(1))
 
 
 def reward_prior(name: str) -> Callable[..., Any]:
@@ -273,6 +287,8 @@ def psrl_row(prior: str) -> dict[str, float]:
 
 ROWS: dict[str, Callable[[], dict[str, float]]] = {
     "sticky": readme_row,
+    "large": lambda: large_row(by_chains=False),
+    "large chains": lambda: large_row(by_chains=True),
     **{
         f"ready {name}{' chains' * chains}": lambda name=name, chains=chains: ready_row(name, by_chains=chains)
         for name in READY

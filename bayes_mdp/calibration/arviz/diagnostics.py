@@ -14,11 +14,11 @@ from bayes_mdp.calibration.arviz.export import dataset
 from bayes_mdp.calibration.arviz.generation import Tree, arviz, as_tree, generation
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains_of, check_posterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.collapsed.integrate import QUADRATURE
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
 from bayes_mdp.inference.draws.derived_tables import Scalars
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
-from bayes_mdp.inference.collapsed.integrate import QUADRATURE
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.utils.files import read_sealed, write_sealed
@@ -84,10 +84,11 @@ class Diagnosis(NamedTuple):
         """In words."""
         if self.num_draws is None:
             return f"{self.method}: closed form, no Monte Carlo error. Nothing to diagnose."
-        draws = f"draws, effective sample size of the weights {self.weights_ess:.4g}"
         if self.weights_ess is None:
-            draws = "nodes of a grid, no Monte Carlo error"
-        lines = [f"{self.method}: {self.num_draws} {draws}"]
+            lines = [f"{self.method}: {self.num_draws} nodes of a grid, no Monte Carlo error"]
+        else:
+            size = f"effective sample size of the weights {self.weights_ess:.4g}"
+            lines = [f"{self.method}: {self.num_draws} draws, {size}"]
         if self.divergences is not None:
             lines[0] += f", {self.divergences} divergences"
         if self.sites is not None:

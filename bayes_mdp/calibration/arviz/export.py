@@ -60,13 +60,13 @@ def to_arviz(
 
     **Draws of an exact posterior or a mixture are independent**: they are cut into four chains (three, two or one
     where `num_draws` does not divide by four), as plots and statistics ask for several; the effective sample size is
-    about the number of draws, and r-hat is near one by construction. Draws of chains (a collapsed, factorised or sampled
-    posterior) keep their Markov chains, thinned evenly to `num_draws` in all, one of each chain at least (each draw of
-    the hyperparameters, or of the rewards, with one exact draw of what is in closed form). Values with weights of their
-    own (of importance sampling, or as new data have changed them) are resampled by weight, and the attributes
+    about the number of draws, and r-hat is near one by construction. Draws of chains (of a collapsed, factorised or
+    sampled posterior) keep them, thinned evenly to `num_draws` in all, one of each chain at least (each draw of the
+    hyperparameters, or of the rewards, with one exact draw of what is in closed form). Values with weights of their own
+    (of importance sampling, or as new data have changed them) are resampled by weight, and the attributes
     `weighted_draws` and `weights_ess` are set; of quadrature they are drawn between the nodes of the grid. These, and
-    the draws of SVI and Laplace, are cut into chains like exact ones. The attribute `no_markov_chains` of a
-    group says where that is so.
+    the draws of SVI and Laplace, are cut into chains like exact ones. The attribute `no_markov_chains` of a group says
+    where that is so.
 
     **A replicate** repeats the transitions from the same pairs: every pair is visited as often as in the data, and
     every observed reward is drawn again (given its observed outcome, if rewards depend on it). It is not a new

@@ -22,8 +22,8 @@ def _sentence(method: str) -> str:
         return f"{method} is an approximation: use NUTS (or collapsed, exact) where these quantities matter."
     if method in INTEGRALS:
         return (
-            "Truths and data must come from the prior that is inferred. Compare one fit with method='collapsed': a mode "
-            "that no start found is missing here, and chains may find it. Where they differ, report it with this file."
+            "Truths and data must come from the prior that is inferred. Compare one fit with method='collapsed' "
+            "(chains): a mode that no start found is missing here. Where the two differ, report it with this file."
         )
     if method in CHAINS:
         return "Look at r-hat and divergences of one fit; more warm-up, more samples, another parametrisation."
