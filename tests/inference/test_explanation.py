@@ -31,8 +31,8 @@ def test_routes_and_reasons():
         ("transition", "rows", "closed form"),
         ("reward", "rewards", "closed form"),
     ]
-    collapsed = bm.explain(sticky, SPACE)
-    assert collapsed.route == "collapsed" and "site 'stickiness' (HalfNormal)" in collapsed.why_not["exact"]
+    hierarchy = bm.explain(sticky, SPACE)
+    assert hierarchy.route == "quadrature" and "site 'stickiness' (HalfNormal)" in hierarchy.why_not["exact"]
     mixture = bm.explain(Branching(("rare",), "is one", "where", "rows"), bm.StateActionSpace(2, 1))
     assert mixture.route == "mixture" and "'hidden0' (BernoulliProbs)" in mixture.why_not["exact"]
     sampled = bm.explain(Branching(("normal",), "is one", "where", "rows"), bm.StateActionSpace(2, 1))
@@ -56,7 +56,7 @@ def test_every_site_has_its_own_reason():
 
     found, site = of_site(student, "m")
     assert found.route == "factorised" and found.sites[0].inferred == "closed form"
-    assert site.role == "rewards" and site.inferred == "chains"
+    assert site.role == "rewards" and site.inferred == "importance"
     assert site.why == "a StudentT law of rewards has no conjugate sites" and "normal-gamma" in site.change
     assert "conjugate-forms.md" in str(found)
 
@@ -75,7 +75,8 @@ def test_every_site_has_its_own_reason():
     assert found.route == "nuts" and "Dirichlet" in site.why and "dist.Dirichlet" in site.change
 
     found, site = of_site(sticky, "stickiness")
-    assert found.route == "collapsed" and site.role == "hyperparameter" and "a number in its place" in site.change
+    assert found.route == site.inferred == "quadrature"
+    assert site.role == "hyperparameter" and "a number in its place" in site.change
     assert [s.inferred for s in found.sites if s.name != "stickiness"] == ["closed form"] * (len(found.sites) - 1)
 
     def masked(space):
@@ -94,8 +95,8 @@ def test_every_site_has_its_own_reason():
     assert found.route == "nuts" and site.role == "rows and rewards" and "a site of its own" in site.change
 
 
-def test_what_would_make_it_collapsed():
-    """Hyperparameters of the rows beside Student-t rewards; with normal rewards the same prior is collapsed."""
+def test_what_would_give_a_closed_form_under_hyperparameters():
+    """Hyperparameters of the rows beside Student-t rewards; with normal rewards the same prior needs no chains."""
 
     def prior(law, rows_of=lambda strength: dist.Dirichlet(0.5 + strength * jnp.ones(3))):
         def program(space):
@@ -110,12 +111,12 @@ def test_what_would_make_it_collapsed():
     found = bm.explain(prior(lambda mean: dist.StudentT(4.0, mean, 0.5)), SPACE)
     assert found.route == "nuts"
     assert found.would_help == (
-        "with conjugate rewards, such as Normal, or a normal-gamma prior: its predictive density is a Student-t, this "
-        "prior would be collapsed"
+        "with conjugate rewards, such as Normal, or a normal-gamma prior: its predictive density is a Student-t, rows "
+        "and rewards would have a closed form given the hyperparameters"
     )
     assert found.would_help in str(found).splitlines()
     normal = bm.explain(prior(lambda mean: dist.Normal(mean, 0.5)), SPACE)
-    assert normal.route == "collapsed" and normal.would_help == ""
+    assert normal.route == "quadrature" and normal.would_help == ""
 
     def softmax(space):
         strength = numpyro.sample("strength", dist.HalfNormal(2.0))
@@ -129,20 +130,44 @@ def test_what_would_make_it_collapsed():
 def test_too_many_values_are_not_enumerated():
     found = bm.explain(clusters, bm.StateActionSpace(12, 1))
     assert found.route == "collapsed" and "have 4096 joint values" in found.why_not["mixture"]
+    assert {s.inferred for s in found.sites if s.role == "hyperparameter"} == {"chains"}
 
 
-def test_a_route_with_chains_says_so_on_one_line_once_for_a_program(capsys):
+def test_discrete_hyperparameters_are_enumerated_beside_the_others():
+    """Two clusters of three states: 8 joint values, beside four continuous numbers."""
+    found = bm.explain(bm.models.clustered_states(), bm.StateActionSpace(3, 1))
+    assert found.route == "importance"
+    assert {s.name: s.inferred for s in found.sites if s.role == "hyperparameter"} == {
+        "cluster_concentration": "importance",
+        "cluster_loc": "importance",
+        "cluster": "enumerated",
+    }
+
+
+def test_discrete_sites_of_rewards_are_drawn_by_chains():
+    def program(space):
+        kind = numpyro.sample("kind", dist.Bernoulli(0.5))
+        with space.plates():
+            mean = numpyro.sample("m", dist.Normal(0.0, 1.0))
+        return MDPSpec(rows(space), dist.StudentT(4.0 + kind, mean, 1.0))
+
+    found = bm.explain(program, SPACE)
+    assert found.route == "factorised"
+    assert {s.name: s.inferred for s in found.sites} == {"kind": "chains", "transition": "closed form", "m": "chains"}
+
+
+def test_a_route_without_a_closed_form_says_so_on_one_line_once_for_a_program(capsys):
     def infer_with(location, key=KEY):
         bm.infer(key, bm.models.unknown_concentration(dist.LogNormal(location, 0.25)), space=SPACE)
         return capsys.readouterr().err
 
     # A hyperprior of this test alone: no other test in this process has inferred the program.
     assert infer_with(0.0625) == (
-        "infer: collapsed (chains draw the hyperparameters, the rest is in closed form): site 'concentration' "
+        "infer: quadrature (a grid over the hyperparameters, the rest in closed form): site 'concentration' "
         "(LogNormal) has no closed form\n"
     )
     assert infer_with(0.0625, jax.random.key(1)) == ""  # another function, which computes the same
-    assert infer_with(0.1875).startswith("infer: collapsed (chains draw the hyperparameters, ")
+    assert infer_with(0.1875).startswith("infer: quadrature (a grid over the hyperparameters, ")
     bm.infer(KEY, bm.models.dirichlet_bernoulli(), space=SPACE)
     assert capsys.readouterr().err == ""
 
@@ -238,7 +263,7 @@ def test_a_pseudo_count_over_two_sites_is_that_over_one():
 
     found = []
     for prior in (pairs, joint):
-        program, route = prove(prior, SPACE, "auto", NUTS())
+        program, route = prove(prior, SPACE, "collapsed", NUTS())
         assert route.fit.method == "collapsed"
         hierarchy = _prove_hierarchy(program)
         assert hierarchy.hyperparameters == ("count",)

@@ -54,7 +54,7 @@ def test_a_prior_that_calls_it_inside_is_exact():
         with space.plates():
             return MDPSpec(supported_dirichlet(MATRIX, space), np.zeros((3, 2)))
 
-    assert bm.explain(prior, SPACE).route == "collapsed"
+    assert bm.explain(prior, SPACE).route == "importance"
     posterior = bm.infer(jax.random.key(0), fixed, bm.Transitions([0], [1], None, [2]), space=SPACE)
     assert posterior.method == "exact"
     expected = (MATRIX[0, 1] + [0, 0, 1]) / (MATRIX[0, 1].sum() + 1)

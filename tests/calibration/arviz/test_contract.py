@@ -20,9 +20,11 @@ NUM_DRAWS = 400
 GENERATION = int(version("arviz").split(".")[0])
 STANDARD = {"transition_probs", "reward_mean"}
 MIXTURE, *SLOW = (
-    pytest.param(name, marks=pytest.mark.slow) for name in ("mixture", "collapsed", "factorised", "nuts", "sampled")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("mixture", "importance", "collapsed", "factorised", "nuts", "sampled")
 )
 ROUTES = ["exact", MIXTURE, *SLOW]
+NO_CHAINS = ("exact", "mixture", "importance")
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,7 @@ def test_one_script_on_every_route(arviz, exported, screenless, name):
     assert np.isfinite(found["summary"].loc["m[low, go]", "r_hat"].astype(float))
     elpd = found["loo"].elpd if GENERATION >= 1 else found["loo"].elpd_loo
     assert np.isfinite(elpd) and set(found["compare"].index) == {"this", "other"}
-    assert ("bfmi" in found) == (name not in ("exact", "mixture"))
+    assert ("bfmi" in found) == (name not in NO_CHAINS)
     if GENERATION >= 1:
         assert np.isfinite(found["psense"]["prior"]).all()
 
@@ -103,7 +105,7 @@ def test_names_dims_and_coordinates_are_those_of_the_program(exported, name):
     sites = {n: s for n, s in traced.items() if s["type"] in ("sample", "deterministic")}
     latent = {n for n, s in sites.items() if s["type"] == "sample"}
     assert _groups(tree) >= {"posterior", "prior", "log_prior", "log_likelihood", "posterior_predictive"}
-    assert ("sample_stats" in _groups(tree)) == (name not in ("exact", "mixture"))
+    assert ("sample_stats" in _groups(tree)) == (name not in NO_CHAINS)
     for group in ("posterior", "prior"):
         assert set(tree[group].data_vars) == STANDARD | set(sites)
     assert set(tree["log_prior"].data_vars) == latent

@@ -17,11 +17,13 @@ SPACE = StateActionSpace(3, 2)
 
 
 @pytest.mark.slow
-def test_a_collapsed_belief_is_refitted_in_a_run():
-    """Without Metropolis steps its weights wear out: NUTS for all worn seeds in one call, the same bits twice."""
+@pytest.mark.parametrize("method", ["collapsed", "quadrature"])
+def test_a_collapsed_belief_is_refitted_in_a_run(method):
+    """Without Metropolis steps its weights wear out: chains for all worn seeds in one call, or integrals on the host;
+    the same bits twice."""
     prior = unknown_concentration()
-    whole = infer(jax.random.key(0), prior, space=SPACE)
-    assert isinstance(whole, CollapsedPosterior)
+    whole = infer(jax.random.key(0), prior, space=SPACE, method=method)
+    assert isinstance(whole, CollapsedPosterior) and whole.method == method
     belief = whole.thinned(jax.random.key(1), 16, moves=0)
 
     def played():
