@@ -19,8 +19,9 @@ from bayes_mdp.calibration.belief.before_data import before_data
 from bayes_mdp.calibration.belief.parameter_draws import draw
 from bayes_mdp.calibration.belief.posterior_views import why_no_prior
 from bayes_mdp.calibration.belief.prior_draws import draw_prior
-from bayes_mdp.inference import mixture
-from bayes_mdp.mdp import Transitions
+from bayes_mdp.inference import infer, mixture
+from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.models import unknown_concentration
 from tests.calibration.beliefs import CHAINS, SAMPLES, SPACE, collapsed, sampled, student, transitions
 
 
@@ -161,6 +162,19 @@ def test_diagnosis_in_words(cases):
     assert "call refit(key)" in str(diagnose(collapsed_weights))
     guide = replace(sampled(), mcmc=None)
     assert diagnose(guide).sites is None
+
+
+def test_diagnosis_of_integrals_in_words():
+    """Nodes of a grid are no draws; draws with weights are."""
+    space, data = StateActionSpace(2, 1), Transitions([0, 1, 0], [0, 0, 0], [0.0, 1.0, 1.0], [0, 1, 1])
+    found = [
+        diagnose(infer(jax.random.key(0), unknown_concentration(), data, space=space, method=method))
+        for method in ("quadrature", "importance")
+    ]
+    assert all(one.trustworthy and one.sites is None for one in found)
+    assert str(found[0]).startswith(f"quadrature: {found[0].num_draws} nodes of a grid, no Monte Carlo error")
+    assert str(found[1]).startswith("importance: 4000 draws, effective sample size of the weights ")
+    assert found[0].weights_ess is None and 400 < (found[1].weights_ess or 0) <= 4000
 
 
 def test_an_improper_prior_is_left_out():
