@@ -162,7 +162,7 @@ def _given(program: Program, hyperparameters: set[str], rng: np.random.Generator
     # The tables are read at several values: they come out the same (shown above), the parameters do not, and the
     # certificate compares each with the program.
     for k in range(NUM_VALUES):
-        values = {name: x[k] for name, x in draws.items()}
+        values = {name: np.asarray(x[k]) for name, x in draws.items()}
         probe.numbers = jax.tree.map(np.asarray, numbers({**values, **conjugate_inside(program, names)}))
         forms.append((values, detect(probe)))
     symbols = parameter_symbols(probe, forms[0][1])
