@@ -20,6 +20,8 @@ WIDER = 1.1
 """A refitted covariance is taken so much larger."""
 BROAD, BROAD_SHARE = 3.0, 0.1
 """A tenth of the draws comes from the same places, three times as far spread: what the modes do not show is seen."""
+CAUCHY_SHARE = 0.05
+"""So many have independent Cauchy numbers along the axes of the covariance: tails like these keep bounded weights."""
 MOST_PARTS = 4
 ROUNDS, PATIENCE, FIRST_DRAWS, DRAWS, MOST_DRAWS = 16, 3, 1000, 4000, 2**15
 PER_NUMBER = 20.0
@@ -52,11 +54,12 @@ class Draws(NamedTuple):
 
 
 class _Proposal(NamedTuple):
-    """A mixture of Student t distributions."""
+    """A mixture of Student t distributions; the last `cauchy` parts are products of Cauchy distributions."""
 
     shares: Float[np.ndarray, " M"]
     centres: Float[np.ndarray, "M D"]
     roots: Float[np.ndarray, "M D D"]
+    cauchy: int = 0
 
     @classmethod
     def at(cls, modes: list[Mode]) -> "_Proposal":
@@ -67,8 +70,10 @@ class _Proposal(NamedTuple):
         return cls(shares, np.stack([mode.point for mode in kept]), np.stack([mode.root for mode in kept]))
 
     def with_broad(self) -> "_Proposal":
-        shares = np.concatenate([(1.0 - BROAD_SHARE) * self.shares, BROAD_SHARE * self.shares])
-        return _Proposal(shares, np.tile(self.centres, (2, 1)), np.concatenate([self.roots, BROAD * self.roots]))
+        kinds = 1.0 - BROAD_SHARE - CAUCHY_SHARE, BROAD_SHARE, CAUCHY_SHARE
+        shares = np.concatenate([kind * self.shares for kind in kinds])
+        roots = np.concatenate([self.roots, BROAD * self.roots, self.roots])
+        return _Proposal(shares, np.tile(self.centres, (3, 1)), roots, len(self.shares))
 
     def draw(self, rng: np.random.Generator, num: int) -> Float[np.ndarray, "num D"]:
         # Each part as often as its share says, but for rounding: less noise than by chance.
@@ -76,17 +81,23 @@ class _Proposal(NamedTuple):
         part = np.searchsorted(edges, np.arange(num), side="right")
         normal = rng.standard_normal((num, self.centres.shape[1]))
         wide = np.sqrt(DEGREES / rng.chisquare(DEGREES, num))
-        return self.centres[part] + np.einsum("nij,nj->ni", self.roots[part], normal) * wide[:, None]
+        away, alone = normal * wide[:, None], part >= len(self.shares) - self.cauchy
+        away[alone] = rng.standard_cauchy((int(alone.sum()), away.shape[1]))
+        return self.centres[part] + np.einsum("nij,nj->ni", self.roots[part], away)
 
     def log_parts(self, points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N M"]:
         """Log of share times density of every part."""
         size = points.shape[1]
         constant = gammaln((DEGREES + size) / 2) - gammaln(DEGREES / 2) - 0.5 * size * np.log(DEGREES * np.pi)
         logs = []
-        for share, centre, root in zip(self.shares, self.centres, self.roots, strict=True):
-            square = (np.linalg.solve(root, (points - centre).T) ** 2).sum(0)
-            height = constant + np.log(share) - np.log(np.diag(root)).sum()
-            logs.append(height - 0.5 * (DEGREES + size) * np.log1p(square / DEGREES))
+        for m, (share, centre, root) in enumerate(zip(self.shares, self.centres, self.roots, strict=True)):
+            square = np.linalg.solve(root, (points - centre).T) ** 2
+            height = np.log(share) - np.log(np.diag(root)).sum()
+            if m < len(self.shares) - self.cauchy:
+                fall = constant - 0.5 * (DEGREES + size) * np.log1p(square.sum(0) / DEGREES)
+            else:
+                fall = -np.log(np.pi * (1.0 + square)).sum(0)
+            logs.append(height + fall)
         return np.stack(logs, -1)
 
     def refitted(self, points: Float[np.ndarray, "N D"], weights: Float[np.ndarray, " N"]) -> "_Proposal":
@@ -231,7 +242,7 @@ def smooth_tail(logs: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"],
         logs: of the weights, up to a constant.
     """
     number = len(logs)
-    tail = int(min(0.2 * number, 3.0 * np.sqrt(number)))
+    tail = int(np.ceil(min(0.2 * number, 3.0 * np.sqrt(number))))
     order = np.argsort(logs)
     largest, cutoff = order[-tail:], logs[order[-tail - 1]]
     shifted = logs - logs[order[-1]]

@@ -1,0 +1,166 @@
+"""The trapezoid rule against quadrature by SciPy and closed forms; what it cannot state it refuses."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import gamma, gammaln, logsumexp
+
+from bayes_mdp.inference.integrals.modes import search
+from bayes_mdp.inference.integrals.quadrature import Grid, NotIntegrableError, integrate_by_grid
+from tests.inference.integrals import densities
+from tests.inference.integrals.densities import looked_for
+
+
+def squashed(points: np.ndarray) -> np.ndarray:
+    """Numbers whose means are to converge."""
+    return np.concatenate([np.tanh(points / 4.0), 1.0 / (16.0 + points**2)], axis=1)
+
+
+def grid_of(density, size, spread=4.0) -> Grid:
+    searched = looked_for(density, size, spread)
+    return integrate_by_grid(density, searched.modes, searched.cover, squashed)
+
+
+def by_panels(density, breaks) -> np.ndarray:
+    """The integral, and the means, by Gauss-Legendre quadrature of many panels between breaks."""
+    edges = np.concatenate([np.linspace(a, b, 41)[:-1] for a, b in itertools.pairwise(breaks)] + [breaks[-1:]])
+
+    def between(weigh) -> float:
+        def value(x: np.ndarray) -> np.ndarray:
+            return np.exp(density(x[:, None])) * weigh(x[:, None])
+
+        return sum(integrate.fixed_quad(value, a, b, n=20)[0] for a, b in itertools.pairwise(edges))
+
+    total = between(lambda x: 1.0)
+    parts = [between(lambda x, i=i: squashed(x)[:, i]) for i in range(2)]
+    return np.array([total, *[part / total for part in parts]])
+
+
+ONE = {
+    "normal": (densities.normal, (-1.0, 2.0, 3.0, 4.0, 7.0)),
+    "skew": (densities.skew, (-12.0, -1.0, 1.0, 12.0)),
+    "heavy": (densities.heavy, (-3e5, -3e3, -100.0, 0.0, 100.0, 3e3, 3e5)),
+    "two widths": (densities.two_widths, (-12.0, 0.0, 5.5, 6.0, 6.5, 12.0)),
+    "flat-topped": (densities.flat_topped, (-3.0, 0.0, 3.0)),
+    "exponential tails": (densities.exponential_tails, (-60.0, -10.0, 0.0, 6.0)),
+    "logistic": (densities.logistic, (-60.0, 1.0, 60.0)),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_number_against_scipy(name):
+    density, breaks = ONE[name]
+    grid, expected = grid_of(density, 1), by_panels(density, breaks)
+    assert grid.log_evidence == pytest.approx(np.log(expected[0]), abs=1e-7)
+    np.testing.assert_allclose(np.exp(grid.log_weights) @ squashed(grid.points), expected[1:], atol=1e-7)
+    assert logsumexp(grid.log_weights) == pytest.approx(0.0, abs=1e-12) and grid.error <= 1e-7
+    assert len(grid.points) < 1000
+
+
+def test_one_number_against_closed_forms():
+    assert grid_of(densities.flat_topped, 1).log_evidence == pytest.approx(np.log(2.0 * gamma(9 / 8)), abs=1e-7)
+    for density in (densities.normal, densities.skew, densities.heavy, densities.two_widths, densities.logistic):
+        assert grid_of(density, 1).log_evidence == pytest.approx(0.0, abs=1e-7)
+    shape = 0.01  # log of a gamma number: a tail over hundreds of units
+    grid = grid_of(lambda x: shape * x[:, 0] - np.exp(x[:, 0]), 1)
+    assert grid.log_evidence == pytest.approx(gammaln(shape), abs=1e-7)
+
+
+TWO = {
+    "correlated": (densities.correlated, 0.0),
+    "banana": (densities.banana, 0.0),
+    "heavy": (densities.heavy_in_two, 0.0),
+    "two modes": (densities.two_far, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_numbers_integrate_to_one(name):
+    density, right = TWO[name]
+    assert grid_of(density, 2).log_evidence == pytest.approx(right, abs=1e-7)
+
+
+def test_two_numbers_have_the_means_that_are_known():
+    searched = looked_for(densities.banana, 2)
+    grid = integrate_by_grid(densities.banana, searched.modes, searched.cover, lambda x: np.stack([x[:, 1], x[:, 0] ** 2], -1))
+    weights = np.exp(grid.log_weights)
+    assert weights @ grid.points[:, 1] == pytest.approx(0.4, abs=1e-7)  # E[.4 x^2]
+    assert weights @ grid.points[:, 0] ** 2 == pytest.approx(1.0, abs=1e-7)
+
+
+def ridge(points: np.ndarray) -> np.ndarray:
+    """A curve a thousandth wide."""
+    return -0.5 * (points[:, 0] / 3.0) ** 2 - 0.5 * ((points[:, 1] - np.sin(3.0 * points[:, 0])) / 1e-3) ** 2
+
+
+@pytest.mark.parametrize(
+    ("density", "size", "why"),
+    [
+        (lambda x: np.zeros(len(x)), 1, "does not vanish"),
+        (lambda x: -0.5 * np.log1p(x[:, 0] ** 2), 1, "does not vanish"),
+        (lambda x: -0.5 * x[:, 0] ** 2 + 0.0 * x[:, 1], 2, "does not vanish|nodes"),
+        (ridge, 2, "nodes"),
+        (lambda x: np.where(x[:, 0] > 1.0, np.inf, -(x[:, 0] ** 2)), 1, "infinite"),
+    ],
+)
+def test_what_cannot_be_stated_is_refused(density, size, why):
+    modes = search(density, np.linspace(-3.0, 0.5, 64)[:, None] * np.ones(size)).modes  # pyright: ignore
+    with pytest.raises(NotIntegrableError, match=why):
+        integrate_by_grid(density, modes, np.zeros((0, size)), squashed)
+
+
+def drawn(density, num: int, size: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Points between the nodes, and their weights."""
+    grid = grid_of(density, size)
+    points, log_offset = grid.propose(np.random.default_rng(0), num)
+    log_weights = density(points) + log_offset
+    return points, np.exp(log_weights - logsumexp(log_weights))
+
+
+def distance(points: np.ndarray, weights: np.ndarray, cdf) -> float:
+    """Kolmogorov's, of weighted draws, times the root of how many they are worth."""
+    order = np.argsort(points)
+    seen, expected = np.cumsum(weights[order]), cdf(points[order])
+    return float(np.abs(seen - expected).max() / np.sqrt((weights**2).sum()))
+
+
+LAWS = {
+    "skew": (densities.skew, stats.skewnorm(4.0).cdf),
+    "heavy": (densities.heavy, stats.t(3.0).cdf),
+    "two widths": (densities.two_widths, lambda x: 0.7 * stats.norm.cdf(x) + 0.3 * stats.norm.cdf(x, 6.0, 0.05)),
+}
+KOLMOGOROV = 2.7
+"""Exceeded by independent draws with probability 2 exp(-2 2.7^2) < 1e-6."""
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_draws_between_the_nodes_follow_the_density(name):
+    density, cdf = LAWS[name]
+    points, weights = drawn(density, 20_000)
+    assert len(np.unique(points)) == 20_000
+    assert 1.0 / (weights**2).sum() > 10_000
+    assert distance(points[:, 0], weights, cdf) < KOLMOGOROV
+
+
+def test_the_check_of_draws_catches_what_is_wrong():
+    """The same distance where the weights of the nodes are forgotten, and with one mode of two."""
+    nodes = grid_of(densities.two_widths, 1).points[:, 0]
+    assert distance(nodes, np.full(len(nodes), 1.0 / len(nodes)), LAWS["two widths"][1]) > KOLMOGOROV
+    density, cdf = LAWS["two widths"]
+    points, weights = drawn(density, 20_000)
+    alone = points[:, 0] < 3.0
+    assert distance(points[alone, 0], weights[alone] / weights[alone].sum(), cdf) > KOLMOGOROV
+
+
+@pytest.mark.parametrize("fault", ["jacobian", "one mode"])
+def test_the_check_of_integrals_catches_what_is_wrong(fault):
+    """A density of a positive number without the Jacobian of its logarithm; a grid about one mode of two."""
+    if fault == "jacobian":
+        grid = grid_of(lambda x: stats.gamma(3.0).logpdf(np.exp(x[:, 0])), 1)
+    else:
+        searched = looked_for(densities.two_widths, 1)
+        wide = next(mode for mode in searched.modes if abs(mode.point[0]) < 1.0)
+        grid = integrate_by_grid(lambda x: stats.norm.logpdf(x[:, 0]) + np.log(0.7), [wide], np.zeros((0, 1)), squashed)
+    assert abs(grid.log_evidence) > 1e-3
