@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scipy.special import gammaln, logsumexp
 
 from bayes_mdp.inference.integrals.modes import LogDensity, Mode
-from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+from bayes_mdp.inference.integrals.quadrature import DROPPED, NotIntegrableError
 
 DEGREES = 5.0
 """Of freedom: tails heavier than those of what is integrated."""
@@ -37,7 +37,7 @@ class Draws(NamedTuple):
     """Weighted draws.
 
     Args:
-        points: as drawn.
+        points: as drawn, but for those of negligible weight.
         log_weights: their exponentials add up to one.
         log_evidence: log of the integral.
         error: standard error of `log_evidence`.
@@ -159,7 +159,10 @@ def integrate_by_draws(
         number *= 2
     evidence, error = float(np.logaddexp.reduce(logs) - np.log(len(logs))), standard_error(logs)
     log_weights = smoothed - logsumexp(smoothed)
-    return Draws(points, log_weights, evidence, error, k, worth)
+    # Draws far out, where parameters overflow, have no weight.
+    kept = log_weights > np.log(DROPPED)
+    log_weights = log_weights[kept] - logsumexp(log_weights[kept])
+    return Draws(points[kept], log_weights, evidence, error, k, worth)
 
 
 def draw_roughly(

@@ -331,11 +331,11 @@ def _logs(oracle: Oracle, points: np.ndarray) -> np.ndarray:
     )
 
 
-def by_grid(oracle: Oracle) -> Truth:
-    """One or two numbers by the trapezoid rule, where the density is."""
+def by_grid(oracle: Oracle, finest: int = 601) -> Truth:
+    """One or two numbers by the trapezoid rule, where the density is; in a plane `finest` nodes a side."""
     size = sum(max(hyper.size, 1) for hyper in oracle.continuous)
     low, high = np.full(size, -60.0), np.full(size, 60.0)
-    many = {1: (20_001, 20_001, 20_001, 20_001), 2: (401, 301, 301, 601)}[size]
+    many = {1: (20_001, 20_001, 20_001, 20_001), 2: (401, 301, 301, finest)}[size]
     for number, threshold in zip(many, (5000.0, 500.0, 60.0, np.inf), strict=True):
         axes = [np.linspace(a, b, number) for a, b in zip(low, high, strict=True)]
         points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, size)
@@ -356,7 +356,7 @@ def by_grid(oracle: Oracle) -> Truth:
     return _truth(value, error, True)
 
 
-POPULATIONS, EACH, MOVES, MOST_STEPS = 16, 400, 12, 40
+POPULATIONS, EACH, MOVES, MOST_STEPS = 16, 400, 12, 60
 
 
 def by_populations(oracle: Oracle, rng: np.random.Generator) -> Truth:
@@ -427,15 +427,19 @@ def _moved(
     power: float,
     scale: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Random-walk Metropolis steps with the covariance of all, of lengths that vary, or of one number alone."""
+    """Random-walk Metropolis steps with the covariance of all, of lengths that vary, of one number alone, or along differences."""
     size = points.shape[1]
     for turn in range(MOVES):
         root = np.linalg.cholesky(np.cov(points.T).reshape(size, size) + 1e-12 * np.eye(size))
         length = scale * np.exp(rng.normal(0.0, 0.7, (len(points), 1)))
-        if turn % 2:  # of one number alone
+        if turn % 3 == 1:  # of one number alone
             step = rng.standard_normal(points.shape) * np.sqrt(np.diag(root @ root.T))
             step *= np.arange(size) == rng.integers(size, size=(len(points), 1))
             length = np.exp(rng.normal(-0.7, 1.2, (len(points), 1)))
+        elif turn % 3 == 2:  # along the difference of two others, which lies along ridges
+            first, second = rng.integers(len(points), size=(2, len(points)))
+            step = points[first] - points[second]
+            length = np.exp(rng.normal(-1.0, 1.2, (len(points), 1))) / np.sqrt(size)
         else:
             step = rng.standard_normal(points.shape) @ root.T * 2.0 / np.sqrt(size)
         proposed = points + length * step
@@ -445,7 +449,7 @@ def _moved(
         taken = np.log(rng.random(len(points))) < np.where(np.isnan(ratio), -np.inf, ratio)
         points = np.where(taken[:, None], proposed, points)
         prior, gain = np.where(taken, new_prior, prior), np.where(taken, new_gain, gain)
-        if not turn % 2:
+        if not turn % 3:
             scale = float(np.clip(scale * np.exp(taken.mean() - 0.25), 0.05, 3.0))
     return points, prior, gain, scale
 
@@ -493,8 +497,9 @@ def posterior(description: Description) -> Truth:
     """
     oracle = Oracle(description)
     if description.numbers <= 2:
-        truth = by_grid(oracle)
-        parts = (truth.evidence, truth.points, truth.rows, truth.reward)
-        if all((part.error <= 1e-6 * np.maximum(np.abs(part.value), 1.0)).all() for part in parts):
-            return truth
+        for finest in (601, 1601):
+            truth = by_grid(oracle, finest)
+            parts = (truth.evidence, truth.points, truth.rows, truth.reward)
+            if all((part.error <= 1e-6 * np.maximum(np.abs(part.value), 1.0)).all() for part in parts):
+                return truth
     return by_populations(oracle, np.random.default_rng([description.seed, 1]))
