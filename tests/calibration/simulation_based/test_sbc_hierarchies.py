@@ -77,14 +77,13 @@ def weights_forgotten(*arguments, draws: int, **options) -> Integrated:
 
 
 def no_jacobian(self, points, held):
-    placed = self.marginal.prior.place(points, held)
-    return placed.without_jacobian + self.log_evidence(self.marginal.parameters(placed.values))
+    without = self.marginal.prior.place(points, held).without_jacobian
+    return without + self.log_evidence(self.marginal.place(points, held).parameters)
 
 
 def one_mode(self, points, held):
-    placed = self.marginal.prior.place(points, held)
-    whole = placed.log_density + self.log_evidence(self.marginal.parameters(placed.values))
-    return np.where(points[:, 0] > 0.0, whole, -np.inf)
+    placed = self.marginal.place(points, held)
+    return np.where(points[:, 0] > 0.0, placed.log_prior + self.log_evidence(placed.parameters), -np.inf)
 
 
 @pytest.mark.slow

@@ -66,6 +66,15 @@ def _normal(x: np.ndarray, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return -0.5 * ((x - loc) / scale) ** 2 - np.log(scale) - 0.5 * np.log(2.0 * np.pi)
 
 
+def _log_rising(x: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """log Gamma(x + n) - log Gamma(x); from 1e5 on by Stirling's formula, in which nothing cancels."""
+    large = np.maximum(x, 1e5)
+    stirling = (large - 0.5) * np.log1p(n / large) + n * (np.log(large + n) - 1.0)
+    stirling = stirling + 1.0 / (12.0 * (large + n)) - 1.0 / (12.0 * large)
+    small = np.minimum(x, 1e5)
+    return np.where(x > 1e5, stirling, gammaln(small + n) - gammaln(small))
+
+
 _LOG_DENSITY: dict[str, Callable[..., np.ndarray]] = {
     "HalfNormal": lambda x, scale: _normal(x, np.zeros(()), scale) + np.log(2.0),
     "LogNormal": lambda x, loc, scale: _normal(np.log(x), loc, scale) - np.log(x),
@@ -206,8 +215,8 @@ class Oracle:
             prior = np.where(np.isnan(prior), -np.inf, prior)
             concentration = self._concentration(signals, len(points))
             total = concentration.sum(-1)
-            seen = (gammaln(concentration + self.counts) - gammaln(concentration)).sum((-1, -2, -3))
-            seen = seen - (gammaln(total + self.counts.sum(-1)) - gammaln(total)).sum((-1, -2))
+            seen = _log_rising(concentration, self.counts).sum((-1, -2, -3))
+            seen = seen - _log_rising(total, self.counts.sum(-1)).sum((-1, -2))
             evidence, reward = self._rewards(signals, len(points))
             both = prior + seen + evidence
             both = np.where(np.isnan(both), -np.inf, both)
@@ -256,10 +265,11 @@ class Oracle:
             return np.zeros(number), np.zeros((number, S, A))
         if kind == "bernoulli":
             a, b = cells("a"), cells("b")
-            return (betaln(a + total, b + n - total) - betaln(a, b)).sum((-1, -2)), (a + total) / (a + b + n)
+            log = _log_rising(a, total) + _log_rising(b, n - total) - _log_rising(a + b, n)
+            return log.sum((-1, -2)), (a + total) / (a + b + n)
         if kind == "poisson":
             a, rate = cells("a"), cells("rate")
-            log = gammaln(a + total) - gammaln(a) - a * np.log1p(n / rate) - xlogy(total, rate + n) - self.factorials
+            log = _log_rising(a, total) - a * np.log1p(n / rate) - xlogy(total, rate + n) - self.factorials
             return log.sum((-1, -2)), (a + total) / (rate + n)
         mean = total / np.maximum(n, 1.0)
         within = np.maximum(self.square - n * mean**2, 0.0)
