@@ -139,8 +139,8 @@ def plugged_in(posterior: object) -> Prior:
         posterior: of `partial_pooling`; its mean and its geometric mean are the estimate.
     """
     assert isinstance(posterior, bm.inference.CollapsedPosterior)
-    drawn = {name: np.asarray(x, float) for name, x in posterior.hyperparameters.items()}
-    typical, alike = drawn["typical"].mean(0), float(np.exp(np.log(drawn["alike"]).mean()))
+    drawn, weights = posterior.hyperparameters, np.asarray(posterior.weights, float)
+    typical, alike = weights @ drawn["typical"], float(np.exp(weights @ np.log(drawn["alike"])))
     return lambda space: around(typical, alike, space)
 
 
@@ -238,7 +238,7 @@ def from_log(key: PRNGKeyArray) -> None:
                 f"[{low:.0f}, {high:.0f}], true {true[best][plant]:.0f}; truly the best: {truly}"
             )
         if isinstance(posterior, bm.inference.CollapsedPosterior):
-            print(f"  plants are alike as {float(posterior.hyperparameters['alike'].mean()):.1f} months")
+            print(f"  plants are alike as {float(posterior.weights @ posterior.hyperparameters['alike']):.1f} months")
 
 
 def calibration(

@@ -76,12 +76,12 @@ def test_numbers_of_the_docstring(tour):
 
 
 def test_routes(tour):
-    assert tour.belief(tour.sharing).method == "collapsed"
+    assert tour.belief(tour.sharing).method == "quadrature"
     assert tour.belief(tour.separate).method == "exact"
 
 
 def test_a_search_of_the_tour_tries_at_once(tour):
-    """With c of the whole return; the hierarchy is drawn by NUTS, a component before each simulation."""
+    """With c of the whole return; the hierarchy is draws of its prior, a component before each simulation."""
     plan = bm.plan_bayes_adaptive(
         jax.random.key(0),
         tour.belief(tour.sharing),

@@ -172,7 +172,7 @@ def test_the_face_of_the_room_is_the_function():
 
 @pytest.mark.parametrize("method", ["hmc", 3, object()])
 def test_a_method_that_is_not_there_is_refused(method):
-    with pytest.raises(ValueError, match=r"method is .*, expected one of auto, exact, mixture, collapsed"):
+    with pytest.raises(ValueError, match=r"method is .*, expected one of auto, exact, mixture, quadrature"):
         infer(KEY, FLAT, space=SPACE, method=method)
 
 

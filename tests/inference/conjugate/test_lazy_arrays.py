@@ -179,7 +179,7 @@ def test_draws_are_components(x64):
 
 @pytest.mark.filterwarnings("ignore::bayes_mdp.inference.draws.chains.SamplingWarning")
 def test_sampled_and_collapsed_posteriors(x64):
-    """What `infer` returns by NUTS, on everything or on the hyperparameters alone."""
+    """What `infer` returns by NUTS, on everything or on the hyperparameters alone, and by a grid over these."""
 
     def sticky(space):
         stay = numpyro.sample("stay", dist.HalfNormal(3.0))
@@ -192,10 +192,11 @@ def test_sampled_and_collapsed_posteriors(x64):
     data = bm.Transitions(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([0.5, 1.0, -1.0]), np.array([0, 1, 1]))
     space = bm.StateActionSpace(2, 2)
     short = bm.NUTS(num_warmup=20, num_samples=25, num_chains=1)
-    for chosen in ({"sampler": short}, {"method": short}):
+    for chosen in ({"method": "collapsed", "sampler": short}, {"method": short}, {}):
         posterior = bm.infer(jax.random.key(0), sticky, data, space=space, **chosen)
         lazy = posterior.lazy_belief(jax.random.key(1), 1, 3)
-        assert lazy.weights.shape == (25,) and lazy.rewards.value.shape[-1] == 3
+        assert lazy.weights.shape == ((25,) if chosen else posterior.weights.shape)
+        assert lazy.rewards.value.shape[-1] == 3
         probs, _ = means(lazy, 2)
         np.testing.assert_allclose(probs, expected(posterior)[0], atol=1e-9)
 
