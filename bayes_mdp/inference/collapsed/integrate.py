@@ -44,7 +44,7 @@ class Integration(eqx.Module):
         error: "quadrature": its change by the last halving of the grid's spacing; "importance": its standard error.
             nan: the weights have changed since.
         effective: number of independent draws that the weights are worth; of a grid the number of its nodes.
-        pareto_k: shape of the tail of the weights, below .7; of a grid minus infinity.
+        pareto_k: shape of the tail of the weights, below .5; of a grid minus infinity.
         numbers: continuous numbers that were integrated over.
     """
 

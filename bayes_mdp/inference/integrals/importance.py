@@ -28,8 +28,8 @@ PER_NUMBER = 20.0
 """Draws for each number of a covariance that is fitted to them."""
 GOOD = 0.5
 """Effective share of the draws at which refitting stops."""
-LARGEST_K = 0.7
-"""Shape of the tail of the weights from which on their mean cannot be relied on."""
+LARGEST_K = 0.5
+"""Shape of the tail of the weights from which on they have no variance, so that no standard error can be stated."""
 LEAST_EFFECTIVE = 400.0
 
 

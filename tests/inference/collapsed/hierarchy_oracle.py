@@ -134,8 +134,11 @@ class Oracle:
         self.continuous = [hyper for hyper in description.hypers if hyper.family not in DISCRETE]
 
     def _signals(self, values: Values) -> Values:
-        return {hyper.name: _SIGNALS[hyper.signal](values[hyper.name]) for hyper in self.description.hypers
-                if hyper.name in values}
+        return {
+            hyper.name: _SIGNALS[hyper.signal](values[hyper.name])
+            for hyper in self.description.hypers
+            if hyper.name in values
+        }
 
     def _parameters(self, hyper: Hyper, signals: Values) -> list[np.ndarray]:
         """Numbers [N or 1 (1)], ready for the value of the site."""
@@ -305,9 +308,13 @@ def _summary(oracle: Oracle, points: np.ndarray, logs: np.ndarray) -> dict[str, 
         joint = oracle.joint(p, means=True)
         share = np.exp(joint.both - logsumexp(joint.both, axis=0))
         columns = {"points": p, "points2": p**2}
-        columns["probs"] = np.stack(
-            [sum(share[k] * held[name] for k, held in enumerate(oracle.joint_values)) for name in oracle.names], -1
-        ) if oracle.names else np.zeros((len(p), 0))
+        columns["probs"] = (
+            np.stack(
+                [sum(share[k] * held[name] for k, held in enumerate(oracle.joint_values)) for name in oracle.names], -1
+            )
+            if oracle.names
+            else np.zeros((len(p), 0))
+        )
         for name, table in (("rows", joint.rows), ("reward", joint.reward)):
             flat = table.reshape(*table.shape[:2], -1)
             columns[name] = (share[..., None] * flat).sum(0)
@@ -416,8 +423,8 @@ def by_populations(oracle: Oracle, rng: np.random.Generator) -> Truth:
     parts = [_summary(oracle, points[r * EACH : (r + 1) * EACH], np.zeros(EACH)) for r in range(POPULATIONS)]
     value = {name: np.tensordot(weights, [part[name] for part in parts], 1) for name in parts[0]}
     error = {}
-    for name in value:
-        away = np.array([part[name] for part in parts]) - value[name]
+    for name, mean in value.items():
+        away = np.array([part[name] for part in parts]) - mean
         error[name] = np.sqrt(np.tensordot(weights**2, away**2, 1) * POPULATIONS / (POPULATIONS - 1))
     scaled = np.exp(evidence - evidence.max())
     value["total"] = np.asarray(np.log(scaled.mean()) + evidence.max())
@@ -437,7 +444,7 @@ def _moved(
     power: float,
     scale: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Random-walk Metropolis steps with the covariance of all, of lengths that vary, of one number alone, or along differences."""
+    """Random-walk Metropolis steps: with the covariance of all, of one number alone, or along differences."""
     size = points.shape[1]
     for turn in range(MOVES):
         root = np.linalg.cholesky(np.cov(points.T).reshape(size, size) + 1e-12 * np.eye(size))
@@ -491,8 +498,8 @@ def _sharpened(oracle: Oracle, rng: np.random.Generator, points: np.ndarray, rou
     shares = np.exp(totals - logsumexp(totals))
     value = {name: np.tensordot(shares, [part[name] for part in parts], 1) for name in parts[0]}
     errors = {}
-    for name in value:
-        away = np.array([part[name] for part in parts]) - value[name]
+    for name, mean in value.items():
+        away = np.array([part[name] for part in parts]) - mean
         errors[name] = np.sqrt(np.tensordot(shares**2, away**2, 1) * BATCHES / (BATCHES - 1))
     value["total"], errors["total"] = np.asarray(evidence), np.asarray(error)
     sharp = _truth(value, errors, False)

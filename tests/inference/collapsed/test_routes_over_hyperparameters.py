@@ -149,11 +149,12 @@ def test_a_refit_on_the_host_is_the_same_when_repeated(method):
 @pytest.mark.slow
 def test_psrl_with_refits_is_the_same_when_repeated():
     """Refits on the host inside `run`, and `Actor`: the same key, the same rewards and actions."""
-    belief = replace(by("quadrature").thinned(jax.random.key(1), 16), share=0.95)
-    options = RunOptions(progress=False, num_checkpoints=4, refit_every=5)
+    belief = replace(bm.infer(KEY, two_numbers, space=SPACE).thinned(jax.random.key(1), 16), share=0.95)
+    assert belief.refits_on_host and belief.method == "quadrature"
+    options = RunOptions(progress=False, num_checkpoints=4, refit_every=1)
 
     def played():
-        length = {"num_steps": 60, "num_seeds": 2, "options": options}
+        length = {"num_steps": 40, "num_seeds": 2, "options": options}
         return bm.run(bm.agents.PSRL(5), two_states(), prior=belief, objective=OBJECTIVE, key=KEY, **length)
 
     one, again = played(), played()

@@ -17,7 +17,7 @@ def random_covariance(seed: int, size: int) -> np.ndarray:
 def test_a_quadratic_has_the_mode_and_covariance_of_its_normal(size):
     centre, covariance = np.arange(1.0, size + 1.0), random_covariance(0, size)
     density = stats.multivariate_normal(centre, covariance).logpdf
-    starts = np.zeros((2, size)) + [[0.0], [1.0]]
+    starts = np.array([[0.0], [1.0]]) * np.ones(size)
     (mode,) = find_modes(lambda x: np.reshape(density(x), len(x)), starts, np.sqrt(np.diag(covariance)))
     np.testing.assert_allclose(mode.point, centre, atol=1e-3)
     np.testing.assert_allclose(mode.root @ mode.root.T, covariance, rtol=1e-4, atol=1e-4)

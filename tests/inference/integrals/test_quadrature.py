@@ -84,10 +84,10 @@ def test_two_numbers_integrate_to_one(name):
 
 def test_two_numbers_have_the_means_that_are_known():
     searched = looked_for(densities.banana, 2)
-    grid = integrate_by_grid(densities.banana, searched.modes, searched.cover, lambda x: np.stack([x[:, 1], x[:, 0] ** 2], -1))
+    grid = integrate_by_grid(densities.banana, searched.modes, searched.cover, lambda x: 1.0 * x)
     weights = np.exp(grid.log_weights)
     assert weights @ grid.points[:, 1] == pytest.approx(0.4, abs=1e-7)  # E[.4 x^2]
-    assert weights @ grid.points[:, 0] ** 2 == pytest.approx(1.0, abs=1e-7)
+    assert weights @ grid.points[:, 0] == pytest.approx(0.0, abs=1e-7)
 
 
 def ridge(points: np.ndarray) -> np.ndarray:
