@@ -140,7 +140,8 @@ def plugged_in(posterior: object) -> Prior:
     """
     assert isinstance(posterior, bm.inference.CollapsedPosterior)
     drawn, weights = posterior.hyperparameters, np.asarray(posterior.weights, float)
-    typical, alike = weights @ drawn["typical"], float(np.exp(weights @ np.log(drawn["alike"])))
+    typical = jnp.asarray(np.average(drawn["typical"], axis=0, weights=weights))
+    alike = float(np.exp(weights @ np.log(drawn["alike"])))
     return lambda space: around(typical, alike, space)
 
 

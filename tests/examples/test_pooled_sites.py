@@ -180,7 +180,7 @@ def test_a_plant_without_data_has_the_pooled_mean(log, partial):
 
     The components have the same draws on both sides: equal to rounding. Those of the first plant differ.
     """
-    typical = np.asarray(partial.weights) @ partial.hyperparameters["typical"]
+    typical = np.average(partial.hyperparameters["typical"], axis=0, weights=partial.weights)
     np.testing.assert_allclose(chance(partial)[2], typical, rtol=1e-5)
     assert np.abs(chance(partial)[0] - typical).max() > 0.02
     assert np.abs(pooled_by_quadrature(counted(log, 3))[1] - typical).max() < 0.03
@@ -191,7 +191,7 @@ def test_what_the_estimate_leaves_out(ps, space, log, partial):
     prior = ps.plugged_in(partial)
     plugged = bm.infer(KEY, prior, log, space=space)
     assert plugged.method == "exact"
-    typical = np.asarray(partial.weights) @ partial.hyperparameters["typical"]
+    typical = np.average(partial.hyperparameters["typical"], axis=0, weights=partial.weights)
     np.testing.assert_allclose(chance(plugged)[2], typical, rtol=1e-5)
     both = {"drawn": partial, "plugged": plugged}
     drawn = {n: np.asarray(ps.listed(p.sample(KEY, (2000,))).probability)[:, 8:, :, 1] for n, p in both.items()}

@@ -163,7 +163,7 @@ def _different(
     for b, place in enumerate(order):
         width = np.maximum(values[b], WIDEST**-2.0) ** -0.5
         # Triangular by QR: no covariance is formed, which would be singular to rounding where widths differ by 1e8.
-        upper = np.linalg.qr((scale[:, None] * vectors[b] * width).T, mode="r")
+        upper = np.asarray(np.linalg.qr((scale[:, None] * vectors[b] * width).T, mode="r"))
         mode = Mode(points[place], float(heights[place]), upper.T * np.sign(np.diag(upper)))
         if not any(np.abs(known.standardise(mode.point[None])).max() < SAME for known in modes):
             modes.append(mode)
