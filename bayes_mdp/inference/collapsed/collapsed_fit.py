@@ -53,8 +53,8 @@ def fit_of(
         key: PRNGKeyArray, data_statistics: ConjugatePosterior, draws: int | None = None
     ) -> CollapsedPosterior:
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        integrated = integrate(hierarchy, data_statistics, rng, method=method, draws=draws)
-        return from_integral(hierarchy, integrated, data_statistics, classes, method, options)
+        integrated = integrate(hierarchy, data_statistics, rng, method=method, draws=draws, strict=asked)
+        return from_integral(hierarchy, integrated, data_statistics, classes, options)
 
     def draws_on_host(key: PRNGKeyArray, data_statistics: ConjugatePosterior, num: int) -> CollapsedPosterior:
         try:
@@ -84,7 +84,7 @@ def fit_of(
                     raise ValueError(
                         f"method is {method!r}, and {error}, expected {COLLAPSED!r}: chains draw the hyperparameters"
                     ) from error
-                sys.stderr.write(f"infer: chains draw the hyperparameters, not {method}: {error}\n")
+                sys.stderr.write(f"infer: chains draw the hyperparameters, as an integral fails: {error}\n")
                 posterior = chains_on_host(key, data_statistics)
         if data is not None and not rechecked:
             _recheck(hierarchy, posterior)

@@ -244,14 +244,14 @@ class CollapsedPosterior(MixturePosterior):
         data_statistics = jax.tree.map(np.asarray, data_statistics)
         try:
             integrated = integrate(
-                self.hierarchy, data_statistics, self._rng(), method=self.route, near=self._heaviest()
+                self.hierarchy, data_statistics, self._rng(), method=self.route, near=self._heaviest(), strict=False
             )
         except NotIntegrableError as error:
             sys.stderr.write(f"update: chains draw the hyperparameters, not {self.route}: {error}\n")
             return replace(self, data_statistics=data_statistics, route=COLLAPSED, integration=None).refit(
                 jax.random.wrap_key_data(jnp.asarray(self.stream))
             )
-        after = from_integral(self.hierarchy, integrated, data_statistics, self._classes(), self.route, self.options)
+        after = from_integral(self.hierarchy, integrated, data_statistics, self._classes(), self.options)
         return replace(after, stream=self.stream, share=self.share)
 
     def _rng(self) -> np.random.Generator:
@@ -374,7 +374,9 @@ class CollapsedPosterior(MixturePosterior):
             rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
             data, num = jax.tree.map(np.asarray, self.data_statistics), self.num_components
             try:
-                integrated = integrate(self.hierarchy, data, rng, method=self.route, near=self._heaviest(), draws=num)
+                integrated = integrate(
+                    self.hierarchy, data, rng, method=self.route, near=self._heaviest(), draws=num, strict=False
+                )
             except NotIntegrableError:
                 pass  # chains, below
             else:
@@ -445,8 +447,8 @@ class CollapsedPosterior(MixturePosterior):
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         data = jax.tree.map(np.asarray, self.data_statistics)
         near = self._heaviest()
-        integrated = integrate(self.hierarchy, data, rng, method=self.route, near=near, draws=num)
-        drawn = from_integral(self.hierarchy, integrated, data, self._classes(), self.route, self.options)
+        integrated = integrate(self.hierarchy, data, rng, method=self.route, near=near, draws=num, strict=False)
+        drawn = from_integral(self.hierarchy, integrated, data, self._classes(), self.options)
         options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
         stream = np.asarray(jax.random.key_data(jax.random.fold_in(key, 1)))
         dtype = np.asarray(self.values[0]).dtype
@@ -496,7 +498,6 @@ def from_integral(
     integrated: Integrated,
     data_statistics: ConjugatePosterior,
     classes: Classes,
-    route: str,
     options: NUTS,
 ) -> CollapsedPosterior:
     """The mixture over the nodes, or the weighted draws, of an integral. Host side."""
@@ -516,7 +517,7 @@ def from_integral(
         options=options,
         share=float(SHARE * worth / number),
         observed=hierarchy.program.observed,
-        route=route,
+        route=integrated.method,
     )
 
 

@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.marginal import Given, joint_values, marginal_of
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.integrals.importance import LEAST_EFFECTIVE, Draws, integrate_by_draws
+from bayes_mdp.inference.integrals.importance import Draws, integrate_by_draws
 from bayes_mdp.inference.integrals.modes import LogDensity, Search, search
 from bayes_mdp.inference.integrals.quadrature import Grid, NotIntegrableError, integrate_by_grid
 from bayes_mdp.inference.integrals.unconstrained_model import Values
@@ -86,6 +86,11 @@ class Integrated(NamedTuple):
     log_weights: Float[np.ndarray, " K"]
     integration: Integration
 
+    @property
+    def method(self) -> str:
+        """ "quadrature", or "importance" where some of it is by draws."""
+        return IMPORTANCE if np.isfinite(self.integration.pareto_k) else QUADRATURE
+
 
 def method_of(hierarchy: Hierarchy) -> str | None:
     """ "quadrature" or "importance", by the number of hyperparameters; None: there are too many for either."""
@@ -106,7 +111,7 @@ def integrate(
     method: str,
     near: Values | None = None,
     draws: int | None = None,
-    effective: float = LEAST_EFFECTIVE,
+    strict: bool = True,
 ) -> Integrated:
     """The posterior of the hyperparameters given all data. Host side.
 
@@ -117,10 +122,10 @@ def integrate(
         method: "quadrature" (up to three continuous numbers) or "importance".
         near: values [n ...] of the hyperparameters about which the posterior is expected; None: nothing is known.
         draws: draws of equal weight in place of the nodes, or of the weighted draws; None: these.
-        effective: independent draws that importance sampling has to be worth.
+        strict: False: where a grid does not converge importance sampling takes its place.
 
     Raises:
-        NotIntegrableError: the integral cannot be stated to its tolerance by this method; says why.
+        NotIntegrableError: the integral cannot be stated to its tolerance; says why.
     """
     given = marginal_of(hierarchy).given(data_statistics)
     parts: list[tuple[dict[str, np.ndarray], Search]] = []
@@ -132,7 +137,7 @@ def integrate(
         raise NotIntegrableError("no draw of the prior has a finite density")
     highest = max(search.log_mass for _, search in parts)
     parts = [(held, search) for held, search in parts if search.log_mass > highest + RULED_OUT]
-    found = [_integral(given, held, search, rng, method, effective) for held, search in parts]
+    found = [_integral(given, held, search, rng, method, strict) for held, search in parts]
     return _joined(given, [held for held, _ in parts], found, rng, draws)
 
 
@@ -149,15 +154,19 @@ def _of(given: Given, held: Values) -> LogDensity:
 
 
 def _integral(
-    given: Given, held: Values, search: Search, rng: np.random.Generator, method: str, effective: float
+    given: Given, held: Values, search: Search, rng: np.random.Generator, method: str, strict: bool
 ) -> Grid | Draws:
     density = _of(given, held)
     if not given.marginal.prior.dimension:
         height = search.modes[0].log_density
         return Grid(np.zeros((1, 0)), np.zeros(1), height, 0.0, 1.0, np.zeros((1, 0)), search.modes[0])
     if method == QUADRATURE:
-        return integrate_by_grid(density, search.modes, search.cover, lambda points: given.means(points, held))
-    return integrate_by_draws(rng, density, search.modes, effective)
+        try:
+            return integrate_by_grid(density, search.modes, search.cover, lambda points: given.means(points, held))
+        except NotIntegrableError:
+            if strict:
+                raise
+    return integrate_by_draws(rng, density, search.modes)
 
 
 def _joined(
