@@ -10,7 +10,13 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.inference.collapsed.collapse import collapsed_model
-from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior, from_draws, from_integral
+from bayes_mdp.inference.collapsed.collapsed_posterior import (
+    COLLAPSED,
+    SHARE,
+    CollapsedPosterior,
+    from_draws,
+    from_integral,
+)
 from bayes_mdp.inference.collapsed.compression import find_classes, grouped
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.integrate import integrate
@@ -61,7 +67,8 @@ def fit_of(
             drawn = by_integral(key, data_statistics, num)
         except NotIntegrableError:
             drawn = chains_on_host(key, data_statistics).thinned(jax.random.fold_in(key, 1), num)
-        return _numpy(replace(drawn, mcmc=None, integration=None, options=options, route=method))
+        # Whatever drew them, what is static is the same: simulations are stacked.
+        return _numpy(replace(drawn, mcmc=None, integration=None, options=options, route=method, share=SHARE, moves=0))
 
     def chains_on_host(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> CollapsedPosterior:
         chains = chains_of(key, grouped(data_statistics, classes))
