@@ -22,7 +22,7 @@ BROAD, BROAD_SHARE = 3.0, 0.1
 """A tenth of the draws comes from the same places, three times as far spread: what the modes do not show is seen."""
 CAUCHY_SHARE = 0.05
 """So many have independent Cauchy numbers along the axes of the covariance: tails like these keep bounded weights."""
-MOST_PARTS = 4
+MOST_PARTS = 10
 ROUNDS, PATIENCE, FIRST_DRAWS, DRAWS, MOST_DRAWS = 16, 3, 1000, 4000, 2**15
 PER_NUMBER = 20.0
 """Draws for each number of a covariance that is fitted to them."""

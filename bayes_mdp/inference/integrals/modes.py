@@ -20,8 +20,9 @@ WIDEST = 10.0
 """Standard deviations of the starts that a mode is wide at most: where the density is flat it has no curvature."""
 SAME = 0.5
 """Standard deviations below which two modes are one."""
-STARTS, FEW_STARTS, FEW = 6, 3, 6
-"""Starts of a search; over more than 6 numbers 3, as a Hessian then takes many points."""
+STARTS, FEW_STARTS, FEW = 24, 6, 12
+"""Starts of a search, as a mode that none leads to is missed in silence; over more than 12 numbers 6, as a Hessian then
+takes many points."""
 FAR = -30.0
 """Log density less that of the best mode, below which a point need not lie within a grid."""
 WIDENINGS, CLOSE = 5, 1.3
