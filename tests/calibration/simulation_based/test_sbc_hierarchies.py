@@ -21,7 +21,7 @@ KEY = jax.random.key(11)
 
 
 def sticky(space):
-    stickiness = numpyro.sample("stickiness", dist.HalfNormal(5.0))
+    stickiness = numpyro.sample("stickiness", dist.Gamma(2.0, 0.4))
     with space.plates():
         probs = numpyro.sample("transition", dist.Dirichlet(0.5 + stickiness * jnp.eye(space.n_states)[:, None, :]))
         reward = numpyro.sample("reward", NormalGamma(0.0, 1.0, 2.0, 1.0))

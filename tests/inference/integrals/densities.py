@@ -1,5 +1,8 @@
 """Log densities with known integrals, written with NumPy and SciPy."""
 
+# scipy types a frozen law as any: discrete, continuous.
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+
 from collections.abc import Callable
 
 import numpy as np

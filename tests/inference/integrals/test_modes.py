@@ -1,5 +1,8 @@
 """Modes by finite differences: where they are, and how wide."""
 
+# scipy types a frozen law as any: discrete, continuous.
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+
 import numpy as np
 import pytest
 from scipy import stats

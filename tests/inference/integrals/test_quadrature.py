@@ -1,5 +1,8 @@
 """The trapezoid rule against quadrature by SciPy and closed forms; what it cannot state it refuses."""
 
+# scipy types a frozen law as any: discrete, continuous.
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+
 import itertools
 
 import numpy as np
