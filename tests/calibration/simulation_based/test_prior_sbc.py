@@ -13,7 +13,7 @@ from bayes_mdp.calibration.simulation_based import prior_sbc
 from bayes_mdp.calibration.simulation_based import simulation_runs as module
 from bayes_mdp.calibration.simulation_based.prior_sbc import sampler, sbc
 from bayes_mdp.calibration.simulation_based.quantities import default_quantities
-from bayes_mdp.calibration.simulation_based.ranks import Design, Truth, simulation
+from bayes_mdp.calibration.simulation_based.ranks import Design, StagedSimulation, Truth, simulation
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.calibration.simulation_based.simulation_runs import dataset_of
 from bayes_mdp.inference.compiled_fit import Fit
@@ -49,7 +49,9 @@ def verdicts():
         rows, mean, precision = (jnp.asarray(x, float) for x in mdp)
         law = Law(rows, RewardTable(dist.Normal(mean, precision**-0.5), None, False))
         given = design._replace(draw_truth=lambda *keys: Truth(law, {}, transitions))
-        return simulation(given, twins.twin(fault))(key)
+        simulated = simulation(given, twins.twin(fault))
+        assert not isinstance(simulated, StagedSimulation)
+        return simulated(key)
 
     run = jax.jit(jax.vmap(one, (0, None, 0, 0)))
     keys = jax.random.split(jax.random.key(5), NUM)

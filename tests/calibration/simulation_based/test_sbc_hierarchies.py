@@ -3,7 +3,7 @@
 A prior of one number or of three; the twins forget weights, a Jacobian, one mode of two.
 """
 
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
 import jax
 import jax.numpy as jnp
 import numpy as np

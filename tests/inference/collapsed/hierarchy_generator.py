@@ -5,6 +5,8 @@ it), how they enter concentrations of rows and parameters of rewards, and data. 
 `hierarchy_oracle` computes the posterior of the same description with NumPy and SciPy alone.
 """
 
+# pyright: reportCallIssue=false
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -6,6 +6,8 @@ left out. More: sequential Monte Carlo from the prior (16 populations on their o
 error from how these differ; sharpened by importance sampling where that agrees.
 """
 
+# pyright: reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false, reportReturnType=false
+
 import itertools
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -352,6 +354,7 @@ def by_grid(oracle: Oracle, finest: int = 601) -> Truth:
     """One or two numbers by the trapezoid rule, where the density is; in a plane `finest` nodes a side."""
     size = sum(max(hyper.size, 1) for hyper in oracle.continuous)
     low, high = np.full(size, -60.0), np.full(size, 60.0)
+    axes, number, points, logs = [low], 0, low[None], low[:1]
     many = {1: (20_001, 20_001, 20_001, 20_001), 2: (401, 301, 301, finest)}[size]
     for number, threshold in zip(many, (5000.0, 500.0, 60.0, np.inf), strict=True):
         axes = [np.linspace(a, b, number) for a, b in zip(low, high, strict=True)]

@@ -1,6 +1,7 @@
 """One hierarchy by quadrature, importance sampling and chains: the same posterior; and what is done with it later."""
 
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportReturnType=false
+# pyright: reportOptionalMemberAccess=false
 from dataclasses import replace
 from functools import lru_cache
 

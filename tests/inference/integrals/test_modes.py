@@ -27,7 +27,7 @@ def test_a_quadratic_has_the_mode_and_covariance_of_its_normal(size):
     # The normal that touches it is itself: its mass is one.
     assert mode.log_mass + 0.5 * size * np.log(2.0 * np.pi) == pytest.approx(0.0, abs=1e-4)
     expected = np.linalg.solve(np.linalg.cholesky(covariance), np.ones(size))
-    np.testing.assert_allclose(mode.standardise(centre + 1.0), expected, atol=1e-2)
+    np.testing.assert_allclose(mode.standardise(centre[None] + 1.0)[0], expected, atol=1e-2)
 
 
 def test_a_kinked_density_has_a_width():
