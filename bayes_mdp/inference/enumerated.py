@@ -5,7 +5,6 @@ Each is detected and certified with the site held at that value, so that the bra
 probabilities times the evidence of the data: Bayes' rule, nothing is sampled.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, in_the_way
-from bayes_mdp.inference.detection.trace import Program
+from bayes_mdp.inference.detection.trace import Program, joint_values
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import Counts, Transitions
 from bayes_mdp.utils.typing import AnyArray
@@ -118,12 +117,7 @@ def _joint_values(program: Program) -> Iterator[dict[str, np.ndarray]]:
         site = next(iter(supports))
         why = f"the discrete sites have {math.prod(sizes):.4g} joint values, more than the {most} that are enumerated"
         raise in_the_way(program, site.name, why)
-    each = [
-        [np.array(x, values.dtype).reshape(site.shape) for x in itertools.product(values, repeat=math.prod(site.shape))]
-        for site, values in supports.items()
-    ]
-    for chosen in itertools.product(*each):
-        yield {site.name: value for site, value in zip(supports, chosen, strict=True)}
+    yield from joint_values({s.name: v for s, v in supports.items()}, {s.name: s.shape for s in supports})
 
 
 def _log_prior(probe: Probe) -> float:

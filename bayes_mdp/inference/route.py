@@ -15,7 +15,7 @@ from bayes_mdp.inference import enumerated
 from bayes_mdp.inference.collapsed import collapsed_fit
 from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_NUMBERS, MOST_VALUES, QUADRATURE, method_of
+from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUADRATURE, method_of
 from bayes_mdp.inference.collapsed.prove_hierarchy import prove_hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -34,6 +34,7 @@ from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method,
 from bayes_mdp.inference.factorised import factorise
 from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
+from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import MOST_NODES
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled import pooled_fit

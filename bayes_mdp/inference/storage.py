@@ -24,7 +24,6 @@ from numpyro.distributions import constraints, transforms
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.collapsed.integrate import Integration
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.counting_families import (
     BetaBinomialBelief,
@@ -49,6 +48,7 @@ from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
+from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows

@@ -11,27 +11,6 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes
 """Compiled in half the time; what LLVM could do better does not show in programs of a few thousand numbers."""
 
 
-class HostProgram:
-    """`function` of arrays, from NumPy's to NumPy's: in float64, on the CPU, compiled once for shapes of its arguments.
-
-    Args:
-        function: traceable, of trees of arrays.
-    """
-
-    def __init__(self, function: Callable[..., PyTree]) -> None:
-        self._function = function
-        self._compiled: dict[Hashable, Any] = {}
-
-    def __call__(self, *args: PyTree) -> PyTree:
-        """The answer for arguments of NumPy, as arrays of NumPy."""
-        leaves, tree = jax.tree.flatten(args)
-        key = tree, tuple((np.shape(x), np.result_type(x)) for x in leaves)
-        with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
-            if key not in self._compiled:
-                self._compiled[key] = _compile(jax.jit(self._function).lower(*args))
-            return jax.tree.map(np.asarray, self._compiled[key](*args))
-
-
 def quick_jit(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """`jax.jit(function)` compiled in half the time, for programs that run for less time than they take to compile.
 
@@ -52,6 +31,35 @@ def quick_jit(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return compiled[key](*args)
 
     return call
+
+
+class HostProgram:
+    """`function` of arrays, from NumPy's to NumPy's: in float64, on the CPU, compiled once for shapes of its arguments.
+
+    Args:
+        function: traceable, of trees of arrays.
+    """
+
+    def __init__(self, function: Callable[..., PyTree]) -> None:
+        self._compiled = quick_jit(function)
+
+    def __call__(self, *args: PyTree) -> PyTree:
+        """The answer for arguments of NumPy, as arrays of NumPy."""
+        with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
+            return jax.tree.map(np.asarray, self._compiled(*args))
+
+    def in_blocks(self, size: int, rows: PyTree, *rest: PyTree) -> PyTree:
+        """The answer [N ...] for many rows, which the function maps one by one: `size` rows a call, for one program.
+
+        Args:
+            size: of a block; the last one is filled up with copies of its last row.
+            rows: the first argument, arrays [N ...].
+            rest: the other arguments, the same for all rows.
+        """
+        number = len(jax.tree.leaves(rows)[0])
+        index = [np.minimum(np.arange(i, i + size), number - 1) for i in range(0, number, size)]
+        blocks = [self(jax.tree.map(lambda x, i=i: x[i], rows), *rest) for i in index]
+        return jax.tree.map(lambda *parts: np.concatenate(parts)[:number], *blocks)
 
 
 def _compile(lowered: Any) -> Any:

@@ -51,7 +51,7 @@ class ElementStreams:
         It may differ from draw to draw.
         """
         pairs = zip(self._generators, self._boosts, strict=True)
-        columns = [_log_gammas(*both, concentration[..., n], (num,)) for n, both in enumerate(pairs)]
+        columns = [log_gammas(*both, concentration[..., n], (num,)) for n, both in enumerate(pairs)]
         return self._stack(num, columns)
 
     def dirichlets(
@@ -75,7 +75,7 @@ class ElementStreams:
             alpha, size = concentration[..., here], (num, int(first[n + 1] - first[n]))
             if small[n]:
                 # By logarithms less their largest, which is never lost.
-                logs = _log_gammas(generator, self._boosts[n], alpha, size)
+                logs = log_gammas(generator, self._boosts[n], alpha, size)
                 rows[:, here] = np.exp(logs - logs.max(-1, keepdims=True))
             else:
                 rows[:, here] = generator.standard_gamma(alpha, size)
@@ -94,13 +94,22 @@ class ElementStreams:
         return np.stack(columns, 1) if columns else np.empty((num, 0))
 
 
-def _log_gammas(
+def log_gammas(
     generator: np.random.Generator,
     boost: np.random.Generator,
     concentration: Float[np.ndarray, "..."],
     size: tuple[int, ...],
 ) -> Float[np.ndarray, "..."]:
-    """Gamma(a) is Gamma(a + 1) U^(1/a) (Marsaglia and Tsang 2000, section 6); -inf where a is zero."""
+    """Logarithms of gamma variables, however small their concentration is; -inf where it is zero.
+
+    Gamma(a) is Gamma(a + 1) U^(1/a) (Marsaglia and Tsang 2000, section 6).
+
+    Args:
+        generator: of the gamma variables.
+        boost: of the uniform numbers.
+        concentration: not negative.
+        size: of the answer.
+    """
     logs = np.log(generator.standard_gamma(concentration + 1.0, size))
     logs += np.log1p(-boost.random(size)) / np.where(concentration > 0, concentration, 1.0)
     return np.where(concentration > 0, logs, -np.inf)

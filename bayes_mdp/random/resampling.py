@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
@@ -12,3 +13,10 @@ def systematic(key: PRNGKeyArray, weights: Float[Array, " K"], num: int) -> Int[
     # a point has added to the sum.
     points = (jnp.arange(1, num + 1) - jax.random.uniform(key)) / num
     return jnp.searchsorted(total, points * total[-1])
+
+
+def systematic_on_host(rng: np.random.Generator, weights: Float[np.ndarray, " K"], num: int) -> Int[np.ndarray, " num"]:
+    """The same in NumPy: indices in their order, copies side by side."""
+    total = np.cumsum(weights)
+    points = (rng.random() + np.arange(num)) / num
+    return np.minimum(np.searchsorted(total, points * total[-1]), len(weights) - 1)

@@ -18,7 +18,7 @@ from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.closed_form_sites import known_sites
 from bayes_mdp.calibration.belief.draws import Draws, Run
 from bayes_mdp.calibration.belief.own_data import Cells
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, generator
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
 from bayes_mdp.calibration.belief.posterior_views import (
     FittedPosterior,
     law_of_one_reward,
@@ -34,6 +34,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
+from bayes_mdp.random.host_generator import host_generator
 
 Coordinate = np.ndarray | tuple[str | tuple[str, ...], np.ndarray]  # values, or (dimension, values)
 SAMPLE_DIMS = ("chain", "draw")
@@ -185,7 +186,7 @@ class GroupBuilder:
         return self._contents.cells
 
     def _replicates(self, group: str, draws: Draws) -> dict[str, np.ndarray]:
-        rng = generator(self._keys[group])
+        rng = host_generator(self._keys[group])
         if self._contents.rows is not None:
             return predictive.replicate_rows(rng, draws, self._contents.rows)
         return predictive.replicate_cells(rng, draws, self._cells)

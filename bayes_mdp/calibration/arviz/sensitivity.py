@@ -19,7 +19,7 @@ from bayes_mdp.calibration.arviz.generation import arviz, generation, pareto_smo
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import Draws
 from bayes_mdp.calibration.belief.observed_data import Data, observe
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, generator
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
 from bayes_mdp.calibration.belief.posterior_views import (
     FittedPosterior,
     check_posterior,
@@ -32,6 +32,7 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.planning import solve
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.validation import check_functions
@@ -160,7 +161,7 @@ def prior_sensitivity(
     chains = draws.run.markov_chains
     both = [sensitivity(values, density, chains) for density in densities]
     # The thresholds: sensitivities of pure noise, which depends on neither density.
-    null = generator(key_null).standard_normal((len(values), NUM_NULL))
+    null = host_generator(key_null).standard_normal((len(values), NUM_NULL))
     chance = [float(np.quantile(sensitivity(null, density, chains), 0.95)) for density in densities]
     thresholds = max(THRESHOLD, chance[0]), max(THRESHOLD, chance[1])
     return PriorSensitivity(_table(names, both, thresholds), tuple(terms), thresholds, len(values))

@@ -17,18 +17,19 @@ from bayes_mdp.calibration.belief.posterior_views import (
     rewards_by_outcome,
     sites_of,
 )
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.random.resampling import systematic_on_host
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
 
 SCRATCH = 12  # float32 numbers beside each probability while it is drawn (a gamma number by rejection: measured)
-LEAST_DRAWS = 8  # of a thinned posterior
 Weighted = Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior
 EQUAL = 1e-6  # by how much the log weights of draws of equal weight may differ
 ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replicate
@@ -46,7 +47,7 @@ def draw(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws
     """
     check_draws(posterior, num_draws)
     if isinstance(posterior, SampledPosterior):
-        index, run = choose(generator(key), posterior, min(num_draws, posterior.num_draws))
+        index, run = choose(host_generator(key), posterior, min(num_draws, posterior.num_draws))
         tables = (posterior.transition_probs, posterior.rewards)
         probs, rewards = jax.tree.map(lambda x: np.asarray(x)[index], tables)
         return of_tables(probs, rewards, run)
@@ -55,8 +56,8 @@ def draw(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws
     key_choice, key_draws = jax.random.split(key)
     if isinstance(posterior, CollapsedPosterior) and posterior.integration is not None:
         # Between the nodes of a grid too: draws of the hyperparameters are not to stand on its nodes.
-        posterior = posterior.thinned(key_choice, max(num_draws, LEAST_DRAWS))
-    index, run = choose(generator(key_choice), posterior, num_draws)
+        posterior = posterior.thinned(key_choice, max(num_draws, LEAST_COMPONENTS))
+    index, run = choose(host_generator(key_choice), posterior, num_draws)
     return draw_components(key_draws, posterior, index, run)
 
 
@@ -84,11 +85,6 @@ def check_draws(posterior: FittedPosterior, num_draws: int, transitions: int = 0
     check_memory(f"num_draws is {num_draws}{held}", made * each + at_once, "fewer draws take less")
 
 
-def generator(key: PRNGKeyArray) -> np.random.Generator:
-    """NumPy's generator, seeded with the bits of a key."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
-
-
 def choose(rng: np.random.Generator, posterior: Weighted, num_draws: int) -> tuple[Int[np.ndarray, " N"], Run]:
     """The components to draw from, and where they come from.
 
@@ -107,13 +103,9 @@ def choose(rng: np.random.Generator, posterior: Weighted, num_draws: int) -> tup
         kept = np.arange(per_chain) * chains.num_samples // per_chain
         index = (np.arange(chains.num_chains)[:, None] * chains.num_samples + kept).ravel()
         return index, Run(_picked(sites, index), chains.num_chains, _picked(stats_of(chains, posterior), index))
-    # Systematic resampling: one uniform offset u, then the components at the quantiles (u + i) / N of the cumulative
-    # weights. Each appears its expected number of times, rounded up or down.
     weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
-    quantiles = (rng.random() + np.arange(num_draws)) / num_draws
-    index = np.minimum(np.searchsorted(np.cumsum(weights), quantiles), len(weights) - 1)
     # Copies of one component come out next to each other and would look like a chain that does not move: shuffle.
-    index = rng.permutation(index)
+    index = rng.permutation(systematic_on_host(rng, weights, num_draws))
     attributes = {
         "weighted_draws": f"resampled by weight from {len(weights)}",
         "weights_ess": float(1 / (weights**2).sum()),

@@ -22,6 +22,8 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.random.element_streams import log_gammas
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 
@@ -135,14 +137,10 @@ def draw_components_on_host(key: PRNGKeyArray, posterior: CollapsedPosterior) ->
     rewards, values = data.reward_cells, [np.asarray(x, np.float64) for x in posterior.values]
     if not isinstance(rewards, RewardCells | KnownRewards):
         return None
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rng = host_generator(key)
     leaves = [x[:, np.asarray(i)] for x, i in zip(values, posterior.index, strict=True)]
     concentration = leaves[0] + np.asarray(data.transition_probs.dense_counts, np.float64)
-    possible = concentration > 0
-    safe = np.where(possible, concentration, 1.0)
-    # log of a gamma variable as log gamma(c + 1) + log(uniform) / c: small concentrations do not underflow.
-    logs = np.log(rng.standard_gamma(safe + 1.0)) + np.log1p(-rng.random(safe.shape)) / safe
-    logs = np.where(possible, logs, -np.inf)
+    logs = log_gammas(rng, rng, concentration, concentration.shape)
     rows = np.exp(logs - logs.max(-1, keepdims=True))
     rows /= rows.sum(-1, keepdims=True)
     if not isinstance(rewards, RewardCells):

@@ -35,6 +35,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_number
 
@@ -152,7 +153,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     program = identity_of((prior, space, quantities, quantity, behaviour, objective, method, source.log))
     shared = _shared(attributes, method) | {"program": program}
     simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept, executor)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))
+    rng = host_generator(key_ties)
     dataset = numbers(rng, _split(simulated, list(asked), list(events)))
     answer = Check(dataset.assign_attrs(attributes, false_alarm=false_alarm))
     if path is not None and kept is not None:

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
 from bayes_mdp.inference.conjugate.conjugate_draws import row_concentrations
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -32,6 +31,7 @@ from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray
 
 
@@ -96,7 +96,7 @@ def new_outcomes(
         first, second: the halves.
         num_replicates: R.
     """
-    rng = generator(key)
+    rng = host_generator(key)
     known = np.unique(_codes(first, space))
     state, action = np.asarray(second.state), np.asarray(second.action)
     count = np.zeros((space.n_states, space.n_actions), np.int64)
@@ -228,7 +228,7 @@ def chosen_value(
         num_replicates: R.
         done: called after each replicate.
     """
-    rng = generator(jax.random.fold_in(key, 1))
+    rng = host_generator(jax.random.fold_in(key, 1))
     mean = posterior.mean_mdp()
     used = np.zeros(mean.reward.shape[-2:], bool)
     used[np.broadcast_to(np.arange(used.shape[0]), policy.shape), policy] = True

@@ -17,9 +17,9 @@ from bayes_mdp.calibration.arviz.generation import pareto_smoothed
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import Draws
 from bayes_mdp.calibration.belief.observed_data import Data, Rows
-from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.simulation_based import ecdf
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.pages import see
 
@@ -151,7 +151,7 @@ def loo_pit(
     # Leaving transition t out divides the weight of a draw by the likelihood of t under it.
     log_weights, pareto_k = pareto_smoothed(-predictive.log_likelihood_rows(draws, rows).T)
     weights = np.exp(log_weights)
-    rng = generator(key_numbers)
+    rng = host_generator(key_numbers)
     variables = {"next_state": _pit(_next_state(rng, draws, rows, weights))}
     rewards = draws.rewards
     if rewards.law is not None:

@@ -14,7 +14,6 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.observed_data import Data
-from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.predictive.check_statistics import (
     NEXT_STEPS,
@@ -34,6 +33,7 @@ from bayes_mdp.calibration.predictive.comparisons import (
 )
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import pair_axes
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.validation import check_functions
 
@@ -138,7 +138,7 @@ def predictive_check(
     check_functions("statistics", statistics)
     key_draws, key_replicates = jax.random.split(key_or_first(key))
     draws, rows = predictive.draws_and_rows(key_draws, posterior, data, num_draws, group)
-    made = predictive.replicate_rows(generator(key_replicates), draws, rows)
+    made = predictive.replicate_rows(host_generator(key_replicates), draws, rows)
     transitions = data.transitions if isinstance(data, Log) else data
     assert isinstance(transitions, Transitions)  # there are rows
     missing = np.isnan(rows.reward)

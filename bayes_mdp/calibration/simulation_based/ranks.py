@@ -21,7 +21,7 @@ from bayes_mdp.calibration.belief.transition_law import (
     sample_law,
 )
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, CollapsedPosterior
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
@@ -40,7 +40,6 @@ Kept = TypeVar("Kept")
 Indices = Int[Array, " N"]
 Walk = tuple[Int[Array, ""], Int[Array, ""]]  # state and step
 Outcome = tuple[Array, Array, Array]  # next state, reward, whether the episode ended
-LEAST_COMPONENTS = 8  # the least number of draws of a thinned posterior
 
 
 class Rank(NamedTuple):

@@ -22,6 +22,7 @@ from bayes_mdp.planning.tree_search.limits import (
     require_numba,
     require_searchable,
 )
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.validation import check_count, check_key, check_not_negative, check_positive
@@ -261,7 +262,7 @@ def _search(
         random_rollouts=1.0,
         rollout_q=np.zeros((space.n_states, space.n_actions)),
         max_depth=chosen.max_depth,
-        rng=np.random.default_rng(np.asarray(jax.random.key_data(key_search))),
+        rng=host_generator(key_search),
         tree=new_tree(chosen.max_nodes, space.n_actions),
     )
 

@@ -28,6 +28,7 @@ from bayes_mdp.inference.draws.chains import run_chains
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.random.host_generator import host_generator
 
 NUM_RECHECKED = 2
 """Draws of the posterior at which the closed form is compared with the program once more."""
@@ -58,7 +59,7 @@ def fit_of(
     def by_integral(
         key: PRNGKeyArray, data_statistics: ConjugatePosterior, draws: int | None = None
     ) -> CollapsedPosterior:
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        rng = host_generator(key)
         integrated = integrate(hierarchy, data_statistics, rng, method=method, draws=draws, strict=asked)
         return from_integral(hierarchy, integrated, data_statistics, classes, options)
 

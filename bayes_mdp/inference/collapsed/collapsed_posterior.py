@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_arrays, with_prior_arrays
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, Integration, integrate
+from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate
 from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -31,6 +31,8 @@ from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.integrals.importance import effective_size
+from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
@@ -38,6 +40,7 @@ from bayes_mdp.inference.summary import LatentSites, Observed, describe, program
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.reward_support import RewardSupport
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
@@ -47,6 +50,10 @@ COLLAPSED = "collapsed"
 """The route by chains."""
 DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
 SHARE, MOVES = 0.5, 2
+LEAST_COMPONENTS = 8
+"""Of a thinned posterior: Metropolis steps take differences of draws."""
+LOOKED_AT = 8
+"""Values of largest weight, about which a new integral is looked for first."""
 LOW_SHARE = 0.5
 """Effective sample size, as a share of the components, below which `problems` reports it."""
 
@@ -243,9 +250,7 @@ class CollapsedPosterior(MixturePosterior):
         assert self.hierarchy is not None
         data_statistics = jax.tree.map(np.asarray, data_statistics)
         try:
-            integrated = integrate(
-                self.hierarchy, data_statistics, self._rng(), method=self.route, near=self._heaviest(), strict=False
-            )
+            integrated = self._integrated(self._rng(), data_statistics)
         except NotIntegrableError as error:
             sys.stderr.write(f"update: chains draw the hyperparameters, not {self.route}: {error}\n")
             return replace(self, data_statistics=data_statistics, route=COLLAPSED, integration=None).refit(
@@ -259,10 +264,19 @@ class CollapsedPosterior(MixturePosterior):
         seen = np.asarray(self.visit_counts(), np.float64).sum()
         return np.random.default_rng([*np.asarray(self.stream).tolist(), int(seen)])
 
-    def _heaviest(self, num: int = 8) -> dict[str, np.ndarray]:
-        """The values of largest weight."""
-        chosen = np.argsort(-np.asarray(self.log_weights))[:num]
-        return {name: np.asarray(x)[chosen] for name, x in self.hyperparameters.items()}
+    def _integrated(
+        self, rng: np.random.Generator, data_statistics: ConjugatePosterior, draws: int | None = None
+    ) -> Integrated:
+        """The integral of its route given these data, which looks first where the weight is now. Host side.
+
+        Raises:
+            NotIntegrableError: as `integrate`.
+        """
+        assert self.hierarchy is not None
+        heaviest = np.argsort(-np.asarray(self.log_weights))[:LOOKED_AT]
+        near = {name: np.asarray(x)[heaviest] for name, x in self.hyperparameters.items()}
+        data = jax.tree.map(np.asarray, data_statistics)
+        return integrate(self.hierarchy, data, rng, method=self.route, near=near, draws=draws, strict=False)
 
     def _rejuvenated(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
         """Components resampled where the effective sample size is low, then each moved `moves` times. Traceable.
@@ -371,16 +385,12 @@ class CollapsedPosterior(MixturePosterior):
         if not is_concrete(key, self.log_weights, self.data_statistics):
             return self._refit(key)
         if self.refits_on_host and self.mcmc is None:
-            rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-            data, num = jax.tree.map(np.asarray, self.data_statistics), self.num_components
             try:
-                integrated = integrate(
-                    self.hierarchy, data, rng, method=self.route, near=self._heaviest(), draws=num, strict=False
-                )
+                integrated = self._integrated(host_generator(key), self.data_statistics, self.num_components)
             except NotIntegrableError:
                 pass  # chains, below
             else:
-                new = integrated.hyperparameters, integrated.parameters, np.zeros(num)
+                new = integrated.hyperparameters, integrated.parameters, np.zeros(self.num_components)
                 old = dict(self.hyperparameters), self.values, self.log_weights
                 draws, values, weights = jax.tree.map(lambda x, like: np.asarray(x, like.dtype), new, old)
                 return replace(self, hyperparameters=draws, values=values, log_weights=weights, integration=None)
@@ -415,22 +425,30 @@ class CollapsedPosterior(MixturePosterior):
         Raises:
             ValueError: `num` is below 8. TypeError: no integer.
         """
-        check_count("num", num, 8)
+        check_count("num", num, LEAST_COMPONENTS)
         moves = (0 if self.refits_on_host else MOVES) if moves is None else moves
+        hyperparameters: Mapping[str, AnyArray]
+        thin = self
         if self.route == QUADRATURE and self._is_smooth(key):
-            return self._drawn(key, num, moves)
-        # Equal weights after systematic resampling; NUTS options are cut down for refits inside compiled loops.
-        chosen = systematic(key, jnp.asarray(self.weights), num)
-        values, hyperparameters = jax.tree.map(lambda x: jnp.asarray(x)[chosen], (self.values, self.hyperparameters))
+            # Between the nodes too: as many draws of the continuous posterior, of its own route and share.
+            integrated, dtype = self._integrated(host_generator(key), self.data_statistics, num), self.values[0].dtype
+            hyperparameters = integrated.hyperparameters
+            values = tuple(x.astype(dtype) for x in integrated.parameters)
+            weights = np.zeros(num, dtype)
+            thin = replace(self, route=integrated.method, share=SHARE)
+        else:
+            chosen = systematic(key, jnp.asarray(self.weights), num)
+            draws = dict(self.hyperparameters), self.values
+            hyperparameters, values = jax.tree.map(lambda x: jnp.asarray(x)[chosen], draws)
+            weights = jnp.zeros(num, jnp.asarray(values[0]).dtype)
+        # NUTS options are cut down for refits inside compiled loops.
         options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
-        stream = jax.random.key_data(jax.random.fold_in(key, 1))
-        weights = jnp.zeros(num, jnp.asarray(values[0]).dtype)
         return replace(
-            self,
+            thin,
             values=values,
             hyperparameters=hyperparameters,
             log_weights=weights,
-            stream=stream,
+            stream=jax.random.key_data(jax.random.fold_in(key, 1)),
             mcmc=None,
             integration=None,
             options=options,
@@ -440,30 +458,6 @@ class CollapsedPosterior(MixturePosterior):
     def _is_smooth(self, key: PRNGKeyArray) -> bool:
         """Whether draws between the nodes can be made."""
         return self.integration is not None and self.hierarchy is not None and is_concrete(key, self)
-
-    def _drawn(self, key: PRNGKeyArray, num: int, moves: int) -> "CollapsedPosterior":
-        """Draws of the continuous posterior whose nodes these are."""
-        assert self.hierarchy is not None
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        data = jax.tree.map(np.asarray, self.data_statistics)
-        near = self._heaviest()
-        integrated = integrate(self.hierarchy, data, rng, method=self.route, near=near, draws=num, strict=False)
-        drawn = from_integral(self.hierarchy, integrated, data, self._classes(), self.options)
-        options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
-        stream = np.asarray(jax.random.key_data(jax.random.fold_in(key, 1)))
-        dtype = np.asarray(self.values[0]).dtype
-        values = tuple(x.astype(dtype) for x in drawn.values)
-        return replace(
-            drawn,
-            data_statistics=self.data_statistics,
-            values=values,
-            log_weights=np.zeros(num, dtype),
-            stream=stream,
-            integration=None,
-            options=options,
-            share=SHARE,
-            moves=moves,
-        )
 
 
 def from_draws(
@@ -504,7 +498,7 @@ def from_integral(
     number, integration = len(integrated.log_weights), integrated.integration
     if not hierarchy.program.drawable:  # the integral of a density whose constant is not known
         integration = replace(integration, log_evidence=np.asarray(np.nan))
-    worth = 1.0 / np.exp(2.0 * integrated.log_weights).sum()
+    worth = effective_size(integrated.log_weights)
     return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         data_statistics=data_statistics,
         values=integrated.parameters,

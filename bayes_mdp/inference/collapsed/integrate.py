@@ -6,69 +6,30 @@ for from draws of the prior.
 """
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.collapsed.marginal import Given, joint_values, marginal_of
+from bayes_mdp.inference.collapsed.marginal import Given, marginal_of
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.integrals.importance import Draws, integrate_by_draws
+from bayes_mdp.inference.detection.trace import joint_values
+from bayes_mdp.inference.integrals.importance import MOST_NUMBERS, Draws, effective_size, integrate_by_draws
+from bayes_mdp.inference.integrals.integration import Integration, integration_of
 from bayes_mdp.inference.integrals.modes import LogDensity, Search, search
 from bayes_mdp.inference.integrals.quadrature import Grid, NotIntegrableError, integrate_by_grid
 from bayes_mdp.inference.integrals.unconstrained_model import Values
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.random.resampling import systematic_on_host
 
 QUADRATURE, IMPORTANCE = "quadrature", "importance"
 MOST_AXES = 2
 """Continuous numbers that a grid has at most: from three on draws need fewer points."""
-MOST_NUMBERS = 100
-"""Continuous numbers of importance sampling at most: a Hessian by differences takes twice their square in points."""
 MOST_VALUES = 64
 """Joint values of discrete hyperparameters that are summed over."""
 RULED_OUT = -40.0
 """Log mass by Laplace's method, less the largest, below which a discrete value is not looked at further."""
-
-
-class Integration(eqx.Module):
-    """How the hyperparameters were integrated over, and how well.
-
-    Args:
-        log_evidence: of all data.
-        error: "quadrature": its change by the last halving of the grid's spacing; "importance": its standard error.
-            nan: the weights have changed since.
-        effective: number of independent draws that the weights are worth; of a grid the number of its nodes.
-        pareto_k: shape of the tail of the weights, below .5; of a grid minus infinity.
-        numbers: continuous numbers that were integrated over.
-    """
-
-    log_evidence: Float[AnyArray, ""]
-    error: Float[AnyArray, ""]
-    effective: Float[AnyArray, ""]
-    pareto_k: Float[AnyArray, ""]
-    numbers: int = eqx.field(static=True)
-
-    def after(self, before: Float[AnyArray, " K"], after: Float[AnyArray, " K"]) -> "Integration":
-        """The integral after new data, by the weights that it has: its error is no longer known. Traceable.
-
-        Args:
-            before, after: the log weights, without any shift between them.
-        """
-        gain = jax.nn.logsumexp(jnp.asarray(after)) - jax.nn.logsumexp(jnp.asarray(before))
-        unknown = jnp.full_like(jnp.asarray(self.error), jnp.nan)
-        return replace(self, log_evidence=jnp.asarray(self.log_evidence) + gain, error=unknown)
-
-
-def integration_of(log_evidence: float, error: float, effective: float, pareto_k: float, numbers: int) -> Integration:
-    """The record of an integral; the arguments are its fields."""
-    evidence, deviation, worth, k = (np.asarray(x, np.float64) for x in (log_evidence, error, effective, pareto_k))
-    return Integration(evidence, deviation, worth, k, numbers)
 
 
 class Integrated(NamedTuple):
@@ -129,7 +90,8 @@ def integrate(
     """
     given = marginal_of(hierarchy).given(data_statistics)
     parts: list[tuple[dict[str, np.ndarray], Search]] = []
-    for held in joint_values(hierarchy.hyper_prior):
+    prior = hierarchy.hyper_prior
+    for held in joint_values(prior.choices, {name: site.shape for name, site in prior.held.items()}):
         search = _look(given, hierarchy, held, near)
         if search is not None:
             parts.append((held, search))
@@ -198,12 +160,10 @@ def _joined(
     }
     parameters = tuple(np.concatenate(each) for each in zip(*(part.parameters for part in placed), strict=True))
     log_weights = np.concatenate(logs)
-    worth = float(1.0 / np.exp(2.0 * log_weights).sum()) if np.isfinite(k) else float(len(log_weights))
+    worth = effective_size(log_weights) if np.isfinite(k) else float(len(log_weights))
     record = integration_of(total, error, worth, k, given.marginal.prior.dimension)
     if num is not None:
-        weights = np.exp(log_weights)
-        places = (rng.random() + np.arange(num)) / num * weights.sum()
-        chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1))
+        chosen = rng.permutation(systematic_on_host(rng, np.exp(log_weights), num))
         values, log_weights = {name: x[chosen] for name, x in values.items()}, np.full(num, -np.log(num))
         parameters = tuple(x[chosen] for x in parameters)
     return Integrated(values, parameters, log_weights, record)

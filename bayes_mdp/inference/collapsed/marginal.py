@@ -5,8 +5,6 @@ unconstrained scale of NumPyro. The first two come from the user's program, trac
 evidence is a sum over the different (concentration, count) pairs of the rows and over the cells of the rewards.
 """
 
-import itertools
-import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -23,7 +21,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
-from bayes_mdp.inference.integrals.unconstrained_model import BLOCK, UnconstrainedModel, Values, blocks_of
+from bayes_mdp.inference.integrals.unconstrained_model import BLOCK, Values
 from bayes_mdp.numerics.host_program import HostProgram
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
 
@@ -86,18 +84,14 @@ class Marginal:
 
         return HostProgram(jax.vmap(one, in_axes=(0, None)))
 
-    def place(self, points: Float[np.ndarray, "N D"], held: Values) -> "PlacedParameters":
+    def place(self, points: Float[np.ndarray, "N D"], held: Values) -> PlacedParameters:
         """What the program says at points.
 
         Args:
             points: on the unconstrained scale.
             held: values of the discrete hyperparameters.
         """
-        parts = [
-            jax.tree.map(lambda x, size=size: x[:size], self._placed(points[index], held))
-            for index, size in blocks_of(len(points), self.block)
-        ]
-        return PlacedParameters(*jax.tree.map(lambda *x: np.concatenate(x), *parts))
+        return PlacedParameters(*self._placed.in_blocks(self.block, points, held))
 
     @cached_property
     def _patterns(self) -> tuple[Int[np.ndarray, " M"], scipy.sparse.csr_array]:
@@ -216,18 +210,6 @@ def _alike(*columns: np.ndarray) -> tuple[Int[np.ndarray, " U"], Float[np.ndarra
     """The different pairs of two columns, and how often each occurs."""
     both, times = np.unique(np.stack([x.astype(np.float64) for x in columns]), axis=1, return_counts=True)
     return both[0].astype(np.int64), both[1], times.astype(np.float64)
-
-
-def joint_values(prior: UnconstrainedModel) -> list[dict[str, np.ndarray]]:
-    """Every joint value of the discrete hyperparameters."""
-    each = [
-        [
-            np.array(x, prior.choices[name].dtype).reshape(site.shape)
-            for x in itertools.product(prior.choices[name], repeat=math.prod(site.shape))
-        ]
-        for name, site in prior.held.items()
-    ]
-    return [dict(zip(prior.held, chosen, strict=True)) for chosen in itertools.product(*each)]
 
 
 @lru_cache(maxsize=64)

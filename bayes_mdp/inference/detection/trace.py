@@ -5,6 +5,7 @@ copies of the user's arrays. What depends on what is read from the jaxpr (`dataf
 """
 
 import hashlib
+import itertools
 import math
 import re
 import traceback
@@ -478,6 +479,23 @@ def _listed(law: Any) -> np.ndarray | None:
             return np.asarray(law.enumerate_support(expand=False))
         except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError, NotImplementedError):
             return None
+
+
+def joint_values(
+    supports: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[dict[str, np.ndarray]]:
+    """Every joint value of discrete sites; of none of them one, which is empty.
+
+    Args:
+        supports: {site: the values of one element}.
+        shapes: {site: the shape of its value}.
+    """
+    each = [
+        [np.array(x, values.dtype).reshape(shapes[n]) for x in itertools.product(values, repeat=math.prod(shapes[n]))]
+        for n, values in supports.items()
+    ]
+    for chosen in itertools.product(*each):
+        yield dict(zip(supports, chosen, strict=True))
 
 
 def improper_value(message: Message) -> Real[Array, "..."] | None:

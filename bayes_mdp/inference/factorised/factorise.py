@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpyro import handlers
 
-from bayes_mdp.inference.collapsed.integrate import MOST_NUMBERS
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
@@ -34,6 +33,7 @@ from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.integrate_rewards import can_be_integrated, weighted_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
+from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
@@ -43,6 +43,7 @@ from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.isolate import isolated
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import tracing
+from bayes_mdp.random.host_generator import host_generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +209,7 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
         return joined(rows, jax.tree.map(np.asarray, rewards))
 
     def by_weight(key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        rng = host_generator(key)
         try:
             return weighted_rewards(recipe, jax.tree.map(np.asarray, data), rng)
         except NotIntegrableError as error:

@@ -22,6 +22,7 @@ from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data.transitions import unmasked
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealScalar
 from bayes_mdp.utils.validation import check_count, first_index, is_concrete
@@ -124,7 +125,7 @@ class FactorisedPosterior(ConjugatePosterior):
         self._check_buffer(0)
         if self.refits_on_host:
             try:
-                rewards = self._weighted(np.random.default_rng(np.asarray(jax.random.key_data(key))))
+                rewards = self._weighted(host_generator(key))
             except NotIntegrableError:
                 pass  # chains, below
             else:

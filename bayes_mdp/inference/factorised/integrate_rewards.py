@@ -6,13 +6,19 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from bayes_mdp.inference.collapsed.integrate import MOST_NUMBERS, Integration, integration_of
 from bayes_mdp.inference.draws.chains import traced_latents
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
-from bayes_mdp.inference.integrals.importance import effective_size, integrate_by_draws, smooth_tail, standard_error
+from bayes_mdp.inference.integrals.importance import (
+    MOST_NUMBERS,
+    effective_size,
+    integrate_by_draws,
+    smooth_tail,
+    standard_error,
+)
+from bayes_mdp.inference.integrals.integration import Integration, integration_of
 from bayes_mdp.inference.integrals.modes import search
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
-from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values, blocks_of
+from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, conditioned
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.numerics.host_program import HostProgram
@@ -79,9 +85,7 @@ def weighted_rewards(
         NotIntegrableError: as `integrate_rewards`, whose arguments these are.
     """
     sites, log_weights, integration = integrate_rewards(recipe, data, rng, near)
-    blocks = blocks_of(len(log_weights), DRAWS)
-    tables = [_tables(recipe)({name: x[i] for name, x in sites.items()}) for i, _ in blocks]
-    table = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(log_weights)], *tables)
+    table = _tables(recipe).in_blocks(DRAWS, sites)
     return SampledRewards(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         sites, table, log_weights, data, None, recipe, integration
     )

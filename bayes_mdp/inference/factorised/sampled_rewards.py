@@ -10,7 +10,6 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.collapsed.integrate import Integration
 from bayes_mdp.inference.conjugate.rewards import (
     Cells,
     ComponentPrior,
@@ -22,6 +21,7 @@ from bayes_mdp.inference.conjugate.rewards import (
     weighted_density,
 )
 from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe

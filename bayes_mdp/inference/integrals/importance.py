@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scipy.special import gammaln, logsumexp
 
 from bayes_mdp.inference.integrals.modes import LogDensity, Mode
-from bayes_mdp.inference.integrals.quadrature import DROPPED, NotIntegrableError
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError, without_light
 
 DEGREES = 5.0
 """Of freedom: tails heavier than those of what is integrated."""
@@ -31,6 +31,8 @@ GOOD = 0.5
 LARGEST_K = 0.5
 """Shape of the tail of the weights from which on they have no variance, so that no standard error can be stated."""
 LEAST_EFFECTIVE = 400.0
+MOST_NUMBERS = 100
+"""Continuous numbers of importance sampling at most: a Hessian by differences takes twice their square in points."""
 
 
 class Draws(NamedTuple):
@@ -158,10 +160,8 @@ def integrate_by_draws(
             points, logs = np.zeros((0, size)), np.zeros(0)
         number *= 2
     evidence, error = float(np.logaddexp.reduce(logs) - np.log(len(logs))), standard_error(logs)
-    log_weights = smoothed - logsumexp(smoothed)
     # Draws far out, where parameters overflow, have no weight.
-    kept = log_weights > np.log(DROPPED)
-    log_weights = log_weights[kept] - logsumexp(log_weights[kept])
+    kept, log_weights = without_light(smoothed)
     return Draws(points[kept], log_weights, evidence, error, k, worth)
 
 

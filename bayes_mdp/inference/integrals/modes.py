@@ -213,9 +213,7 @@ def search(
     modes = find_modes(log_density, points[chosen], scale)
     # What the points show beside the modes has to lie within a grid.
     cover = points[heights > modes[0].log_density + FAR]
-    largest = max(mode.log_mass for mode in modes)
-    mass = largest + float(np.log(sum(np.exp(mode.log_mass - largest) for mode in modes)))
-    return Search(modes, cover, mass)
+    return Search(modes, cover, float(np.logaddexp.reduce([mode.log_mass for mode in modes])))
 
 
 def _apart(points: Float[np.ndarray, "N D"], heights: Float[np.ndarray, " N"], most: int) -> list[int]:

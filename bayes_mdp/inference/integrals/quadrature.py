@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from scipy.special import logsumexp
 
 from bayes_mdp.inference.integrals.modes import LogDensity, Mode
+from bayes_mdp.random.resampling import systematic_on_host
 
 STRETCH = 0.4
 """a of z = sinh(a t) / a."""
@@ -68,9 +69,7 @@ class Grid(NamedTuple):
             num: how many.
         """
         # One point after the other along the cumulative weights, then anywhere in its cell.
-        weights = np.exp(self.log_weights)
-        places = (rng.random() + np.arange(num)) / num * weights.sum()
-        chosen = np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
+        chosen = systematic_on_host(rng, np.exp(self.log_weights), num)
         t = self.nodes[chosen] + self.spacing * (rng.random((num, self.nodes.shape[1])) - 0.5)
         points, log_volume = _from_grid(self.mode, t)
         return points, log_volume - self.log_weights[chosen]
@@ -124,11 +123,20 @@ def integrate_by_grid(
         t, logs, before = finer, finer_logs, after
     # The rule before the last halving is as good, as has just been seen, and has fewer nodes.
     spacing *= 2.0
+    kept, log_weights = without_light(logs)
+    points = _from_grid(centre, t[kept])[0]
+    return Grid(points, log_weights, after[0], float(error), spacing, t[kept], centre)
+
+
+def without_light(logs: Float[np.ndarray, " N"]) -> tuple[Bool[np.ndarray, " N"], Float[np.ndarray, " K"]]:
+    """Which weights are no less than `DROPPED` of all, and their logs; the exponentials of these add up to one.
+
+    Args:
+        logs: of the weights, up to a constant.
+    """
     log_weights = logs - logsumexp(logs)
     kept = log_weights > np.log(DROPPED)
-    points = _from_grid(centre, t[kept])[0]
-    log_weights = log_weights[kept] - logsumexp(log_weights[kept])
-    return Grid(points, log_weights, after[0], float(error), spacing, t[kept], centre)
+    return kept, log_weights[kept] - logsumexp(log_weights[kept])
 
 
 def _lattice(low: Float[np.ndarray, " D"], high: Float[np.ndarray, " D"], spacing: float) -> Float[np.ndarray, "N D"]:

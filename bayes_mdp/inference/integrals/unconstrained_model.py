@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, PyTree
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, log_density, potential_energy, unconstrain_fn
 
@@ -133,14 +133,10 @@ class UnconstrainedModel:
             held: of the discrete ones.
             data: of the model.
         """
-        number = len(np.asarray(next(iter(values.values()))))
         if not self.free:
-            return np.zeros((number, 0))
+            return np.zeros((len(np.asarray(next(iter(values.values())))), 0))
         free = {name: np.asarray(values[name], np.float64) for name in self.free}
-        parts = [
-            self._freed({n: x[i] for n, x in free.items()}, held, data)[:size] for i, size in blocks_of(number, BLOCK)
-        ]
-        return np.concatenate(parts)
+        return self._freed.in_blocks(BLOCK, free, held, data)
 
     def place(self, points: Float[np.ndarray, "N D"], held: Values, data: PyTree = None) -> Placed:
         """What the model says at points.
@@ -150,11 +146,7 @@ class UnconstrainedModel:
             held: values of the discrete sites.
             data: of the model.
         """
-        parts = [
-            jax.tree.map(lambda x, size=size: x[:size], self._placed(points[index], held, data))
-            for index, size in blocks_of(len(points), BLOCK)
-        ]
-        return Placed(*jax.tree.map(lambda *x: np.concatenate(x), *parts))
+        return Placed(*self._placed.in_blocks(BLOCK, points, held, data))
 
     def log_density(self, held: Values, data: PyTree = None) -> LogDensity:
         """Points -> their log densities; minus infinity where that is no number.
@@ -212,9 +204,3 @@ class UnconstrainedModel:
             return draw_roughly(rng, density, modes, num)
         except NotIntegrableError:  # tails that t distributions do not cover: the places will do
             return modes[0].point + rng.standard_normal((num, self.dimension)) @ modes[0].root.T
-
-
-def blocks_of(number: int, size: int) -> list[tuple[Int[np.ndarray, " size"], int]]:
-    """Numbers of the points of each block, the last one padded, and how many of them count."""
-    starts = range(0, number, size)
-    return [(np.minimum(np.arange(i, i + size), number - 1), min(size, number - i)) for i in starts]

@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.held_out_checks import (
     Replicated,
     _codes,
@@ -21,6 +20,7 @@ from bayes_mdp.calibration.criticism.held_out_checks import (
 )
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.log_split import split_log
+from bayes_mdp.random.host_generator import host_generator
 from tests.calibration.criticism.worlds import RIGHT, SPACE, A, S, belief, learn, log_of_world, world
 
 KEY = jax.random.key(5)
@@ -100,7 +100,7 @@ def test_unseen_outcomes_are_those_of_whole_rows():
     drawn = rng.multinomial(count, rows / rows.sum(-1, keepdims=True))
     expected = (drawn * unseen).sum((1, 2))
     draw = unseen_outcomes(KEY, posterior, SPACE, known, count)
-    rng = generator(KEY)
+    rng = host_generator(KEY)
     by_urn = np.array([np.bincount(draw(rng), minlength=S) for _ in range(4000)])
     moments_agree(by_urn, expected)
     one = bm.inference.mixture([posterior, posterior], weights=[0.5, 0.5])
