@@ -124,7 +124,7 @@ def _integrated(integration: Integration, method: str, number: int) -> Evidence:
         ValueError: the prior has no normalising constant that is known.
     """
     value = float(integration.log_evidence)
-    _refuse_bent(np.isfinite(value))
+    _refuse_bent(bool(np.isfinite(value)))
     error, effective = float(integration.error), float(integration.effective)
     return Evidence(value, error, method, integration.numbers, number, effective)
 
