@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Array, Bool, Int, PyTree, Real
+from jaxtyping import Array, Bool, Float, Int, PyTree, Real
 
 AnyArray: TypeAlias = Array | np.ndarray
 """An array of the host or of the device."""
@@ -37,6 +37,9 @@ ArrayLike: TypeAlias = bool | int | float | complex | np.generic | np.ndarray | 
 
 Wider than `jax.typing.ArrayLike`, which has no sequences; a function that takes it checks what it holds.
 """
+
+LogDensity: TypeAlias = Float[AnyArray, "*N"] | np.float64
+"""Of one datum or of N; NumPy makes a number of an array without axes."""
 
 Index: TypeAlias = tuple[IntScalar | Int[AnyArray, "..."], ...]
 """The place of a cell, or of many, in a table: (step,) state, action (, outcome)."""

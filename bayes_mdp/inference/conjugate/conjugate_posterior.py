@@ -40,7 +40,7 @@ from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
 
 Pairs = Float[AnyArray, "*H S A"]
@@ -688,7 +688,7 @@ class ConjugatePosterior(eqx.Module):
         return []
 
 
-def _weighted_sum(weight: Float[AnyArray, "*N"], terms: Float[AnyArray, "*N"]) -> RealScalar:
+def _weighted_sum(weight: Float[AnyArray, "*N"], terms: LogDensity) -> RealScalar:
     return xp.where(weight != 0, weight * terms, 0.0).sum()
 
 

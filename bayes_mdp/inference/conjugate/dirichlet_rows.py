@@ -20,7 +20,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_concentration, check_shape, first_index
 
 Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
@@ -301,7 +301,7 @@ class DirichletRows(eqx.Module):
         counts = add_at(self.counts, self.place(cell, outcome), weight)
         return eqx.tree_at(lambda rows: rows.counts, self, counts)
 
-    def log_known(self, cell: Index, outcome: Outcome) -> Float[AnyArray, "*N"]:
+    def log_known(self, cell: Index, outcome: Outcome) -> LogDensity:
         """Log-probability of outcomes under the known rows; zero elsewhere."""
         assert self.known is not None  # the caller has looked
         known = xp.where(pick(self.is_known, cell), pick(self.known, (*cell, outcome)), 1.0)

@@ -27,7 +27,7 @@ from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_support import RewardSupport, anything
 from bayes_mdp.numerics.numpy_or_jax import pick, xp
 from bayes_mdp.random import gamma
-from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
+from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, LogDensity, RealScalar
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 LOST_NATS = 1e-6
@@ -265,7 +265,7 @@ class RegressionRewards(Rewards):
         after = self._add(x, precision, residual, count * weight, ss * weight)
         return after, xp.sum(0.5 * weight * count * xp.log(precision))
 
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> LogDensity:
         """The marginal of one more reward under the belief after data."""
         fit = self._fit()
         x, precision, _ = self._residual(self._place(cell, outcome), reward)

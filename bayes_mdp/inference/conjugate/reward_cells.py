@@ -30,7 +30,7 @@ from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
 from bayes_mdp.models.reward_support import RewardSupport, anything, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_shape
 
 
@@ -276,7 +276,7 @@ class RewardCells(Rewards):
         place = self.place(cell, outcome)
         return (reward - pick(self.offset, place)) / pick(self.coefficient, place)
 
-    def log_constant(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
+    def log_constant(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> LogDensity:
         """weight times what no unknown parameter enters of the log density of each reward; all of it, where known."""
         total = xp.zeros(np.shape(weight))
         taken = xp.asarray(weight) != 0
@@ -327,7 +327,7 @@ class RewardCells(Rewards):
         prior, data = jax.tree.map(lambda x: pick(x, element), (self.prior, self.data))
         return prior.after(data), element < self.data.shape[0]
 
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> LogDensity:
         """The marginal of one more reward under the belief after data."""
         belief, believed = self.belief_at(cell, outcome)
         weight = xp.asarray(weight)

@@ -17,7 +17,7 @@ from bayes_mdp.models.reward_laws import law_at, law_variance
 from bayes_mdp.models.reward_support import RewardSupport, anything, make_support, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import pick, xp
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealScalar
 from bayes_mdp.utils.validation import check_finite, require
 
 Cells = Float[AnyArray, "*cells"]
@@ -164,7 +164,7 @@ class Rewards(eqx.Module):
         """Likewise after the moments of rewards in every cell of the law."""
 
     @abc.abstractmethod
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> LogDensity:
         """log E[density^weight] of each reward by itself; zero where the weight is zero."""
 
     @abc.abstractmethod
@@ -321,7 +321,7 @@ class KnownRewards(Rewards):
         seen = xp.any(xp.asarray(counts.reward_count) > 0)
         return self, xp.where(seen & (self.known_law is not None), np.nan, 0.0)
 
-    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> LogDensity:
         """weight times log density under the known law; zero where rewards are numbers."""
         if self.known_law is None:
             return xp.zeros(np.shape(weight))
@@ -374,7 +374,7 @@ class KnownRewards(Rewards):
         return _known(known, self.by_outcome, law)
 
 
-def weighted_density(law: dist.Distribution, reward: Weight, weight: Weight) -> Float[AnyArray, "*N"]:
+def weighted_density(law: dist.Distribution, reward: Weight, weight: Weight) -> LogDensity:
     """weight * log density, and 0 where the weight is 0; minus infinity outside the support."""
     assert law.support is not None  # the law of a number
     value = xp.asarray(reward, int if law.is_discrete else float)
@@ -383,7 +383,7 @@ def weighted_density(law: dist.Distribution, reward: Weight, weight: Weight) -> 
     return xp.where(taken, weight * xp.where(possible, law.log_prob(inside), -np.inf), 0.0)
 
 
-def refuse_impossible(name: str, reward: Float[np.ndarray, "*N"], log_density: Float[AnyArray, "*N"]) -> None:
+def refuse_impossible(name: str, reward: Float[np.ndarray, "*N"], log_density: LogDensity) -> None:
     """Refuse rewards of log density minus infinity. Host side.
 
     Raises:
