@@ -104,6 +104,7 @@ from .mdp import StateActionSpace as StateActionSpace
 from .mdp import Transitions as Transitions
 from .mdp import unroll as unroll
 from .mdp.data.log_split import split_log as split_log
+from .models.default_prior import default_prior as default_prior
 from .planning.soft import solve_soft as solve_soft
 from .planning.solution import SoftSolution as SoftSolution
 from .planning.solve import evaluate as evaluate

@@ -42,6 +42,7 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         argv: as for `main`.
     """
     arguments = parser.parse_args(argv)
+    arguments.entered = list(sys.argv[1:] if argv is None else argv)
     if argv is None and getattr(arguments, "keep_compiled", False):
         # The process is ours: what the command compiles is there for the next one.
         from bayes_mdp.cli.compilation_cache import keep_compiled_programs

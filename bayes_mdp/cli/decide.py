@@ -1,9 +1,10 @@
-"""`bayes-mdp decide`: a policy from a log, or the one in use, with the reasons; a report as one HTML page."""
+"""`bayes-mdp decide`: policies against the one in use by a log, with the reasons; a report as one HTML page."""
 
 import argparse
+import shlex
 from pathlib import Path
 
-from bayes_mdp.cli.entered_labels import BEHAVIOUR, baseline_of
+from bayes_mdp.cli.entered_labels import BEHAVIOUR, baseline_of, policies_of
 from bayes_mdp.cli.options import (
     Commands,
     add_columns,
@@ -25,12 +26,16 @@ def add_decide(commands: Commands) -> None:
         commands,
         "decide",
         _decide,
-        "choose a policy from one part of a log, judge it by the other, and recommend it or the one in use",
+        "judge policies against the one in use by a log, the best one that it supports among them, and recommend one",
     )
     parser.add_argument("log", help="CSV or Parquet file, one transition per row, in the order of time")
     add_columns(parser, required=True)
     add_labels(parser)
-    parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
+    parser.add_argument(
+        "--prior",
+        help="a name of `list`, or MODULE:FUNCTION (default: rows of a concentration that is learnt, and rewards of a "
+        "law that the log suggests, see bm.default_prior)",
+    )
     add_objective(parser)
     add_problem(parser)
     add_choice(parser)
@@ -41,6 +46,14 @@ def add_decide(commands: Commands) -> None:
         "log's columns of state and action (and 'probability', where an action is random)",
     )
     parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a policy that was fixed before anyone saw these data, in the forms of --baseline; several times for "
+        "several",
+    )
+    parser.add_argument(
         "--criterion",
         default="mean",
         help="mean, cvar:LEVEL, percentile:LEVEL, soft-robust:LEVEL, regret:LEVEL, probability-optimal, "
@@ -48,12 +61,14 @@ def add_decide(commands: Commands) -> None:
     )
     parser.add_argument("--confidence", type=float, default=0.95, help="of being no worse than the baseline")
     parser.add_argument("--slack", type=float, default=0.0, help="loss of value that still counts as no worse")
-    parser.add_argument("--split", type=float, default=0.5, help="share of the episodes that chooses; 0: no split")
+    parser.add_argument(
+        "--split", type=float, default=0.0, help="share of the episodes that chooses and does not judge (default: 0)"
+    )
     parser.add_argument(
         "--bootstrap-below",
         type=count,
         metavar="N",
-        help="actions that the part that chooses has less often in the state keep the baseline's probability "
+        help="actions that the data that choose have less often in the state keep the baseline's probability "
         "(default: 5, or 0 with --min-count)",
     )
     parser.add_argument("--stochastic", action="store_true", help="allow mixtures of actions")
@@ -75,9 +90,10 @@ def _decide(arguments: argparse.Namespace) -> None:
     space = space_of(arguments, log)
     decision = bm.decide(
         jax.random.key(arguments.seed),
-        prior_of(arguments, space, "dirichlet_normal_gamma"),
+        "default" if arguments.prior is None and arguments.known_reward is None else prior_of(arguments, space, ""),
         log,
         objective,
+        policies=policies_of(arguments, space),
         space=space,
         criterion=arguments.criterion,
         limits=PolicyLimits(
@@ -98,5 +114,7 @@ def _decide(arguments: argparse.Namespace) -> None:
     if arguments.report is not None:
         from bayes_mdp.recommend import write_report
 
-        write_report(decision, arguments.report)
+        write_report(
+            decision, arguments.report, command=shlex.join(["bayes-mdp", *arguments.entered]), file=arguments.log
+        )
         print(f"report: {arguments.report}")

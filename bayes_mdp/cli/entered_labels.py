@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bayes_mdp.mdp import StateActionSpace
 
 BEHAVIOUR = "behaviour"
+TABLES = (".csv", ".tsv")
 
 
 def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[Hashable, Any] | None":
@@ -24,26 +25,63 @@ def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "di
         space: of the log, with its labels.
 
     Raises:
+        ValueError: as `entered_policy`.
+    """
+    if arguments.baseline == BEHAVIOUR:
+        return None
+    return entered_policy("--baseline", arguments.baseline, arguments, space, (BEHAVIOUR,))
+
+
+def policies_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[str, dict[Hashable, Any]]":
+    """--policy, each by its name: that of the file, or what was entered.
+
+    Args:
+        arguments: `policy`, and the log's columns `state` and `action`.
+        space: of the log, with its labels.
+
+    Raises:
+        ValueError: as `entered_policy`; two of one name.
+    """
+    policies: dict[str, dict[Hashable, Any]] = {}
+    for text in arguments.policy:
+        name = Path(text).stem if Path(text).suffix in TABLES else text
+        if name in policies:
+            raise ValueError(f"--policy has {name!r} twice, expected each once")
+        policies[name] = entered_policy("--policy", text, arguments, space)
+    return policies
+
+
+def entered_policy(
+    option: str, text: str, arguments: argparse.Namespace, space: "StateActionSpace", also: tuple[str, ...] = ()
+) -> "dict[Hashable, Any]":
+    """A policy as state -> action, or state -> {action: probability}: from an action, STATE=ACTION,... or a CSV file.
+
+    Args:
+        option: in messages.
+        text: as it was entered.
+        arguments: the log's columns `state` and `action`.
+        space: of the log, with its labels.
+        also: what else would do, in messages.
+
+    Raises:
         ValueError: one sentence: no action, pair or file; a label that the log does not have; a state twice.
     """
-    text = arguments.baseline
     actions = [str(action) for action in space.action_names]
-    if text == BEHAVIOUR:
-        return None
     if text in actions:
-        return dict.fromkeys(space.state_names, label("--baseline", text, space.action_names, "action"))
-    if Path(text).suffix in (".csv", ".tsv"):
-        return _from_file(arguments, space)
+        return dict.fromkeys(space.state_names, label(option, text, space.action_names, "action"))
+    if Path(text).suffix in TABLES:
+        return _from_file(option, text, arguments, space)
     if "=" in text:
-        pairs = _pairs("--baseline", text, "STATE=ACTION")
-        state = lambda text: label("--baseline", text, space.state_names, "state")  # noqa: E731
-        action = lambda text: label("--baseline", text, space.action_names, "action")  # noqa: E731
+        pairs = _pairs(option, text, "STATE=ACTION")
+        state = lambda text: label(option, text, space.state_names, "state")  # noqa: E731
+        action = lambda text: label(option, text, space.action_names, "action")  # noqa: E731
         return {state(left): action(right) for left, right in pairs}
     from bayes_mdp.utils.did_you_mean import did_you_mean
 
-    near = did_you_mean(text, [BEHAVIOUR, *actions])
+    near = did_you_mean(text, [*also, *actions])
+    other = "".join(f"{each!r} or " for each in also)
     raise ValueError(
-        f"--baseline is {text!r}, expected {BEHAVIOUR!r} or an action of the log, STATE=ACTION,... or a CSV file{near}"
+        f"{option} is {text!r}, expected {other}an action of the log, STATE=ACTION,... or a CSV file{near}"
     )
 
 
@@ -190,10 +228,11 @@ def _refuse_twice(option: str, labels: "Sequence[object]") -> None:
         seen.add(each)
 
 
-def _from_file(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[Hashable, Any]":
+def _from_file(
+    option: str, path: str, arguments: argparse.Namespace, space: "StateActionSpace"
+) -> "dict[Hashable, Any]":
     """State, action and perhaps probability, one row each."""
-    option = "--baseline"
-    table, pairs = table_of_pairs(option, arguments.baseline, arguments, space)
+    table, pairs = table_of_pairs(option, path, arguments, space)
     if "probability" not in table.columns:
         _refuse_twice(option, [state for state, _ in pairs])
         return dict(pairs)

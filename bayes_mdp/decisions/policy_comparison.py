@@ -19,7 +19,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_values,
     summarise_draws,
 )
-from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, shares_of_best, verdict_on
+from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
@@ -202,8 +202,24 @@ def compare_policies(
     policies = dict(zip(names, policies.values(), strict=True))
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")
+    chosen_by: ChosenBy = "other data" if held_out else ""
+    return compared(key, posterior, policies, objective, initial, num_draws, value_range, chosen_by, outcomes)
+
+
+def compared(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    policies: Mapping[str, PolicyOrLabels],
+    objective: Objective,
+    initial: InitialLike | None,
+    num_draws: int,
+    value_range: Range | None,
+    chosen_by: ChosenBy,
+    outcomes: Mapping[str, Outcome] | None = None,
+) -> PolicyComparison:
+    """`compare_policies` of arguments that were checked, with what chose the policies."""
     with stage("policies in common draws"):
         values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
     draws = np.stack([value.draws for value in values.values()], axis=-1)
     probs = dict(zip(values, map(float, shares_of_best(draws)), strict=True))
-    return PolicyComparison(values, probs, verdict_on(values, value_range, held_out))
+    return PolicyComparison(values, probs, verdict_on(values, value_range, chosen_by))

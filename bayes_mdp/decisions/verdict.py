@@ -1,7 +1,7 @@
 """`Verdict`: whether a posterior may decide between policies, or the question is not decided by the data behind it."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -24,6 +24,10 @@ PULL = 0.5
 """From so many standard deviations of a difference on, the pull of the prior of the rewards may be a reason."""
 CLEAR = 0.975
 """It is none where the better policy would be better with this probability without it."""
+
+ChosenBy = Literal["", "other data", "these data"]
+"""By what the policies were chosen: it is not said; by data that do not judge them; by those that do, and a choice that
+allows for it (`decide`)."""
 
 Range = tuple[RealLike, RealLike]
 """The lowest and the highest value that a policy can have."""
@@ -58,18 +62,24 @@ class Verdict(eqx.Module):
         return "\n".join(lines)
 
 
-def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, held_out: bool) -> Verdict:
+def verdict_on(
+    values: Mapping[str, PolicyValue],
+    value_range: Range | None,
+    chosen_by: ChosenBy,
+    most_prior: float = PRIOR_SHARE,
+) -> Verdict:
     """The verdict on policies under one posterior.
 
     Args:
         values: name -> value.
         value_range: what the user knows of every policy's value; None: nothing.
-        held_out: whether the policies were chosen without the data of this posterior.
+        chosen_by: what chose the policies.
+        most_prior: share of the prior in rows or rewards above which there is no verdict.
     """
     found: list[tuple[str, str]] = []
     for name, value in values.items():
         basis = value.basis
-        if basis is not None and basis.prior_share is not None and basis.prior_share > PRIOR_SHARE:
+        if basis is not None and basis.prior_share is not None and basis.prior_share > most_prior:
             kind = f" ({basis.prior_kind})" if basis.prior_kind else ""
             trust = (
                 "evidence that the source of the prior fits here"
@@ -78,16 +88,16 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
             )
             found.append(
                 (
-                    f"{name}: the prior's share of the rows it uses is {basis.prior_share:.2g}, above {PRIOR_SHARE:g}"
+                    f"{name}: the prior's share of the rows it uses is {basis.prior_share:.2g}, above {most_prior:g}"
                     f"{kind}",
                     f"data of {basis.describe_weakest}, or {trust}",
                 )
             )
-        if basis is not None and basis.rewards is not None and basis.rewards.share > PRIOR_SHARE:
+        if basis is not None and basis.rewards is not None and basis.rewards.share > most_prior:
             share, weakest = basis.rewards.share, describe_parts(basis.rewards.weakest)
             found.append(
                 (
-                    f"{name}: the prior's share of its rewards is {share:.2g}, above {PRIOR_SHARE:g}",
+                    f"{name}: the prior's share of its rewards is {share:.2g}, above {most_prior:g}",
                     f"rewards of {weakest}, or a prior that is known to fit",
                 )
             )
@@ -97,7 +107,7 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
             )
         if value_range is not None:
             found += _outside(name, value, value_range)
-        if basis is not None and basis.own_optimum and not held_out:
+        if basis is not None and basis.own_optimum and not chosen_by:
             found.append(
                 (
                     f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot "
@@ -111,11 +121,11 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
         pull = None if name == best else pull_of(best, values[best], name, value)
         if pull is not None:
             found.append(pull)
-    finding = _finding(values, value_range, held_out)
+    finding = _finding(values, value_range, chosen_by)
     return Verdict(tuple(reason for reason, _ in found), tuple(cure for _, cure in found), finding)
 
 
-def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, held_out: bool) -> str:
+def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chosen_by: ChosenBy) -> str:
     """The best policy, its probability, and what that rests on."""
     names = list(values)
     probs = shares_of_best(np.stack([values[name].draws for name in names], axis=-1))
@@ -123,7 +133,7 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, held_
     bases = [value.basis for value in values.values() if value.basis is not None]
     given = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
     source = f"in {len(values[best].draws)} draws of the posterior{given}"
-    source += ", which did not choose the policies" if held_out else ""
+    source += ", which did not choose the policies" if chosen_by == "other data" else ""
     if len(names) > 1 and all(np.array_equal(values[name].draws, values[best].draws) for name in names):
         parts = [f"all {len(names)} policies are worth the same {source}"]
     elif len(names) > 1:

@@ -26,7 +26,9 @@ from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, in_the_way
 from bayes_mdp.inference.detection.trace import Program, joint_values
 from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.typing import AnyArray
 
 MAX_VALUES = 64
@@ -37,27 +39,31 @@ MAX_NUMBERS = 2**26
 
 @dataclass(frozen=True, eq=False)
 class Branches:
-    """The closed forms of a program, one for each joint value of its discrete sites. Compares by the program.
+    """The closed forms of a program, one for each joint value of its discrete sites. Equal ones have one `fingerprint`.
 
     Args:
-        program: the whole program.
+        prior: the program.
+        fingerprint: of the program and its space.
         values: {site: [K ...]}.
         log_prior: [K], log probabilities of the values (factors and observations of the program included).
         components: the beliefs before any data, all of one structure.
         site_tables: of each component, where the other sites lie in its arrays.
+        observed: (name, number of values) of the sites that the program observes itself.
     """
 
-    program: Program
+    prior: Prior
+    fingerprint: str
     values: dict[str, np.ndarray]
     log_prior: np.ndarray
     components: tuple[ConjugatePosterior, ...]
     site_tables: tuple[SiteTable, ...]
+    observed: Observed = ()
 
     def __hash__(self) -> int:
-        return hash(self.program)
+        return hash(self.fingerprint)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Branches) and self.program == other.program
+        return isinstance(other, Branches) and self.fingerprint == other.fingerprint
 
 
 def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
@@ -91,13 +97,33 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
     # One structure for all components, so that they can be stacked and mapped over.
     names = tuple(found[0][0])
     components = _alike([detected.posterior for *_, detected in found])
+    log_prior = np.array([log_prior for _, log_prior, _ in found])
     return Branches(
-        program,
+        program.prior,
+        program.fingerprint,
         {name: np.stack([values[name] for values, *_ in found]) for name in names},
-        np.array([log_prior for _, log_prior, _ in found]),
+        # Observations and factors of the program belong to the prior: the evidence is that of the data given them.
+        log_prior if program.drawable else _normalised(log_prior),
         components,
         tuple(replace(d.posterior.sites, program=None) for *_, d in found if d.posterior.sites is not None),
+        program.observed,
     )
+
+
+def branches_of(
+    prior: Prior, fingerprint: str, site: str, values: Sequence[int], components: Sequence[ConjugatePosterior]
+) -> Branches:
+    """The closed forms of a ready prior, one for each of equally likely values of a site.
+
+    Args:
+        prior, fingerprint: as of `Branches`.
+        site: the discrete site.
+        values: [K], of the site.
+        components: [K], the beliefs before any data, with their tables of sites.
+    """
+    tables = tuple(replace(each.sites, program=None) for each in components if each.sites is not None)
+    log_prior = np.full(len(components), -math.log(len(components)))
+    return Branches(prior, fingerprint, {site: np.asarray(values)}, log_prior, _alike(components), tables)
 
 
 def _joint_values(program: Program) -> Iterator[dict[str, np.ndarray]]:
@@ -209,19 +235,18 @@ def _alike_cells(cells: Sequence[RewardCells]) -> list[RewardCells]:
 def fit_of(branches: Branches) -> Fit[Mixture]:
     """Exact inference by enumeration, as a function of the data."""
     stacked = jax.tree.map(lambda *parts: np.stack([np.asarray(x) for x in parts]), *branches.components)
-    # Observations and factors of the program belong to the prior: the evidence is that of the data given them.
-    log_prior = branches.log_prior if branches.program.drawable else _normalised(branches.log_prior)
+    log_prior, space = branches.log_prior, branches.components[0].space
 
     def posterior(components: ConjugatePosterior, log_weights: Float[AnyArray, " K"]) -> Mixture:
         return Mixture(
             components,
             log_weights,
-            branches.program.space,
+            space,
             log_prior=log_prior,
             hyperparameters=dict(branches.values),
-            program=branches.program.prior,
+            program=branches.prior,
             site_tables=branches.site_tables,
-            observed=branches.program.observed,
+            observed=branches.observed,
         )
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
@@ -251,7 +276,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         evidence = jax.vmap(lambda component: component.log_evidence)(data_statistics)
         return posterior(data_statistics, jax.nn.log_softmax(jnp.asarray(log_prior) + evidence))
 
-    return Fit("mixture", branches.program.space, summarise, infer, on_host)
+    return Fit("mixture", space, summarise, infer, on_host)
 
 
 def _normalised(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

@@ -5,6 +5,7 @@ The closed form that `detection` would find in the program, array by array: ever
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 import jax
@@ -20,11 +21,12 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.detection.program_cache import program_cache
+from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
-from bayes_mdp.models.priors import ClosedForm, closed_form_of
+from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of
 from bayes_mdp.numerics.compact import compact
 from bayes_mdp.utils.validation import check_positive
 
@@ -55,8 +57,9 @@ class ReadyMade:
         return isinstance(other, ReadyMade) and self.fingerprint == other.fingerprint
 
 
-def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | None:
-    """The belief before any data; None: `prior` is no ready one with a closed form. Made once for equal ones.
+def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Branches | None:
+    """The belief before any data, one for each value of a discrete site where there is one; None: `prior` is no ready
+    one with a closed form. Made once for equal ones.
 
     Raises:
         ValueError: hyperparameters that do not fit the space.
@@ -64,26 +67,41 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | No
     form = closed_form_of(prior)
     if form is None:
         return None
+    if isinstance(form, ClosedForms):
+        cells = math.prod((*space.shape, space.n_outcomes))
+        if len(form.forms) * cells > MAX_NUMBERS:
+            return None
+        components = [_ready_made(prior, each, space) for each in form.forms]
+        digest = hashlib.sha256(f"{form.site} {len(components)}".encode())
+        for each in components:
+            digest.update(each.fingerprint.encode())
+        return branches_of(
+            components[0].prior, digest.hexdigest(), form.site, range(len(components)), [_belief(c) for c in components]
+        )
+    return _belief(_ready_made(prior, form, space))
+
+
+def _ready_made(prior: Prior, form: ClosedForm, space: StateActionSpace) -> ReadyMade:
     digest = hashlib.sha256(f"{space!r} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
     hyperparameters = form.concentration, *form.hyperparameters.values()
     for value in (*jax.tree.leaves(space), *hyperparameters):
         array = np.asarray(value)
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    has_arrays = any(isinstance(value, np.ndarray) for value in hyperparameters)
     with jax.enable_x64(True):
-        has_arrays = any(isinstance(value, np.ndarray) for value in hyperparameters)
-        own = isolated_prior(prior) if has_arrays else prior
-        return _belief(ReadyMade(own, form, space, digest.hexdigest()))
+        return ReadyMade(isolated_prior(prior) if has_arrays else prior, form, space, digest.hexdigest())
 
 
 @program_cache
 def _belief(ready: ReadyMade) -> ConjugatePosterior:
     sites: Sites = {}
-    rows, elements = _rows(ready.form, ready.space, sites)
-    start = sum(int(np.prod(shape)) for shape in sites.values())
-    rewards, cells = _rewards(ready.form, ready.space, sites, start)
-    size = sum(int(np.prod(shape)) for shape in sites.values())
-    table = SiteTable(tuple(sites.items()), site_rows(elements, size), cells, None, ready.prior)
-    return conjugate_posterior(rows, rewards, ready.space, table)
+    with jax.enable_x64(True):
+        rows, elements = _rows(ready.form, ready.space, sites)
+        start = sum(int(np.prod(shape)) for shape in sites.values())
+        rewards, cells = _rewards(ready.form, ready.space, sites, start)
+        size = sum(int(np.prod(shape)) for shape in sites.values())
+        table = SiteTable(tuple(sites.items()), site_rows(elements, size), cells, None, ready.prior)
+        return conjugate_posterior(rows, rewards, ready.space, table)
 
 
 def _rows(form: ClosedForm, space: StateActionSpace, sites: Sites) -> tuple[DirichletRows, Int[np.ndarray, "M K"]]:

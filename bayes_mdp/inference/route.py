@@ -215,10 +215,11 @@ def infer(
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
     with stage("infer (which route)"):
-        belief = ready_made(prior, space) if method in ("auto", "exact") else None
         # What a ready prior is needs no proof. It observes nothing itself.
-        program, route = prove(prior, space, method, sampler) if belief is None else (None, Route(_fit_of(belief), {}))
-    fit, why_not = route.fit, route.why_not
+        belief, fit = _ready_fit(prior, space, method)
+        program, why_not = None, {}
+        if fit is None:
+            program, (fit, why_not, *_) = prove(prior, space, method, sampler)
     if isinstance(data, FoldedLog):
         transitions = data.counts(space, by_outcome=_by_outcome(belief, program))
     # Known rewards are constants of the prior: a log that contradicts them has probability zero.
@@ -254,8 +255,19 @@ def fit_for(
         ValueError, TypeError: as `infer`, but for what depends on the data.
     """
     _check_arguments(prior, space, method, sampler)
-    belief = ready_made(prior, space) if method in ("auto", "exact") else None
-    return prove(prior, space, method, sampler)[1].fit if belief is None else _fit_of(belief)
+    fit = _ready_fit(prior, space, method)[1]
+    return prove(prior, space, method, sampler)[1].fit if fit is None else fit
+
+
+def _ready_fit(
+    prior: Prior, space: StateActionSpace, method: str | Method
+) -> tuple[ConjugatePosterior | None, Fit[ConjugatePosterior] | Fit[Mixture] | None]:
+    """The belief of a ready prior before any data (of several: the first), and its inference; (None, None): it is no
+    ready one, or another method is asked for."""
+    belief = ready_made(prior, space) if method in ("auto", "exact", "mixture") else None
+    if isinstance(belief, enumerated.Branches):
+        return (None, None) if method == "exact" else (belief.components[0], enumerated.fit_of(belief))
+    return (None, None) if belief is None or method == "mixture" else (belief, _fit_of(belief))
 
 
 def prove(prior: Prior, space: StateActionSpace, method: str | Method, sampler: NUTS) -> "tuple[Program, Route]":

@@ -1,5 +1,6 @@
 """Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones."""
 
+from bayes_mdp.models.default_prior import DefaultPrior, default_prior
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.hierarchical import (
     clustered_states,
@@ -28,6 +29,7 @@ from bayes_mdp.models.to_environment import environment, random_environment
 __all__ = [
     "PRIORS",
     "CategoricalCounts",
+    "DefaultPrior",
     "MDPSpec",
     "NormalGamma",
     "RewardStatistics",
@@ -36,6 +38,7 @@ __all__ = [
     "SupportedDirichlet",
     "check_spec",
     "clustered_states",
+    "default_prior",
     "dirichlet_bernoulli",
     "dirichlet_normal",
     "dirichlet_normal_gamma",

@@ -5,7 +5,7 @@ hyperprior is a NumPyro distribution of one number. Outcomes that are impossible
 zeros of a concentration. Concentrations count transitions: one of 3 weighs as much as three that were observed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,15 @@ from jaxtyping import Array, Float
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
-from bayes_mdp.models.priors import RewardsOn, dirichlet_normal, dirichlet_normal_gamma
+from bayes_mdp.models.priors import (
+    ClosedForm,
+    ClosedForms,
+    RewardsOn,
+    closed_form_of,
+    dirichlet_normal,
+    dirichlet_normal_gamma,
+    ready,
+)
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import as_real, check_count, check_finite, check_positive, described
@@ -29,31 +37,66 @@ WIDE, WEIGHT, POSITIVE = dist.Normal(0.0, 5.0), dist.LogNormal(0.0, 1.0), dist.H
 
 
 def unknown_concentration(
-    concentration: dist.Distribution = WEIGHT, *, rewards: Callable[..., Prior] = dirichlet_normal_gamma
+    concentration: dist.Distribution | Sequence[float] = WEIGHT,
+    *,
+    weights: ArrayLike = 1.0,
+    rewards: Callable[..., Prior] = dirichlet_normal_gamma,
 ) -> Prior:
     """Rows ~ Dirichlet(c, ..., c) with one c for all pairs: how deterministic the MDP is, is learnt from all of them.
 
-    Sites: `concentration`, c, of each outcome of each row (in transitions); those of `rewards`.
+    Sites: `concentration`, c, of each outcome of each row (in transitions); of a list of values the site is
+    `concentration_index`, and `concentration` is a deterministic one; those of `rewards`.
 
     Args:
-        concentration: hyperprior of c; positive.
+        concentration: hyperprior of c, positive; or a list of values that are equally likely: the posterior is then a
+            mixture of closed forms, exact, and quick for the ready priors.
+        weights: of the outcomes: rows are Dirichlet(c * weights); positive, broadcasts to [*H S A O].
         rewards: the prior given c: a factory that takes `concentration` (`functools.partial` sets its other arguments).
 
     Raises:
-        TypeError, ValueError: a hyperprior that is no continuous law of one positive number.
+        TypeError, ValueError: a hyperprior that is no continuous law of one positive number; values that are not
+            positive, equal ones, fewer than two.
 
     Example:
         >>> print(bm.explain(bm.models.unknown_concentration(), bm.StateActionSpace(2, 1)))
         route: quadrature (a grid over the hyperparameters, the rest in closed form)
         ...
+        >>> print(bm.explain(bm.models.unknown_concentration([0.1, 1.0]), bm.StateActionSpace(2, 1)))
+        route: mixture (one closed form for each value of the discrete sites)
+        ...
     """
-    _check_hyper_prior("concentration", concentration)
     _check_factory(rewards)
+    check_positive("weights", weights)
+    if not isinstance(concentration, dist.Distribution):
+        return _listed_concentration(concentration, weights, rewards)
+    _check_hyper_prior("concentration", concentration)
 
     def program(space: StateActionSpace) -> MDPSpec:
-        return rewards(concentration=numpyro.sample("concentration", concentration))(space)
+        return rewards(concentration=numpyro.sample("concentration", concentration) * _own(weights))(space)
 
     return program
+
+
+def _listed_concentration(values: Sequence[float], weights: ArrayLike, rewards: Callable[..., Prior]) -> Prior:
+    """Rows of a concentration that is one of a few values, with the closed form of each where `rewards` has one."""
+    array = np.asarray(as_real("concentration", values, "positive numbers"), np.float64)
+    if array.ndim != 1 or len(array) < 2:
+        raise ValueError(
+            f"concentration is {described(values)}, expected a hyperprior or a list of at least two values"
+        )
+    check_positive("concentration", array)
+    if len(np.unique(array)) < len(array):
+        raise ValueError(f"concentration is {described(values)}, expected values that differ")
+
+    def program(space: StateActionSpace) -> MDPSpec:
+        equal: Any = dist.Categorical(probs=np.full(len(array), 1.0 / len(array)))  # typed as perhaps None by NumPyro
+        index = numpyro.sample("concentration_index", equal)
+        chosen = numpyro.deterministic("concentration", jnp.asarray(array)[index])
+        return rewards(concentration=chosen * _own(weights))(space)
+
+    given = [rewards(concentration=value * np.asarray(weights)) for value in array.tolist()]
+    forms = tuple(form for form in map(closed_form_of, given) if isinstance(form, ClosedForm))
+    return ready(program, ClosedForms("concentration_index", forms)) if len(forms) == len(given) else program
 
 
 def sticky(

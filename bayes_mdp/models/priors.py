@@ -5,7 +5,7 @@ hyperparameter is a number or an array that broadcasts to the cells of the rewar
 `rewards_on="outcome"`.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpyro
 import numpyro.distributions as dist
@@ -37,16 +37,34 @@ class ClosedForm(NamedTuple):
     by_outcome: bool | None
 
 
-def closed_form_of(prior: object) -> ClosedForm | None:
+class ClosedForms(NamedTuple):
+    """One closed form for each of equally likely values 0, 1, ... of a discrete site.
+
+    Args:
+        site: its name.
+        forms: of one law.
+    """
+
+    site: str
+    forms: tuple[ClosedForm, ...]
+
+
+def closed_form_of(prior: object) -> ClosedForm | ClosedForms | None:
     """That of a ready prior; None: it is another program, or has traced hyperparameters."""
-    found = getattr(prior, _CLOSED_FORM, None)
-    return found if isinstance(found, ClosedForm) and is_concrete(found[1:3]) else None
+    known = getattr(prior, _CLOSED_FORM, None)
+    if isinstance(known, ClosedForms):
+        return known
+    return known if isinstance(known, ClosedForm) and is_concrete(known[1:3]) else None
 
 
 _CLOSED_FORM = "_closed_form"
 
 
-def _ready(program: Prior, form: ClosedForm) -> Prior:
+ProgramT = TypeVar("ProgramT", bound=Prior)
+
+
+def ready(program: ProgramT, form: ClosedForm | ClosedForms) -> ProgramT:
+    """The program, which carries its closed form."""
     setattr(program, _CLOSED_FORM, form)
     return program
 
@@ -98,7 +116,7 @@ def dirichlet_normal_gamma(
         prior = NormalGamma(*_cells(hyperparameters, space, rewards_on))
         return MDPSpec(probs, _law(normal(_reward(prior, space, rewards_on, "mean_precision")), rewards_on))
 
-    return _ready(program, ClosedForm("normal_gamma", concentration, hyperparameters, rewards_on == "outcome"))
+    return ready(program, ClosedForm("normal_gamma", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def dirichlet_normal(
@@ -141,7 +159,7 @@ def dirichlet_normal(
         reward = _reward(dist.Normal(mean, deviation), space, rewards_on)
         return MDPSpec(probs, _law(dist.Normal(reward, noise), rewards_on))
 
-    return _ready(program, ClosedForm("normal", concentration, hyperparameters, rewards_on == "outcome"))
+    return ready(program, ClosedForm("normal", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def dirichlet_bernoulli(
@@ -180,7 +198,7 @@ def dirichlet_bernoulli(
         reward = _reward(dist.Beta(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Bernoulli(probs=reward), rewards_on))
 
-    return _ready(program, ClosedForm("bernoulli", concentration, hyperparameters, rewards_on == "outcome"))
+    return ready(program, ClosedForm("bernoulli", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def dirichlet_poisson(
@@ -220,7 +238,7 @@ def dirichlet_poisson(
         reward = _reward(dist.Gamma(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Poisson(reward), rewards_on))
 
-    return _ready(program, ClosedForm("poisson", concentration, hyperparameters, rewards_on == "outcome"))
+    return ready(program, ClosedForm("poisson", concentration, hyperparameters, rewards_on == "outcome"))
 
 
 def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
@@ -249,7 +267,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
     def program(space: StateActionSpace) -> MDPSpec:
         return MDPSpec(supported_dirichlet(concentration, space), reward)
 
-    return _ready(program, ClosedForm("known", concentration, {"reward": reward}, None))
+    return ready(program, ClosedForm("known", concentration, {"reward": reward}, None))
 
 
 def _check_rows(concentration: ArrayLike, rewards_on: str) -> None:

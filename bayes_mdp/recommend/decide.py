@@ -1,90 +1,107 @@
-"""`decide`: a policy from a log, chosen on one part of it and judged on the other, or the one in use."""
+"""`decide`: a policy from a log, beside those that were named beforehand, judged against the one in use."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
 from bayes_mdp.decisions.anchored_value import AnchoredValue
-from bayes_mdp.decisions.behaviour import behaviour_policy
+from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
+from bayes_mdp.decisions.choosing.choice_spread import choice_spread
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, read_criterion
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits
+from bayes_mdp.decisions.choosing.mean_plan import best_in
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
-from bayes_mdp.decisions.policy_comparison import PolicyComparison, compare_policies
-from bayes_mdp.decisions.policy_evaluation import check_num_draws
+from bayes_mdp.decisions.policy_comparison import PolicyComparison, compared
+from bayes_mdp.decisions.policy_evaluation import check_num_draws, read_action_probs
 from bayes_mdp.decisions.start import start_of_log
-from bayes_mdp.decisions.verdict import Range, check_value_range
+from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
 from bayes_mdp.inference.route import infer
-from bayes_mdp.mdp import CanSample, Log, Objective, PolicyLike, PolicyOrLabels, StateActionSpace
+from bayes_mdp.mdp import CanMean, Episodic, Log, Objective, PolicyLike, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.data.episode_returns import returns_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labelled_arguments import policy_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.models.default_prior import DefaultPrior, default_prior
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision, RarelyTried
+from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.planning.outline import outline
+from bayes_mdp.recommend.candidate import Candidate
+from bayes_mdp.recommend.consequences import SHARE, Question, Rule, consequences, rests_on_prior
+from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.differences import differences, variance_shares
 from bayes_mdp.utils.progress import stage
-from bayes_mdp.utils.typing import AnyArray, InitialLike, IntScalar, RealLike
-from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type
+from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
+from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type, described
 
 LEAST_TRIED = 5
 """Pairs that the data which choose have less often keep the baseline's probability, unless the limits say otherwise."""
+LOOKS, MORE = 4, 4
+"""Where the draws leave open whether the promise holds, there are up to three times more, four times as many each."""
+MOST_NUMBERS = 2**27
+"""Of all draws together, beyond which there are no more."""
+MOST_PRIOR = 0.5
+"""Share of the prior in a value above which nothing is recommended; from `PRIOR_SHARE` on other priors are tried."""
+LIKELIER = 0.02
+"""Where no policy is as sure as was asked for, the best of those is named that are likelier no worse than worse."""
 
 
 def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     key: PRNGKeyArray,
-    prior: Prior,
+    prior: Prior | Literal["default"],
     log: Log,
     objective: Objective,
     *,
+    policies: Mapping[str, PolicyOrLabels] | None = None,
     space: StateActionSpace | None = None,
     criterion: Criterion | str = "mean",
     limits: PolicyLimits = PolicyLimits(),
     baseline: PolicyOrLabels | None = None,
     confidence: RealLike = 0.95,
     slack: RealLike = 0.0,
-    split: RealLike = 0.5,
+    split: RealLike = 0.0,
     initial: InitialLike | None = None,
     value_range: Range | None = None,
     num_draws: IntScalar = 400,
     checks: bool = True,
 ) -> Decision:
-    """Choose a policy from a log and judge it, or recommend the one in use and say why. Host-side.
+    """Judge policies against the one in use by a log, and recommend one of them or say why not. Host-side.
 
-    The log is split by episodes. A policy is chosen with the first part (see `choose`). Pairs that were hardly tried
-    mislead such a choice most, so by default those that the first part has less than five times keep the probability
-    that the baseline gives them, and the rest goes to the best of the others; where a state has none, the policy
-    follows the baseline (SPIBB, see `PolicyLimits`). The policy is compared with the baseline in common draws from the
-    posterior of the second part, which was not used for the choice. It is recommended
-    if it is no worse than the baseline with the probability asked for, the comparison reaches a verdict (see
-    `compare_policies`) and no check of the belief fails (see `criticise`). This probability is that of the posterior:
-    it is right only if prior and model are.
+    Judged are the policies that are named, and the best one that the log supports (see `choose`). What was hardly tried
+    misleads such a choice most, so pairs that the log has less than five times keep the probability that the baseline
+    gives them, and the rest goes to the best of the others (SPIBB, see `PolicyLimits`).
 
-    If the baseline is the behaviour of the log, the anchored values of both policies are shown too (see
-    `anchored_values`): the mean return of the whole log, and the gain under the posterior of the second part. They do
-    not enter the decision. Nor does the gain under the posterior of the whole log, which is shown beside the judgement.
-    If prior and model are right it is the better estimate, since it uses all data: with the second part alone, a
-    pooling prior estimates the rows of seldom tried actions from other actions. If they are wrong it may be far too
-    high.
+    A policy is recommended if it is no worse than the baseline with the probability asked for, in draws that did not
+    choose it, if prior and data allow a verdict (see `compare_policies`), and if no check of the belief that failed
+    (see `criticise`) changes the answer (see `bayes_mdp.recommend.consequences`). This probability is that of the
+    posterior: it is right only if prior and model are. Of several, the one of the largest mean gain is recommended.
+
+    The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
+    posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
+    `split` one part of the episodes chooses, and the others judge.
 
     Args:
         key: of the split and of all draws.
-        prior: program.
+        prior: program, or "default": `default_prior(log)`.
         log: as a whole; one row for each transition, in the order of time.
         objective: of the values.
+        policies: name -> policy that was fixed before anyone saw these data, as in `policy_value`, so also state ->
+            action by the labels of the log. Of K > 1 each must be no worse with probability 1 - (1 - confidence) / K.
         space: None: `StateActionSpace.from_log(log)`.
-        criterion, slack, num_draws: as in `choose`.
+        criterion, slack, num_draws: as in `choose`; there are more draws where these leave the answer open.
         limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
             `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
             the log did (`behaviour_policy`).
         confidence: probability of being no worse than the baseline, in (0, 1).
-        split: share of the episodes with which the policy is chosen, in [0, 1); 0: the whole log chooses and judges,
-            and nothing is recommended.
+        split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
         initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
             each state (of one stretch without an end: uniform).
         value_range: the lowest and the highest value that a policy can have, if known.
@@ -94,25 +111,145 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         The recommended policy, the reasons, and all that they rest on.
 
     Raises:
-        ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`.
+        ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`, `default_prior`.
 
     Example:
         >>> import pandas as pd
         >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 20, "r": [0.0, 1.0] * 20, "t": "a", "end": True})
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
-        >>> prior, objective = bm.models.dirichlet_bernoulli(), bm.Episodic(1)
-        >>> decision = bm.decide(jax.random.key(0), prior, log, objective, num_draws=100, checks=False)
+        >>> decision = bm.decide(jax.random.key(0), "default", log, bm.Episodic(1))
         >>> print(decision.headline)
-        keep the baseline: these data do not decide for the chosen policy ...
+        change to the chosen policy: it gains 0.5, 95 % interval ...
     """
     check_key("key", key)
+    check_bool("checks", checks)
+    problem = _read_problem(
+        prior,
+        log,
+        objective,
+        policies,
+        space,
+        criterion,
+        limits,
+        baseline,
+        (confidence, slack, split, num_draws),
+        (initial, value_range),
+    )
+    space, today, begins = problem.space, problem.baseline, problem.initial
+    keys = jax.random.split(key, 6)
+    first, second = split_log(keys[0], log, problem.split) if problem.split else (log, log)
+
+    # 1. The best policy that the data support; where none is as sure as was asked for, the best of the likely ones.
+    with stage("decide: choose a policy"):
+        chooser = infer(keys[1], problem.prior, first, space=space)
+        choice = _choose(keys[2], chooser, problem)
+    nothing = choice.abstained and np.array_equal(choice.candidate, choice.policy)
+    candidates: dict[str, PolicyLike] = {} if nothing else {CHOSEN: choice.candidate}
+    candidates |= problem.named
+
+    # 2. All of them against the baseline, in common draws, until it is settled whether the promise holds.
+    with stage("decide: judge it"):
+        judge = infer(keys[1], problem.prior, second, space=space) if problem.split else chooser
+        comparison, improvements = _judge(keys[3], judge, problem, candidates)
+        judged = {
+            name: _candidate(name, policy, comparison, improvements[name], judge, problem)
+            for name, policy in candidates.items()
+        }
+        if CHOSEN in judged and not problem.split:
+            spread = _spread(keys[5], judge, problem, choice, judged[CHOSEN].improvement)
+            judged[CHOSEN] = replace(judged[CHOSEN], spread=spread)
+
+    # 3. Checks of the belief, and what those that fail change.
+    with stage("decide: check the posterior"):
+        whole, by_all = judge, None
+        if problem.split:
+            whole = infer(keys[1], problem.prior, log, space=space)
+            if CHOSEN in candidates:
+                both = {BASELINE: today, CHOSEN: choice.candidate}
+                seen = compared(keys[5], whole, both, objective, begins, problem.num_draws, None, "these data")
+                by_all = seen.difference(CHOSEN, BASELINE).draws
+        criticism = None
+        if checks:
+            rule = _rule(problem)
+            criticism = criticise(keys[4], whole, log, objective, initial=begins, choose_by=rule)
+            judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
+        else:
+            judged = {name: replace(each, doubts=(*each.doubts, LEFT_OUT)) for name, each in judged.items()}
+
+    lead = lead_of(judged)
+    shown = today if lead is None else candidates[lead]
+    start = comparison.values[BASELINE].initial
+    return Decision(
+        judged,
+        today,
+        choice,
+        comparison,
+        criticism,
+        differences(judge, shown, today, objective, start),
+        variance_shares(judge, shown, objective, start),
+        log.source if log.cost is None else f"{log.source} (rewards are minus column {log.cost!r})",
+        len(log.transitions.state),
+        problem.split,
+        space,
+        str(whole),
+        str(problem.prior)
+        if isinstance(problem.prior, DefaultPrior)
+        else getattr(prior, "__qualname__", "").partition(".")[0],
+        str(np.asarray(jax.random.key_data(key)).tolist()),
+        # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
+        _anchored(log, objective, judged) if baseline is None and initial is None else None,
+        dict(log.columns),
+        by_all,
+        _rarely_tried(np.asarray(chooser.visit_counts()), space, problem.limits.bootstrap_below or 0),
+    )
+
+
+class Problem(NamedTuple):
+    """What is decided, with arguments that were read.
+
+    Args:
+        prior, log, objective, space: as of `decide`.
+        named: the policies that were named, as arrays where they were by label.
+        criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `decide`.
+        baseline: the policy in use, likewise.
+    """
+
+    prior: Prior
+    log: Log
+    objective: Objective
+    space: StateActionSpace
+    named: dict[str, PolicyLike]
+    criterion: Criterion
+    limits: PolicyLimits
+    baseline: PolicyLike
+    confidence: float
+    slack: float
+    split: float
+    num_draws: int
+    initial: InitialLike | None
+    value_range: Range | None
+
+
+def _read_problem(
+    prior: Prior | str,
+    log: Log,
+    objective: Objective,
+    policies: Mapping[str, PolicyOrLabels] | None,
+    space: StateActionSpace | None,
+    criterion: Criterion | str,
+    limits: PolicyLimits,
+    baseline: PolicyOrLabels | None,
+    numbers: tuple[RealLike, RealLike, RealLike, IntScalar],
+    of_values: tuple[InitialLike | None, Range | None],
+) -> Problem:
+    """The arguments of `decide`, read; refused where they are none."""
+    (confidence, slack, split, num_draws), (initial, value_range) = numbers, of_values
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
     check_type("limits", limits, PolicyLimits, "PolicyLimits")
     criterion = read_criterion(criterion)
     check_number("split", split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
     check_value_range(value_range)
-    check_bool("checks", checks)
     check_num_draws(num_draws, 64)
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
@@ -122,128 +259,235 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     check_labels("log.actions", log.actions, space.action_names)
     if not np.size(log.transitions.state):
         raise ValueError("log holds no transitions, expected some to choose from")
-    keys = jax.random.split(key, 6)
-    first, second = split_log(keys[0], log, split) if float(split) > 0 else (log, log)
     begins = start_of_log(log) if initial is None else initial
     if begins is not None:
         space.initial_probs(begins)  # refuses what is none, before anything is inferred
-    today = behaviour_policy(log, space=space) if baseline is None else _read_baseline(baseline, space, objective)
     if limits.bootstrap_below is None and not limits.min_count:
         limits = replace(limits, bootstrap_below=LEAST_TRIED)
-    with stage("decide: choose a policy"):
-        chooser = infer(keys[1], prior, first, space=space)
-        choice = choose(
-            keys[2],
-            chooser,
-            objective,
-            criterion,
-            limits=limits,
-            baseline=today,
-            confidence=float(confidence),
-            slack=float(slack),
-            initial=begins,
-            num_draws=int(num_draws),
-        )
-    with stage("decide: judge it"):
-        judge = infer(keys[1], prior, second, space=space)
-        comparison = compare_policies(
-            keys[3],
-            judge,
-            {BASELINE: today, CHOSEN: choice.candidate},
-            objective,
-            initial=begins,
-            num_draws=int(num_draws),
-            value_range=value_range,
-            held_out=float(split) > 0,
-        )
-    start = comparison.values[CHOSEN].initial
-    gain = comparison.difference(CHOSEN, BASELINE).draws
-    improvement = Improvement(gain, float(slack), float(confidence))
-    with stage("decide: check the posterior"):
-        whole, by_all = judge, None
-        if float(split) > 0:
-            whole = infer(keys[1], prior, log, space=space)
-            by_all = _gain(keys[5], whole, today, choice.candidate, objective, begins, int(num_draws))
-        criticism = criticise(keys[4], whole, log, objective, initial=begins) if checks else None
-    reasons = _reasons(choice, comparison, improvement, criticism)
-    return Decision(
-        choice.candidate,
-        today,
-        reasons,
-        choice,
-        comparison,
-        improvement,
-        criticism,
-        differences(judge, choice.candidate, today, objective, start),
-        variance_shares(judge, choice.candidate, objective, start),
-        log.source if log.cost is None else f"{log.source} (rewards are minus column {log.cost!r})",
-        len(log.transitions.state),
-        float(split),
+    return Problem(
+        _read_prior(prior, log, space),
+        log,
+        objective,
         space,
-        str(whole),
-        # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
-        _anchored(log, objective, gain) if baseline is None and initial is None else None,
-        dict(log.columns),
-        by_all,
-        _rarely_tried(chooser.visit_counts(), space, limits.bootstrap_below or 0),
+        _read_named(policies, space, objective),
+        criterion,
+        limits,
+        behaviour_policy(log, space=space) if baseline is None else _read(baseline, "baseline", space, objective),
+        float(confidence),
+        float(slack),
+        float(split),
+        int(num_draws),
+        begins,
+        value_range,
     )
 
 
-def _rarely_tried(visits: Float[AnyArray, "*H S A"], space: StateActionSpace, below: int) -> RarelyTried | None:
-    """How many legal pairs keep the baseline's probability; None: none is asked to."""
+def _read_prior(prior: Prior | str, log: Log, space: StateActionSpace) -> Prior:
+    if prior == "default":
+        return default_prior(log, space=space)
+    if not callable(prior):
+        raise TypeError(f'prior is {described(prior)}, expected a program, or "default"')
+    return prior
+
+
+def _read(policy: PolicyOrLabels, name: str, space: StateActionSpace, objective: Objective) -> PolicyLike:
+    """A policy as an array, where it is by label."""
+    try:
+        return policy_of(policy, space, objective)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _read_named(
+    policies: Mapping[str, PolicyOrLabels] | None, space: StateActionSpace, objective: Objective
+) -> dict[str, PolicyLike]:
+    if policies is None:
+        return {}
+    if not isinstance(policies, Mapping):
+        raise TypeError(f"policies is {described(policies)}, expected name -> policy")
+    named = {str(name): _read(policy, f"policies[{name!r}]", space, objective) for name, policy in policies.items()}
+    if len(named) < len(policies):
+        raise ValueError("policies has two names that are written alike, expected names that differ as text")
+    for name in (BASELINE, CHOSEN):
+        if name in named:
+            raise ValueError(f"policies has the name {name!r}, which the answer uses itself, expected another one")
+    return named
+
+
+def _action_probs(policy: PolicyLike, posterior: FittedPosterior, objective: Objective) -> Float[np.ndarray, "*H S A"]:
+    space = posterior.space
+    with jax.enable_x64(True):
+        probs = read_action_probs("policy", policy, outline(space.shape, space.legal), objective, space)
+    shape = (objective.horizon, *space.shape[-2:]) if isinstance(objective, Episodic) else space.shape
+    return np.broadcast_to(np.asarray(probs, np.float64), shape)
+
+
+def _policy_set(posterior: FittedPosterior, problem: Problem) -> PolicySet:
+    """The policies that the limits leave, by the counts of a posterior."""
+    baseline = _action_probs(problem.baseline, posterior, problem.objective)
+    counts = np.asarray(posterior.visit_counts(), np.float64)
+    return policy_set(problem.limits, posterior.space.legal, baseline.shape, counts, baseline)
+
+
+def _rule(problem: Problem) -> Rule:
+    """How a policy is chosen from a posterior, but for the criterion: the best of the limits by the mean MDP."""
+
+    def rule(posterior: FittedPosterior) -> PolicyLike:
+        if not isinstance(posterior, CanMean):
+            return greedy(posterior, problem.objective)
+        policies = _policy_set(posterior, problem)
+        with jax.enable_x64(True):
+            mean = to_float64(posterior).mean_mdp()
+        return policies.policy(best_in(mean, problem.objective, policies))
+
+    return rule
+
+
+def _choose(key: PRNGKeyArray, posterior: FittedPosterior, problem: Problem) -> PolicyChoice:
+    """The choice; where it is the baseline, that of the best policy which is likelier no worse than worse."""
+
+    def chosen(confidence: float) -> PolicyChoice:
+        return choose(
+            key,
+            posterior,
+            problem.objective,
+            problem.criterion,
+            limits=problem.limits,
+            baseline=problem.baseline,
+            confidence=confidence,
+            slack=problem.slack,
+            initial=problem.initial,
+            num_draws=problem.num_draws,
+        )
+
+    choice = chosen(problem.confidence)
+    nothing = choice.abstained and np.array_equal(choice.candidate, choice.policy)
+    return chosen(LIKELIER) if nothing else choice
+
+
+def _judge(
+    key: PRNGKeyArray, posterior: FittedPosterior, problem: Problem, candidates: Mapping[str, PolicyLike]
+) -> tuple[PolicyComparison, dict[str, Improvement]]:
+    """The comparison, with more draws as long as they leave open whether a promise holds."""
+    cells = int(np.prod((*problem.space.shape, problem.space.n_outcomes)))
+    chosen_by = "other data" if problem.split else "these data"
+    # Of several policies that were named the best is taken: all of them together keep the promise.
+    shared = 1.0 - (1.0 - problem.confidence) / max(len(problem.named), 1)
+    num_draws, policies = problem.num_draws, {BASELINE: problem.baseline, **candidates}
+    look = 1
+    while True:
+        comparison = compared(
+            key, posterior, policies, problem.objective, problem.initial, num_draws, problem.value_range, chosen_by
+        )
+        improvements = {
+            name: Improvement(
+                comparison.difference(name, BASELINE).draws,
+                problem.slack,
+                shared if name in problem.named else problem.confidence,
+                LOOKS,
+            )
+            for name in candidates
+        }
+        settled = all(each.settled for each in improvements.values())
+        if settled or look == LOOKS or num_draws * MORE * cells > MOST_NUMBERS:
+            return comparison, improvements
+        num_draws, look = num_draws * MORE, look + 1
+
+
+def _candidate(
+    name: str,
+    policy: PolicyLike,
+    comparison: PolicyComparison,
+    improvement: Improvement,
+    posterior: FittedPosterior,
+    problem: Problem,
+) -> Candidate:
+    """A policy, with why the data do not decide for it."""
+    doubts = [] if improvement.accepted else [str(improvement)]
+    values = {key: comparison.values[key] for key in (BASELINE, name)}
+    doubts += verdict_on(values, problem.value_range, "these data", MOST_PRIOR).reasons
+    both = (_action_probs(each, posterior, problem.objective) for each in (policy, problem.baseline))
+    counts = np.asarray(posterior.visit_counts(), np.float64).reshape(-1, *problem.space.shape[-2:]).sum(0)
+    taken, basis = _more(*both), comparison.values[name].basis
+    return Candidate(
+        policy,
+        improvement,
+        name in problem.named,
+        prior_share=None if basis is None else basis.prior_share,
+        fewest=float(counts[taken].min()) if taken.any() else None,
+        doubts=tuple(doubts),
+    )
+
+
+def _spread(
+    key: PRNGKeyArray,
+    posterior: FittedPosterior,
+    problem: Problem,
+    choice: PolicyChoice,
+    improvement: Improvement,
+) -> float:
+    """By how much the interval of the chosen policy is widened, as the same data chose it."""
+    policies = _policy_set(posterior, problem)
+    candidate = _action_probs(choice.candidate, posterior, problem.objective)
+    return choice_spread(
+        key, posterior, problem.objective, policies, candidate, improvement.gain, initial=problem.initial
+    )
+
+
+def _weighed(
+    key: PRNGKeyArray,
+    problem: Problem,
+    criticism: Criticism,
+    judged: dict[str, Candidate],
+    rule: Rule,
+    comparison: PolicyComparison,
+) -> dict[str, Candidate]:
+    """The candidates, those that would be recommended with what the failed checks change for them."""
+    sure = {name: each for name, each in judged.items() if not each.reasons}
+    checks = criticism.alarms
+    if any(rests_on_prior(comparison.values[name].basis) for name in (BASELINE, *sure)):
+        checks = (*checks, SHARE)
+    if not checks or not sure:
+        return judged
+    question = Question(
+        key,
+        problem.prior,
+        problem.log,
+        problem.space,
+        problem.objective,
+        problem.initial,
+        rule,
+        problem.baseline,
+        {name: each.policy for name, each in sure.items()},
+        CHOSEN if CHOSEN in sure else None,
+        problem.slack,
+        problem.confidence,
+        problem.num_draws,
+    )
+    answers = consequences(question, checks, {name: each.mean for name, each in sure.items()})
+    return judged | {name: replace(sure[name], consequences=tuple(each)) for name, each in answers.items()}
+
+
+def _more(policy: Float[np.ndarray, "*H S A"], today: Float[np.ndarray, "*H S A"]) -> Bool[np.ndarray, "S A"]:
+    """The pairs that a policy takes more often than the baseline, at any step."""
+    return np.asarray((policy > today + 1e-6).reshape(-1, *policy.shape[-2:]).any(0))
+
+
+def _rarely_tried(visits: Float[np.ndarray, "*H S A"], space: StateActionSpace, below: int) -> RarelyTried | None:
+    """The legal pairs that keep the baseline's probability; None: none is asked to."""
     if not below:
         return None
     seen = np.asarray(visits, np.float64).reshape(-1, space.n_states, space.n_actions).sum(0)
     legal = np.ones(seen.shape, bool) if space.legal is None else np.asarray(space.legal)
-    return RarelyTried(below, int((legal & (seen < below)).sum()), int(legal.sum()))
+    rare = [(space.state_names[s], space.action_names[a]) for s, a in np.argwhere(legal & (seen < below))]
+    return RarelyTried(below, tuple(rare), int(legal.sum()))
 
 
-def _gain(
-    key: PRNGKeyArray,
-    posterior: CanSample,
-    baseline: PolicyLike,
-    candidate: PolicyLike,
-    objective: Objective,
-    initial: InitialLike | None,
-    num_draws: int,
-) -> Float[np.ndarray, " num_draws"]:
-    """The gain of the candidate in draws of a posterior."""
-    policies = {BASELINE: baseline, CHOSEN: candidate}
-    compared = compare_policies(key, posterior, policies, objective, initial=initial, num_draws=num_draws)
-    return compared.difference(CHOSEN, BASELINE).draws
-
-
-def _anchored(log: Log, objective: Objective, gain: Float[np.ndarray, " num_draws"]) -> dict[str, AnchoredValue] | None:
-    """Both policies: the baseline is worth the returns, the chosen one its gain more. None: the log has no returns."""
+def _anchored(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:
+    """Of all policies: the baseline is worth the returns, another its gain more. None: the log has no returns."""
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         return None
-    return {BASELINE: AnchoredValue.of(0.0 * gain, returns), CHOSEN: AnchoredValue.of(gain, returns)}
-
-
-def _read_baseline(baseline: PolicyOrLabels, space: StateActionSpace, objective: Objective) -> PolicyLike:
-    """The policy in use as an array, where it is by label."""
-    try:
-        return policy_of(baseline, space, objective)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"baseline: {error}") from None
-
-
-def _reasons(
-    choice: PolicyChoice, comparison: PolicyComparison, improvement: Improvement, criticism: Criticism | None
-) -> tuple[str, ...]:
-    """Why the chosen policy is not recommended; none: it is."""
-    if choice.abstained and np.array_equal(np.asarray(choice.candidate), np.asarray(choice.policy)):
-        # The judge has nothing to compare, and checks would not change that.
-        return (
-            "no other policy was found that is better than the baseline on average, and no worse with the probability "
-            f"asked for ({improvement.confidence:g}), by the data that choose",
-        )
-    reasons = list(comparison.verdict.reasons)
-    if not improvement.accepted:
-        reasons.append(str(improvement))
-    if criticism is None:
-        reasons.append(LEFT_OUT)
-    else:
-        reasons += [f"{name}: {criticism.said(name)}" for name in criticism.alarms]
-    return tuple(reasons)
+    gains = {name: each.improvement.gain for name, each in candidates.items()}
+    zero = 0.0 * next(iter(gains.values()), np.zeros(2))
+    return {name: AnchoredValue.of(gain, returns) for name, gain in {BASELINE: zero, **gains}.items()}

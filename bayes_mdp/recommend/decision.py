@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.anchored_value import AnchoredValue
@@ -14,6 +14,7 @@ from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
+from bayes_mdp.recommend.candidate import Candidate
 from bayes_mdp.recommend.units import value_in_words
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
 
 BASELINE, CHOSEN = "baseline", "chosen"
 SHOWN = 5
-FAR = 2.0
-"""Standard deviations of their difference, taken as independent, from which on two gains are called far apart."""
 LEFT_OUT = "the checks of the belief were left out (checks=False)"
 LEGEND = (
     "today, today_prob: the baseline's likeliest action, and its probability",
     "next, lead: the next best action, and by how much the chosen one is better there, by the posterior that judges",
     "time: share of the chosen policy's; transitions: of the part that judges, with the chosen action",
+)
+NOTHING = "no policy that the log supports is better on average"
+MORE = (
+    "More: .table(), .comparison, .criticism, .choice, .variance_shares, .anchored; bm.recommend.write_report(decision)"
 )
 WORTH = "What data are worth for the decision: bm.next_experiment"
 ANCHORED = (
@@ -41,24 +44,40 @@ ANCHORED = (
 
 
 class RarelyTried(NamedTuple):
-    """The pairs in which a candidate may not differ from the baseline.
+    """The pairs in which a chosen policy may not differ from the baseline.
 
     Args:
-        below: the number of transitions of the part that chooses below which a pair is one of them.
-        pairs: how many are.
+        below: the number of transitions of the data that choose below which a pair is one of them.
+        pairs: (state, action), by label.
         of: the number of all legal pairs.
     """
 
     below: int
-    pairs: int
+    pairs: tuple[tuple[Hashable, Hashable], ...]
     of: int
 
     def __str__(self) -> str:
         """One sentence."""
+        few = ", ".join(f"{action} in {state}" for state, action in self.pairs[:SHOWN])
+        more = ", ..." if len(self.pairs) > SHOWN else ""
+        which = f": {few}{more}" if self.pairs else ""
         return (
             f"pairs seen less than {self.below} times by the data that choose keep the baseline's probability "
-            f"({self.pairs} of {self.of}; PolicyLimits(bootstrap_below={self.below}), in the shell --bootstrap-below)"
+            f"({len(self.pairs)} of {self.of}{which}; PolicyLimits(bootstrap_below={self.below}), in the shell "
+            f"--bootstrap-below); what trying them is worth: bm.next_experiment {see('how-to/value-of-information')}"
         )
+
+
+def lead_of(candidates: Mapping[str, Candidate]) -> str | None:
+    """The candidate to speak of: of those without a reason against them the one that gains most, else the surest.
+
+    Args:
+        candidates: by name.
+    """
+    free = [name for name, each in candidates.items() if not each.reasons]
+    if free:
+        return max(free, key=lambda name: candidates[name].mean)
+    return max(candidates, key=lambda name: (candidates[name].improvement.prob, candidates[name].mean), default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,36 +85,35 @@ class Decision:
     """Result of `decide`; `print` shows it, `write_report` makes a page of it.
 
     Args:
-        candidate: Int64[*H S] or Float64[*H S A], the policy that was chosen from the first part of the log.
+        candidates: name -> policy that was judged: "chosen", which the log chose, if it supports one, and those that
+            were named.
         baseline: the policy in use.
-        reasons: why the candidate is not recommended; empty: it is.
-        choice: how it was chosen.
-        comparison: both policies ("baseline", "chosen") under the posterior of the second part.
-        improvement: the candidate against the baseline, in the same draws.
+        choice: how "chosen" was chosen.
+        comparison: all policies and "baseline" under the posterior that judges.
         criticism: of the belief, by the whole log; None: left out.
-        differences: see `bayes_mdp.recommend.differences`.
+        differences: of the candidate, see `bayes_mdp.recommend.differences`.
         variance_shares: pairs that the candidate's value is most uncertain about, and their shares of its variance
             (`next_experiment` says what data are worth for the decision); None: not known for this posterior.
         source: of the log.
         num_transitions: of the log.
-        split: share of the episodes that chose.
+        split: share of the episodes that chose and did not judge; 0: the whole log did both.
         space: of the policies.
         belief: the posterior of the whole log, in words.
-        anchored: "baseline", "chosen" -> anchored value (see `anchored_values`): beside `comparison`, no part of the
-            rule; None: the log has no returns of whole episodes, or the baseline or the start was given.
+        prior: in words.
+        key: of all draws, in words.
+        anchored: name -> anchored value (see `anchored_values`), no part of the rule; None: the log has no returns of
+            whole episodes, or the baseline or the start was given.
         columns: role ("state", "action", "reward", ...) -> name of the log's column; empty: not known.
-        by_all: Float64[num_draws], gain of the candidate under the posterior of the whole log, in units of the value:
-            beside `improvement`, no part of the rule; None: the whole log judged.
+        by_all: Float64[num_draws], gain of "chosen" under the posterior of the whole log, in units of the value, no
+            part of the rule; None: the whole log judged, or nothing was chosen.
         rarely_tried: the pairs that keep the baseline's probability because the data that choose have them too rarely;
             None: none had to.
     """
 
-    candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
+    candidates: Mapping[str, Candidate]
     baseline: PolicyLike
-    reasons: tuple[str, ...]
     choice: PolicyChoice
     comparison: PolicyComparison
-    improvement: Improvement
     criticism: Criticism | None
     differences: "pd.DataFrame"
     variance_shares: "pd.DataFrame | None"
@@ -104,106 +122,188 @@ class Decision:
     split: float
     space: StateActionSpace
     belief: str
+    prior: str = ""
+    key: str = ""
     anchored: Mapping[str, AnchoredValue] | None = None
     columns: Mapping[str, Hashable] = field(default_factory=dict)
     by_all: Float[np.ndarray, " num_draws"] | None = None
     rarely_tried: RarelyTried | None = None
 
     @property
+    def lead(self) -> str | None:
+        """The candidate that is recommended; if none is, the surest one; None: there is no candidate."""
+        return lead_of(self.candidates)
+
+    @property
+    def candidate(self) -> PolicyLike:
+        """The policy of `lead`; the baseline where there is none."""
+        return self.baseline if self.lead is None else self.candidates[self.lead].policy
+
+    @property
+    def improvement(self) -> Improvement | None:
+        """That of `lead` over the baseline."""
+        return None if self.lead is None else self.candidates[self.lead].improvement
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why `lead` is not recommended; empty: it is."""
+        return (NOTHING,) if self.lead is None else self.candidates[self.lead].reasons
+
+    @property
     def recommended(self) -> bool:
-        """Whether the candidate is recommended; if not, the baseline is."""
+        """Whether a candidate is recommended; if not, the baseline is."""
         return not self.reasons
 
     @property
     def policy(self) -> PolicyLike:
-        """The recommended policy: the candidate, or the baseline."""
+        """The recommended policy: that of `lead`, or the baseline."""
         return self.candidate if self.recommended else self.baseline
 
     @property
     def unit(self) -> str:
         """What a value is, in words, by the name of the reward column."""
-        return value_in_words(self.comparison.values[CHOSEN].objective, self.columns)
+        return value_in_words(self.comparison.values[BASELINE].objective, self.columns)
 
     @property
-    def unchanged(self) -> bool:
-        """Whether no better policy was found: the candidate is the baseline."""
-        return self.choice.abstained and np.array_equal(np.asarray(self.candidate), np.asarray(self.choice.policy))
+    def costs(self) -> bool:
+        """Whether the rewards are minus the costs of a column."""
+        return "cost" in self.columns
+
+    @property
+    def verb(self) -> str:
+        """What a better policy does."""
+        return "saves" if self.costs else "gains"
+
+    @property
+    def plainly(self) -> str:
+        """The answer for who does not want figures of probability, in two sentences."""
+        baseline = self.comparison.values[BASELINE].mean
+        today = f"costs {amount(-baseline)}" if self.costs else f"is worth {amount(baseline)}"
+        first = f"Today's practice {today} on average ({self.unit})."
+        if self.lead is None:
+            return f"{first} The log supports no policy that would do better."
+        candidate = self.candidates[self.lead]
+        low, high = candidate.interval
+        name = "The policy that the log supports best" if self.lead == CHOSEN else f"Policy {self.lead!r}"
+        verb = self.verb.removesuffix("s") if self.costs else "add"
+        more = (
+            f"would {verb} {amount(candidate.mean)}, by this belief with 95 % between {amount(low)} and {amount(high)}"
+        )
+        advice = "change to it" if self.recommended else "keep today's practice for now, for the reasons below"
+        return f"{first} {name} {more}: {advice}."
 
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
-        if self.unchanged:
-            return "keep the baseline: no better policy was found"
-        gain = self.comparison.difference(CHOSEN, BASELINE)
-        worth = f"{amount(gain.mean)}, 95 % interval {amounts(*gain.interval)}"
+        lead = self.lead
+        if lead is None:
+            return f"keep the baseline: {NOTHING}"
+        candidate = self.candidates[lead]
+        name = "the chosen policy" if lead == CHOSEN else repr(lead)
         if self.recommended:
-            return f"change to the chosen policy: it gains {worth} by data that did not choose it"
-        if not self.comparison.verdict.decided or not self.improvement.accepted:
-            return f"keep the baseline: these data do not decide for the chosen policy (gain {worth})"
-        if self.criticism is None:
-            return f"keep the baseline: {LEFT_OUT}, without which nothing is recommended (gain {worth})"
-        failed = self.criticism.alarms
-        checks = "a check of the belief failed" if len(failed) == 1 else f"{len(failed)} checks of the belief failed"
-        slack = f" by more than {amount(self.improvement.slack)}" if self.improvement.slack else ""
+            return f"change to {name}: it {self.verb} {candidate.worth}"
+        improvement = candidate.improvement
+        if not improvement.accepted:
+            worse = f"{name} {self.verb} {candidate.worth}, and is no worse with probability {improvement.prob:.3f}"
+            asked = f"{improvement.confidence:.3g} was asked for"
+            return f"keep the baseline: {worse}; {asked}"
+        if LEFT_OUT in candidate.doubts:
+            return f"keep the baseline: {LEFT_OUT}, without which nothing is recommended (gain {candidate.worth})"
+        if candidate.doubts:
+            return f"keep the baseline: these data do not decide for {name} (gain {candidate.worth})"
+        failed = sorted({each.check for each in candidate.consequences if each.stops})
         return (
-            f"keep the baseline until this is resolved: the gain is {worth}, and P(no worse than the baseline{slack}) "
-            f"is {self.improvement.prob:.3f}, as sure as was asked for, but {checks}: {', '.join(failed)}"
+            f"keep the baseline until this is resolved: {name} {self.verb} {candidate.worth}, but the answer changes "
+            f"under the belief that a check points to: {', '.join(failed)}"
         )
 
     @property
     def uncertain(self) -> str:
         """What `variance_shares` is of, in words."""
-        policy = "baseline" if self.unchanged else "chosen policy"
-        return f"What the value of the {policy} is most uncertain about"
+        named = "baseline" if self.lead is None else "chosen policy" if self.lead == CHOSEN else repr(self.lead)
+        return f"What the value of the {named} is most uncertain about"
 
     @property
-    def other_gain(self) -> str:
-        """The gain by the whole log in one sentence, and whether it is far from the judged one; empty: not known."""
-        if self.by_all is None:
-            return ""
-        low, high = np.quantile(self.by_all, (0.025, 0.975))
-        told = (
-            f"by the whole log, which also chose, the gain is {amount(self.by_all.mean())}, 95 % interval "
-            f"{amounts(low, high)}: too high if the prior is wrong"
-        )
-        judged = self.improvement.gain
-        apart = abs(self.by_all.mean() - judged.mean())
-        if apart > FAR * np.hypot(self.by_all.std(ddof=1), judged.std(ddof=1)):
-            told += f". This is far from the judgement {see('how-to/decide-from-a-log')}"
-        return told
+    def notes(self) -> tuple[str, ...]:
+        """What one should know of the answer: the widened interval, checks that failed and change nothing."""
+        notes = []
+        chosen = self.candidates.get(CHOSEN)
+        if chosen is not None and not self.split:
+            notes.append(
+                f"the whole log chose and judged {CHOSEN!r}: its interval is {chosen.spread:.2g} times as wide as the "
+                "posterior's, to allow for the choice (a heuristic)"
+            )
+        elif self.split:
+            notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
+        lead = self.lead
+        if lead is not None:
+            notes += [str(each) for each in self.candidates[lead].consequences if not each.stops]
+        if self.criticism is not None:
+            silent = [name for name in self.criticism.findings if name not in self.criticism.alarms]
+            notes.append(f"checks passed: {', '.join(silent) or 'none'}")
+            stopped = {each.check for each in self.candidates[lead].consequences} if lead is not None else set()
+            notes += [
+                f"{name} (failed): {self.criticism.said(name)}" for name in self.criticism.alarms if name not in stopped
+            ]
+        return tuple(notes)
+
+    def table(self) -> "pd.DataFrame":
+        """A row for each candidate: `gain`, `low`, `high` (95 %), `prob` (no worse), `support`, `answer`."""
+        import pandas as pd
+
+        rows = [
+            {
+                "policy": name,
+                "gain": each.mean,
+                "low": each.interval[0],
+                "high": each.interval[1],
+                "prob": each.improvement.prob,
+                "support": each.support,
+                "answer": "recommended"
+                if name == self.lead and self.recommended
+                else "kept back"
+                if each.reasons
+                else "as sure",
+            }
+            for name, each in self.candidates.items()
+        ]
+        columns = ["policy", "gain", "low", "high", "prob", "support", "answer"]
+        return pd.DataFrame(rows, columns=columns).sort_values("gain", ascending=False, ignore_index=True)
 
     _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
-        """The answer, the reasons, and the parts."""
-        whole = "the whole log chose and judged" if not self.split else f"{self.split:g} of its episodes chose"
-        lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions ({whole}): {self.headline}"]
+        """The answer and what it rests on, on one screen."""
+        lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}"]
         lines += [f"  because {reason}" for reason in self.reasons]
-        lines.append(f"  a value is the {self.unit}; {describe_start(self.comparison.values[CHOSEN])}")
+        baseline = self.comparison.values[BASELINE]
+        low, high = baseline.interval
+        lines += [
+            f"  a value is the {self.unit}; {describe_start(baseline)}",
+            f"  the baseline costs {amount(-baseline.mean)}, 95 % interval {amounts(-high, -low)}"
+            if self.costs
+            else f"  the baseline is worth {amount(baseline.mean)}, 95 % interval {amounts(low, high)}",
+        ]
+        if self.candidates:
+            width = max(6, *map(len, self.candidates))
+            titles = f"{self.verb.removesuffix('s'):>9}  {'95 % interval':>22}  P(no worse)  what it rests on"
+            lines.append(f"  {'policy':<{width}}  {titles}")
+            for name, each in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
+                lines.append(
+                    f"  {name:<{width}}  {amount(each.mean):>9}  {amounts(*each.interval):>22}  "
+                    f"{each.improvement.prob:>11.3f}  {each.support}"
+                )
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  prior: {line}" for line in self.prior.splitlines()]
         lines += [] if self.rarely_tried is None else [f"  {self.rarely_tried}"]
-        if self.unchanged:
-            lines += ["", "The baseline, by the posterior that judges:"]
-            lines += [f"  {line}" for line in str(self.comparison.values[BASELINE]).splitlines()]
-        else:
-            lines += ["", str(self.choice), "", str(self.comparison), f"  {self.improvement}"]
-            lines += [] if self.by_all is None else [f"  {self.other_gain}"]
-        if self.anchored is not None:
-            shown = [BASELINE] if self.unchanged else [*self.anchored]
-            lines += ["", f"Anchored values: {ANCHORED}."]
-            lines += [f"  {name}: {self.anchored[name]}" for name in shown]
-        if self.criticism is not None:
-            lines += ["", str(self.criticism)]
         if len(self.differences):
             first = f"; the first {SHOWN}" if len(self.differences) > SHOWN else ""
             lines += [
-                "",
-                f"Where it differs from the baseline ({_states(len(self.differences))}{first}):",
+                f"Where {self.lead} differs from the baseline ({_states(len(self.differences))}{first}):",
                 *_rows(self.differences),
                 *(f"  {line}" for line in LEGEND),
             ]
-        if self.variance_shares is not None:
-            lines += ["", f"{self.uncertain} (pairs, and their shares of its variance):", *_rows(self.variance_shares)]
-            lines += [f"  {WORTH} {see('how-to/value-of-information')}"]
+        lines.append(MORE)
         return "\n".join(lines)
 
 

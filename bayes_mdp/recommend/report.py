@@ -1,18 +1,18 @@
 """`write_report`: a decision as one self-contained HTML page, readable on a screen and on paper."""
 
+import hashlib
 import os
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.decisions.verdict import Verdict
-from bayes_mdp.recommend.decision import ANCHORED, BASELINE, CHOSEN, WORTH, Decision, short
+from bayes_mdp.recommend.decision import ANCHORED, BASELINE, WORTH, Decision, short
 from bayes_mdp.recommend.policy_table import policy_table
-from bayes_mdp.recommend.report_figures import gain_figure, values_figure
+from bayes_mdp.recommend.report_figures import gains_figure, values_figure
 from bayes_mdp.recommend.units import reward_in_words
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.files import write_beside
@@ -35,68 +35,74 @@ th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
 th:first-child, td:first-child, td.words { text-align: left; }
 tr { border-bottom: 1px solid #ddd; } td { vertical-align: top; } td.failed { color: #b50; font-weight: bold; }
 pre { white-space: pre-wrap; font-size: .8rem; background: #f6f6f6; padding: .6rem; }
-details { margin: 1rem 0; }
+details { margin: 1rem 0; } summary { cursor: pointer; } .origin th { text-align: left; font-weight: normal; }
 svg { width: 100%; max-width: 38rem; height: auto; }
 @media print { body { font-size: 11pt; margin: 0; max-width: none; } h2 { break-after: avoid; }
   tr, svg, .answer { break-inside: avoid; } details { display: none; } pre { background: none; } }
 """
 
 
-def write_report(decision: Decision, path: str | os.PathLike[str]) -> None:
-    """Write a decision as one HTML page: the answer, the candidates, the belief and its checks, what to do next.
+def write_report(
+    decision: Decision,
+    path: str | os.PathLike[str],
+    *,
+    command: str | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write a decision as one HTML page: the answer, the gains of all candidates, the policies, what it rests on.
 
     The page loads nothing from elsewhere. The file is written beside and renamed.
 
     Args:
         decision: as `decide` returns it.
         path: of the page.
+        command: that made it, for the page; None: it is not shown.
+        file: of the log, whose SHA-256 the page then states.
 
     Raises:
-        TypeError: no decision. ValueError, OSError: the file cannot be written.
+        TypeError: no decision. ValueError, OSError: the file cannot be written, or that of the log not read.
     """
     check_type("decision", decision, Decision, "a Decision (see decide)")
-    page = _page(decision)
+    page = _page(decision, _origin(decision, command, file))
     write_beside(path, lambda beside: Path(beside).write_text(page, encoding="utf-8"))
 
 
-def _page(decision: Decision) -> str:
-    value = decision.comparison.values[CHOSEN]
+def _origin(decision: Decision, command: str | None, file: str | os.PathLike[str] | None) -> str:
+    """Where the numbers come from, so that they can be had again."""
+    rows = {"log": f"{decision.source}, {decision.num_transitions:,} transitions"}
+    if file is not None:
+        rows["its SHA-256"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    rows |= {"prior": decision.prior} if decision.prior else {}
+    rows |= {"key": decision.key} if decision.key else {}
+    rows["version"] = f"bayes_mdp {version('bayes-mdp')}"
+    rows |= {"command": command} if command else {}
+    cells = "".join(
+        f'<tr><th>{escape(name)}</th><td class="words">{escape(text)}</td></tr>' for name, text in rows.items()
+    )
+    return f'<table class="origin">{cells}</table>'
+
+
+def _page(decision: Decision, origin: str) -> str:
+    baseline = decision.comparison.values[BASELINE]
     state, action = (str(decision.columns.get(role, role)) for role in ("state", "action"))
     kind = "answer change" if decision.recommended else "answer"
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in decision.reasons)
-    whole = (
-        "The whole log chose and judged."
-        if not decision.split
-        else (f"A share of {decision.split:g} of its episodes chose the policy, the others judged it.")
-    )
+    notes = "".join(f"<li>{escape(note)}</li>" for note in decision.notes)
+    lead = BASELINE if decision.lead is None else decision.lead
     parts = [
         f"<h1>Decision from {escape(decision.source)}</h1>",
         f'<div class="{kind}"><strong>{escape(decision.headline)}</strong>',
+        f"<p>{escape(decision.plainly)}</p>",
         f"<ul>{reasons}</ul>" if reasons else "",
         "</div>",
-        "<h2>The log</h2>",
-        f"<p>{decision.num_transitions:,} transitions, {decision.space.n_states} states{_column(decision, 'state')}, "
-        f"{decision.space.n_actions} actions{_column(decision, 'action')}. {whole} A value is the "
-        f"{escape(decision.unit)}; {escape(describe_start(value))}.</p>",
-        *_gain(decision),
-        "<h2>The baseline</h2>" if decision.unchanged else "<h2>The candidates</h2>",
-        values_figure(
-            {name: decision.comparison.values[name] for name in _shown(decision)}, "value: mean and 95 % interval"
-        ),
-        _candidates(decision),
-        "" if decision.unchanged else _verdict(decision.comparison.verdict),
-        _anchored(decision),
-        f"<p>Chosen by {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
+        *_gains(decision),
+        f"<ul>{notes}</ul>" if notes else "",
         "" if decision.rarely_tried is None else f"<p>Limits: {escape(str(decision.rarely_tried))}.</p>",
-        _policies(decision, state),
-        "<h2>Checks of the belief</h2>",
-        _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>",
-        f"<details><summary>The belief</summary><pre>{escape(decision.belief)}</pre></details>",
-        "<h2>Where the chosen policy differs from the baseline</h2>",
+        f"<h2>Where {escape(lead)} differs from the baseline</h2>" if len(decision.differences) else "",
         "<p>The likeliest actions, those of the largest gains first. Next, lead: the next best action, and by how much "
-        "the chosen one is better there, by the posterior that judges: near zero it is a near tie. Time is the share "
-        "of the chosen policy's time in the state, transitions are those of the part that judges, with the chosen "
-        "action, the gain is what the difference adds to the value.</p>"
+        "this one is better there, by the posterior that judges: near zero it is a near tie. Time is the share of "
+        "the policy's time in the state, transitions are those of the data that judge, with its action, the gain is "
+        "what the difference adds to the value.</p>"
         if len(decision.differences)
         else "",
         _table(
@@ -105,22 +111,46 @@ def _page(decision: Decision) -> str:
                     "state": state,
                     "today": f"{action}, {BASELINE}",
                     "today_prob": "its share",
-                    "chosen": f"{action}, {CHOSEN}",
+                    "chosen": f"{action}, {lead}",
                     "count": "transitions",
                 }
             ),
-            "They do not differ.",
+            "",
         ),
-        f"<h2>{decision.uncertain}</h2>",
-        f"<p>Pairs, and their shares of its variance. {escape(WORTH)} {escape(see('how-to/value-of-information'))}.</p>"
-        if decision.variance_shares is not None
-        else "",
-        _table(
-            None
-            if decision.variance_shares is None
-            else decision.variance_shares.rename(columns={"state": state, "action": action, "count": "transitions"}),
-            "Not known for this posterior.",
+        _policies(decision, state),
+        "<h2>What it rests on</h2>",
+        f"<p>{decision.space.n_states} states{_column(decision, 'state')}, {decision.space.n_actions} actions"
+        f"{_column(decision, 'action')}. A value is the {escape(decision.unit)}; "
+        f"{escape(describe_start(baseline))}.</p>",
+        origin,
+        _folded(
+            "Checks of the belief", _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>"
         ),
+        _folded(
+            "Values under the posterior that judges",
+            values_figure(decision.comparison.values, "value: mean and 95 % interval")
+            + _values(decision)
+            + _verdict(decision.comparison.verdict)
+            + _anchored(decision),
+        ),
+        _folded(
+            "How the log's policy was chosen",
+            f"<p>By {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
+        ),
+        _folded(
+            decision.uncertain,
+            f"<p>Pairs, and their shares of its variance. {escape(WORTH)} "
+            f"{escape(see('how-to/value-of-information'))}.</p>"
+            + _table(
+                None
+                if decision.variance_shares is None
+                else decision.variance_shares.rename(
+                    columns={"state": state, "action": action, "count": "transitions"}
+                ),
+                "Not known for this posterior.",
+            ),
+        ),
+        _folded("The belief", f"<pre>{escape(decision.belief)}</pre>"),
     ]
     title = escape(f"Decision from {decision.source}")
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
@@ -130,48 +160,50 @@ def _page(decision: Decision) -> str:
     )
 
 
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
 def _column(decision: Decision, role: str) -> str:
     """Where labels are from, where that is known."""
     name = decision.columns.get(role)
     return "" if name is None else f" (column {escape(repr(str(name)))})"
 
 
-def _shown(decision: Decision) -> list[str]:
-    """The policies that are shown: one of them where both are the same."""
-    return [BASELINE] if decision.unchanged else list(decision.comparison.values)
-
-
-def _gain(decision: Decision) -> list[str]:
-    """The picture of the gain, what it shows, and the gain by the whole log; nothing where both are the same."""
-    if decision.unchanged:
+def _gains(decision: Decision) -> list[str]:
+    """The picture of all gains over the baseline, and their table; nothing where there is no candidate."""
+    if not decision.candidates:
         return []
-    gain, interval = decision.improvement, decision.comparison.difference(CHOSEN, BASELINE).interval
-    by = "data that did not choose" if decision.split else "the data that chose"
-    words = (
-        f"Gain of the chosen policy over the baseline, in units of {reward_in_words(decision.columns)}, in "
-        f"{len(gain.gain)} draws of the posterior, by {by}: mean {amount(np.mean(gain.gain))}, 95 % interval "
-        f"{amounts(*interval)}. At the black line there is no difference."
-    )
+    table = decision.table()
+    rows = ""
+    for _, row in table.iterrows():
+        candidate = decision.candidates[str(row["policy"])]
+        rows += (
+            f"<tr><td>{escape(str(row['policy']))}</td><td>{amount(candidate.mean, 4)}</td>"
+            f"<td>{amounts(*candidate.interval)}</td><td>{candidate.improvement.prob:.3f}</td>"
+            f'<td class="words">{escape(candidate.support)}</td>'
+            f'<td class="words">{escape(str(row["answer"]))}</td></tr>'
+        )
+    titles = ("policy", decision.verb.removesuffix("s"), "95 % interval", "P(no worse)", "what it rests on", "answer")
+    head = "".join(f"<th>{title}</th>" for title in titles)
     return [
-        "<h2>The gain</h2>",
-        gain_figure(gain),
-        f"<p>{escape(words)}</p>",
-        f"<p>{escape(str(gain))}.</p>",
-        f"<p>Beside it, {escape(decision.other_gain)}.</p>" if decision.other_gain else "",
+        "<h2>What each policy gains over today's practice</h2>",
+        gains_figure(decision.candidates, f"in units of {reward_in_words(decision.columns)}"),
+        f"<table><tr>{head}</tr>{rows}</table>",
     ]
 
 
 def _policies(decision: Decision, state: str) -> str:
-    """Both policies by label, folded where they are long."""
-    table = policy_table(decision.space, {BASELINE: decision.baseline, CHOSEN: decision.candidate}, state)
+    """All policies by label, folded where they are long."""
+    policies = {BASELINE: decision.baseline, **{name: each.policy for name, each in decision.candidates.items()}}
+    table = policy_table(decision.space, policies, state)
     is_open = " open" if len(table) <= OPEN_ROWS else ""
     return f"<details{is_open}><summary>The policies, state by state</summary>{_table(table, '')}</details>"
 
 
-def _candidates(decision: Decision) -> str:
+def _values(decision: Decision) -> str:
     rows = ""
-    for name in _shown(decision):
-        value = decision.comparison.values[name]
+    for name, value in decision.comparison.values.items():
         low, high = value.interval
         basis = value.basis
         share = "" if basis is None or basis.prior_share is None else f"{basis.prior_share:.2g}"
@@ -195,8 +227,7 @@ def _anchored(decision: Decision) -> str:
     if decision.anchored is None:
         return ""
     rows = ""
-    for name in _shown(decision):
-        value = decision.anchored[name]
+    for name, value in decision.anchored.items():
         low, high = value.interval()
         rows += (
             f"<tr><td>{escape(name)}</td><td>{amount(value.mean, 5)}</td><td>{amount(low, 5)} to {amount(high, 5)}</td>"

@@ -164,7 +164,7 @@ def flat(pull: float | None = 0.0) -> PolicyValue:
     ],
 )
 def test_where_the_pull_is_a_reason(gain, ahead, behind, doubted):
-    verdict = verdict_on({"a": flat(behind), "b": value(gain, ahead)}, None, False)
+    verdict = verdict_on({"a": flat(behind), "b": value(gain, ahead)}, None, "")
     assert [reason.split(":")[0] for reason in verdict.reasons] == (["b"] if doubted else [])
     if doubted:
         assert "b: the prior of the rewards moves its difference to a by +" in verdict.reasons[0]
@@ -177,7 +177,7 @@ def test_where_the_pull_is_a_reason(gain, ahead, behind, doubted):
 
 @pytest.mark.parametrize(("share", "doubted"), [(PRIOR_SHARE, False), (PRIOR_SHARE + 1e-6, True)])
 def test_where_the_share_is_a_reason(share, doubted):
-    verdict = verdict_on({"a": flat(), "b": value(20.0, 0.0, share)}, None, False)
+    verdict = verdict_on({"a": flat(), "b": value(20.0, 0.0, share)}, None, "")
     assert verdict.decided is not doubted
     if doubted:
         assert verdict.reasons == ("b: the prior's share of its rewards is 0.1, above 0.1",)

@@ -61,7 +61,7 @@ def value(share: float | None = 0.05, own: bool = False, draws: Any = (0.0, 1.0)
     ],
 )
 def test_it_abstains_for_each_reason_and_only_then(found, value_range, held_out, reasons):
-    verdict = verdict_on({"a": found, "fine": value()}, value_range, held_out)
+    verdict = verdict_on({"a": found, "fine": value()}, value_range, "other data" if held_out else "")
     assert len(verdict.reasons) == len(verdict.would_decide) == len(reasons)
     assert all(ours.startswith(theirs) for ours, theirs in zip(verdict.reasons, reasons, strict=True))
     assert verdict.decided is not bool(reasons)
@@ -69,7 +69,7 @@ def test_it_abstains_for_each_reason_and_only_then(found, value_range, held_out,
 
 def test_its_words():
     assert str(Verdict((), ())).startswith("verdict: no reason was found to distrust this (see docs/how-to/decide")
-    text = str(verdict_on({"a": value(share=0.5)}, None, False))
+    text = str(verdict_on({"a": value(share=0.5)}, None, ""))
     assert text.splitlines()[0] == "verdict: not decided by these data (see docs/how-to/decide-from-a-log.md)"
     assert "what would decide: data of low go (0.5), or a prior that is known to fit" in text
 
@@ -141,11 +141,11 @@ def test_the_finding_says_what_it_cannot_know():
     values = {name: value(draws=x, mean=float(np.mean(x))) for name, x in draws.items()}
     # Draw by draw: a tie (half for each), b, a, b.
     assert "b is the best of 2 policies with probability 0.625 in 4 draws of the posterior; the prior's share" in str(
-        verdict_on(values, None, False)
+        verdict_on(values, None, "")
     )
-    text = str(verdict_on({"a": value(share=None), "b": value()}, None, True))
+    text = str(verdict_on({"a": value(share=None), "b": value()}, None, "other data"))
     assert "what the prior weighs in it is not known" in text and "draws of the posterior, which did not choose" in text
-    same = str(verdict_on({"a": value(), "b": value()}, None, False))
+    same = str(verdict_on({"a": value(), "b": value()}, None, ""))
     assert same.startswith("verdict: all 2 policies are worth the same in 2 draws of the posterior; ")
-    alone = str(verdict_on({"a": value(basis=None, mean=0.5)}, (0, 1), False))
+    alone = str(verdict_on({"a": value(basis=None, mean=0.5)}, (0, 1), ""))
     assert alone.startswith("verdict: a is worth 0.5 on average in 2 draws of the posterior; what the prior weighs")

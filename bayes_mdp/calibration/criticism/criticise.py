@@ -1,11 +1,11 @@
 """`criticise`: would this belief mislead a choice of policy? Several checks against the log, and one verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPosterior, check_posterior, program_of
 from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_turing, new_outcomes
@@ -18,7 +18,7 @@ from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.route import infer
-from bayes_mdp.mdp import Log, Objective, StateActionSpace
+from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
@@ -168,6 +168,7 @@ def criticise(
     rivals: Mapping[str, Prior] | None = None,
     num_replicates: IntScalar = 199,
     false_alarm: RealLike = 0.05,
+    choose_by: Callable[[FittedPosterior], PolicyLike] | None = None,
 ) -> Criticism:
     """Check a belief (a posterior) against the log for faults that mislead the choice of a policy.
 
@@ -189,6 +190,7 @@ def criticise(
         rivals: name -> prior program, compared by the log predictive density of the second half.
         num_replicates: of the rank tests, at least 159.
         false_alarm: probability that any check fails although the belief is right.
+        choose_by: how a policy is chosen from the posterior of the first half; None: `greedy`.
 
     Raises:
         ValueError, TypeError: a posterior without its program (a loaded one), with rows for every step, or of another
@@ -229,7 +231,8 @@ def criticise(
     findings |= _new(keys[2], half, first, second, int(num_replicates), kind)
     if WHERE not in findings:
         skipped[WHERE] = "the space has one state for all outcomes that the log does not have"
-    findings[CHOSEN] = _chosen(keys[3], half, objective, start, second, int(num_replicates), kind)
+    policy = np.asarray(greedy(half, objective) if choose_by is None else choose_by(half))
+    findings[CHOSEN] = _chosen(keys[3], half, policy, objective, start, second, int(num_replicates), kind)
     check = return_check(keys[4], posterior, log, space, objective, start)
     if isinstance(check, ReturnCheck):
         findings[RETURNS] = Finding(
@@ -299,13 +302,13 @@ def _new(
 def _chosen(
     key: PRNGKeyArray,
     half: FittedPosterior,
+    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
     objective: Objective,
     start: Float[np.ndarray, " S"],
     second: Log,
     num_replicates: int,
     kind: str,
 ) -> Finding:
-    policy = greedy(half, objective)
     with bar_of(num_replicates, " replicates") as bar:
         value = chosen_value(key, half, policy, objective, start, second.transitions, num_replicates, bar.update)
     expected = float(value.replicates.mean())

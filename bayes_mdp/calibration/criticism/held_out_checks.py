@@ -206,7 +206,7 @@ def good_turing(transitions: Transitions, space: StateActionSpace) -> float:
 def chosen_value(
     key: PRNGKeyArray,
     posterior: Posterior,
-    policy: Int[np.ndarray, "*H S"],
+    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
     objective: Objective,
     start: Float[np.ndarray, " S"],
     second: Transitions,
@@ -230,8 +230,8 @@ def chosen_value(
     """
     rng = host_generator(jax.random.fold_in(key, 1))
     mean = posterior.mean_mdp()
-    used = np.zeros(mean.reward.shape[-2:], bool)
-    used[np.broadcast_to(np.arange(used.shape[0]), policy.shape), policy] = True
+    probs = _action_probs(policy, mean.reward.shape[-1])
+    used = np.asarray((probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0))
     rows = row_draws(key, posterior, used)
     number = np.full(used.shape, -1)
     number[rows.state, rows.action] = np.arange(len(rows.state))
@@ -254,19 +254,26 @@ def chosen_value(
     return Replicated(observed, np.array(replicates))
 
 
+def _action_probs(
+    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"], n_actions: int
+) -> Float[np.ndarray, "*H S A"]:
+    return policy if np.issubdtype(policy.dtype, np.floating) else np.eye(n_actions)[policy]
+
+
 def _value_of(
     mean: MDP | SparseMDP,
     rows: RowDraws,
-    policy: Int[np.ndarray, "*H S"],
+    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
     objective: Objective,
     start: Float[np.ndarray, " S"],
 ) -> Callable[[Float[np.ndarray, "Q K"]], float]:
     """The value of the policy as a function of the rows that it uses."""
-    if isinstance(objective, Discounted) and policy.ndim == 1:
-        return _value_of_chain(mean, rows, float(objective.discount), start)
+    probs = _action_probs(policy, mean.reward.shape[-1])
+    if isinstance(objective, Discounted) and probs.ndim == 2:
+        return _value_of_chain(mean, rows, probs, float(objective.discount), start)
     # Rows with data have weight wherever the mean has: if its chain ends from everywhere, so do theirs.
-    if isinstance(objective, FirstExit) and policy.ndim == 1 and _ends_surely(rows):
-        return _value_of_chain(mean, rows, 1.0, start)
+    if isinstance(objective, FirstExit) and probs.ndim == 2 and _ends_surely(rows, len(probs)):
+        return _value_of_chain(mean, rows, probs, 1.0, start)
     with jax.enable_x64(True):
         wide, aim = to_float64(mean), to_float64(objective)
 
@@ -278,25 +285,31 @@ def _value_of(
 
 
 def _value_of_chain(
-    mean: MDP | SparseMDP, rows: RowDraws, discount: float, start: Float[np.ndarray, " S"]
+    mean: MDP | SparseMDP,
+    rows: RowDraws,
+    policy: Float[np.ndarray, "S A"],
+    discount: float,
+    start: Float[np.ndarray, " S"],
 ) -> Callable[[Float[np.ndarray, "Q K"]], float]:
-    """start' (I - discount P)^-1 r: one action a state, so the rows in their order are those of the states."""
-    reward = np.asarray(mean.reward, np.float64)[rows.state, rows.action]
-    size, width = len(reward), rows.next_state.shape[1] - 1
-    flat = np.repeat(np.arange(size), width) * size + rows.next_state[:, :-1].reshape(-1)
+    """start' (I - discount P)^-1 r, P and r weighed by the probabilities of the actions."""
+    size, width = len(policy), rows.next_state.shape[1] - 1
+    weight = policy[rows.state, rows.action]
+    reward = np.bincount(rows.state, weight * np.asarray(mean.reward, np.float64)[rows.state, rows.action], size)
+    flat = np.repeat(rows.state, width) * size + rows.next_state[:, :-1].reshape(-1)
 
     def value(new: Float[np.ndarray, "Q K"]) -> float:
-        chain = np.bincount(flat, new[:, :-1].reshape(-1), size * size).reshape(size, size)
+        chain = np.bincount(flat, (weight[:, None] * new[:, :-1]).reshape(-1), size * size).reshape(size, size)
         return float(start @ np.linalg.solve(np.eye(size) - discount * chain, reward))
 
     return value
 
 
-def _ends_surely(rows: RowDraws) -> bool:
-    """Whether an end can be reached from every state, by the mean rows of one action a state."""
-    reached = np.append(np.zeros(len(rows.state), bool), True)
+def _ends_surely(rows: RowDraws, n_states: int) -> bool:
+    """Whether an end can be reached from every state, by the mean rows of the actions in use."""
+    reached = np.append(np.zeros(n_states, bool), True)
     while True:
-        now = np.append(((rows.mean > 0) & reached[rows.next_state]).any(-1), True)
+        steps = ((rows.mean > 0) & reached[rows.next_state]).any(-1)
+        now = np.append(np.bincount(rows.state, steps, n_states) > 0, True)
         if np.array_equal(now, reached):
             return bool(now.all())
         reached = now
@@ -306,13 +319,13 @@ def _ends_surely(rows: RowDraws) -> bool:
 def _evaluate(
     mean: MDP | SparseMDP,
     pairs: tuple[Int[AnyArray, " Q"], Int[AnyArray, " Q"]],
-    policy: Int[AnyArray, "*H S"],
+    policy: Int[AnyArray, "*H S"] | Float[AnyArray, "*H S A"],
     objective: Objective,
     start: Float[AnyArray, " S"],
     rows: Float[AnyArray, "Q K"],
 ) -> Float[Array, ""]:
     probs, ends = jnp.asarray(rows)[:, :-1], jnp.asarray(rows)[:, -1]
-    if isinstance(objective, Episodic):
+    if isinstance(objective, Episodic) or jnp.issubdtype(policy.dtype, jnp.floating):
         # The policy may take several actions in a state: its rows are put into the whole MDP.
         mdp = eqx.tree_at(_stored_rows, mean, _stored_rows(mean).at[pairs].set(probs))
         if mean.end_probs is not None:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.decisions.host_optima import TIE, best_policies
 from bayes_mdp.decisions.host_values import action_values
-from bayes_mdp.inference.pair_draws import legal_pairs, pairs_of_mdp
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import Solution, solve
@@ -32,7 +32,21 @@ def best_in(mdp: MDP | SparseMDP, objective: Objective, policies: PolicySet) -> 
     if policies.whole:
         return optimum(mdp, objective, policies.free)[0]
     rows, drawn = pairs_of_mdp(mdp)
-    choice = policies.best(np.broadcast_to(np.asarray(mdp.reward, np.float64), policies.fixed.shape))
+    immediate = policies.best(np.broadcast_to(np.asarray(mdp.reward, np.float64), policies.fixed.shape))
+    return improve(rows, drawn, objective, policies, immediate)
+
+
+def improve(
+    rows: PairRows, drawn: Drawn, objective: Objective, policies: PolicySet, choice: Int[np.ndarray, "*H S"]
+) -> Int[np.ndarray, "*H S"]:
+    """Policy iteration from a choice to one that is optimal in one MDP among the policies of the set.
+
+    Args:
+        rows, drawn: the pairs of the MDP, as one draw.
+        objective: of the policy.
+        policies: the set.
+        choice: where to begin.
+    """
     for _ in range(_MOST):
         q = action_values(rows, drawn, policies.policy(choice), objective)
         q = np.where(np.isfinite(q), q, 0.0)

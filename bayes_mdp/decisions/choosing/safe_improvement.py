@@ -23,11 +23,13 @@ class Improvement(eqx.Module):
         gain: Float64[num_draws], value of the candidate minus that of the baseline, draw by draw.
         slack: how much worse than the baseline counts as no worse, in units of the value.
         confidence: what the probability of P(gain >= -slack) must be.
+        looks: how often it may be asked whether it is, with more draws each time: they share the error.
     """
 
     gain: Float[np.ndarray, " num_draws"]
     slack: float
     confidence: float
+    looks: int = 1
 
     @property
     def prob(self) -> float:
@@ -38,7 +40,20 @@ class Improvement(eqx.Module):
     def prob_at_least(self) -> float:
         """Lower bound on the posterior probability, from the number of draws (one-sided, 99 %)."""
         count = int(np.sum(self.gain >= -self.slack))
-        return float(beta.ppf(MONTE_CARLO_ERROR, count, len(self.gain) - count + 1)) if count else 0.0
+        error = MONTE_CARLO_ERROR / self.looks
+        return float(beta.ppf(error, count, len(self.gain) - count + 1)) if count else 0.0
+
+    @property
+    def prob_at_most(self) -> float:
+        """Upper bound on it, likewise."""
+        fails = int(np.sum(self.gain < -self.slack))
+        error = MONTE_CARLO_ERROR / self.looks
+        return 1.0 - float(beta.ppf(error, fails, len(self.gain) - fails + 1)) if fails else 1.0
+
+    @property
+    def settled(self) -> bool:
+        """Whether more draws would hardly change the answer."""
+        return self.accepted or self.prob_at_most < self.confidence
 
     @property
     def accepted(self) -> bool:

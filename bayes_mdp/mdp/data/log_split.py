@@ -81,6 +81,19 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
     return _part(log, chosen, "first part"), _part(log, ~chosen, "second part")
 
 
+def halves_in_time(log: Log) -> tuple[Log, Log]:
+    """The earlier and the later half of the episodes of a log, in the order of its rows; of one stretch, its halves.
+
+    Args:
+        log: as a whole, of two rows at least.
+    """
+    number = episode_numbers(log.transitions)
+    if number[-1] == 0:
+        number = np.arange(len(number))
+    earlier = number < (number[-1] + 1) // 2
+    return _part(log, earlier, "earlier half"), _part(log, ~earlier, "later half")
+
+
 def _part(log: Log, rows: Bool[np.ndarray, " N"], name: str) -> Log:
     part = jax.tree.map(lambda x: np.asarray(x)[rows], log.transitions)
     return Log(part, log.states, log.actions, f"{log.source}, {name}", columns=log.columns)

@@ -1,0 +1,252 @@
+"""`default_prior`: a prior for a log of which nothing else is known. What a log says about its own scale, it learns.
+
+Rows ~ Dirichlet(c, ..., c) with one concentration c for all pairs, which is one of a list of values: a flat prior
+expects that every outcome may follow, and most worlds are sparser. Given c all is conjugate, so that the posterior is a
+mixture of closed forms. The law of the rewards is chosen by what the rewards are, and centred at their mean, so that
+no answer depends on their unit or their zero.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bayes_mdp.mdp import Log, StateActionSpace
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.models.hierarchical import unknown_concentration
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior
+from bayes_mdp.models.priors import (
+    closed_form_of,
+    dirichlet_bernoulli,
+    dirichlet_normal_gamma,
+    dirichlet_poisson,
+    ready,
+)
+from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.validation import check_name, check_type
+
+RewardLaw = Literal["bernoulli", "poisson", "normal"]
+LARGEST, LEAST_TOTAL = 4.0, 0.125
+"""Concentrations go from 4 an outcome (rows are nearly alike) to 1/8 a row (nearly every row has one outcome)."""
+STEP = 2.0
+MOST_NUMBERS = 2**25
+"""Concentrations of all rows that the mixture may hold: in a large space the list has wider steps."""
+DEGREES = 2.5
+"""Shape of the Gamma prior of a precision: the variance of a pair weighs as five rewards."""
+LEAST_NOISE = 1e-6
+"""Of the variance of all rewards: what rewards of one pair vary at least, where the log has them all alike."""
+WEIGHTS = 0.05, 100.0
+"""Least and largest prior weight of a mean reward, in rewards."""
+POISSON = 0.5, 2.0
+"""Counts are Poisson where their variance in a pair is so many times their mean."""
+
+
+class RewardMoments(NamedTuple):
+    """What a log says of its rewards. Variances are nan where the log cannot say.
+
+    Args:
+        mean: of the mean rewards of the pairs that it has.
+        within: pooled variance of the rewards of a pair.
+        between: variance of those means.
+        overall: variance of all rewards.
+        number, total: how many rewards there are, and their sum.
+    """
+
+    mean: float
+    within: float
+    between: float
+    overall: float
+    number: int
+    total: float
+
+
+@dataclass(eq=False)
+class DefaultPrior:
+    """A prior program whose numbers come from a log; `print` says which they are.
+
+    Args:
+        program: space -> `MDPSpec`.
+        concentrations: the values that the concentration of an outcome may have.
+        rewards: the law of the rewards, in words.
+    """
+
+    program: Prior
+    concentrations: tuple[float, ...]
+    rewards: str
+
+    def __call__(self, space: StateActionSpace) -> MDPSpec:
+        """The program."""
+        return self.program(space)
+
+    def __str__(self) -> str:
+        """Two lines."""
+        low, high = min(self.concentrations), max(self.concentrations)
+        return (
+            f"rows: Dirichlet, one concentration for all pairs, learnt ({len(self.concentrations)} values from "
+            f"{amount(low, 2)} to {amount(high, 2)} for an outcome)\nrewards: {self.rewards}"
+        )
+
+
+def default_prior(log: Log, *, space: StateActionSpace | None = None, rewards: RewardLaw | None = None) -> DefaultPrior:
+    """A prior for a log of which nothing else is known; see the module. Host-side.
+
+    The concentration of the rows is learnt with its uncertainty. The numbers of the rewards' prior are moments of the
+    log (empirical Bayes): the mean reward of a pair is centred at the mean over pairs, and weighs as many rewards as
+    the variance within a pair is larger than that between pairs.
+
+    Args:
+        log: as a whole; its labels, and its rewards. Its transitions are not used.
+        space: of the posterior; None: `StateActionSpace.from_log(log)`.
+        rewards: "bernoulli" (0 or 1), "poisson" (counts), "normal" (unknown mean and variance); None: what fits: 0 and
+            1 alone are Bernoulli, counts whose variance is near their mean Poisson, all others normal.
+
+    Returns:
+        A prior program, as those of `bayes_mdp.models`; its posterior is exact (route "mixture").
+
+    Raises:
+        ValueError: a log without rewards; rewards that the named law cannot give.
+        TypeError: no log, no space.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 20, "r": [0.0, 1.0] * 20, "t": "a", "end": True})
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
+        >>> print(bm.default_prior(log))
+        rows: Dirichlet, one concentration for all pairs, learnt (7 values from 0.063 to 4 for an outcome)
+        rewards: 0 or 1, Bernoulli; a mean reward is 0.5 beforehand, which weighs as 0.05 rewards
+    """
+    check_type("log", log, Log, "a Log (see read_log)")
+    space = StateActionSpace.from_log(log) if space is None else space
+    check_space(space)
+    factory, words = reward_law_of(log, rewards)
+    concentrations = concentrations_of(space)
+    program = unknown_concentration(concentrations, rewards=factory)
+    prior = DefaultPrior(program, concentrations, words)
+    form = closed_form_of(program)
+    return prior if form is None else ready(prior, form)
+
+
+def reward_law_of(log: Log, rewards: RewardLaw | None = None) -> tuple[Callable[..., Prior], str]:
+    """The law of the rewards: the prior of rows and rewards given a concentration, and the law in words.
+
+    Args:
+        log, rewards: as of `default_prior`.
+
+    Raises:
+        ValueError: as `default_prior`.
+    """
+    reward, pair = _rewards_of(log)
+    moments = _moments(reward, pair)
+    law = _fitting(reward, moments) if rewards is None else rewards
+    check_name("rewards", law, get_args(RewardLaw))
+    _check_law(law, reward)
+    return _reward_law(law, moments)
+
+
+def _rewards_of(log: Log) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    """The rewards that were observed, and the number of the pair of each."""
+    transitions = log.transitions
+    if transitions.reward is None:
+        raise ValueError("log holds no rewards, expected a column of them (read_log(reward=...))")
+    reward = np.asarray(transitions.reward, np.float64)
+    observed = ~np.isnan(reward)
+    if not observed.any():
+        raise ValueError("log holds no reward that was observed, expected some")
+    pair = np.asarray(transitions.state) * len(log.actions) + np.asarray(transitions.action)
+    return reward[observed], pair[observed]
+
+
+def _moments(reward: Float[np.ndarray, " N"], pair: Int[np.ndarray, " N"]) -> RewardMoments:
+    """Of rewards less their mean, whose squares keep their digits."""
+    centre = float(reward.mean())
+    _, pair, count = np.unique(pair, return_inverse=True, return_counts=True)
+    means = np.bincount(pair, reward - centre) / count
+    squares = float(((reward - centre - means[pair]) ** 2).sum())
+    free = int((count - 1).sum())
+    return RewardMoments(
+        centre + float(means.mean()),
+        squares / free if free else np.nan,
+        float(means.var()) if len(means) > 1 else np.nan,
+        float(reward.var()),
+        len(reward),
+        float(reward.sum()),
+    )
+
+
+def _fitting(reward: Float[np.ndarray, " N"], moments: RewardMoments) -> RewardLaw:
+    """The law that rewards like these may have."""
+    if np.isin(reward, (0.0, 1.0)).all():
+        return "bernoulli"
+    counts = (reward >= 0).all() and (reward == np.round(reward)).all()
+    if (
+        counts
+        and POISSON[0] * moments.total / moments.number < moments.within < POISSON[1] * moments.total / moments.number
+    ):
+        return "poisson"
+    return "normal"
+
+
+def _check_law(law: str, reward: Float[np.ndarray, " N"]) -> None:
+    """Refuse rewards that the law cannot give.
+
+    Raises:
+        ValueError: names the first one.
+    """
+    possible = np.ones(len(reward), bool)
+    if law == "bernoulli":
+        possible = np.isin(reward, (0.0, 1.0))
+    elif law == "poisson":
+        possible = (reward >= 0) & (reward == np.round(reward))
+    if not possible.all():
+        first = reward[np.flatnonzero(~possible)[0]]
+        raise ValueError(f'rewards is "{law}", and the log has a reward of {amount(first)}, expected "normal" for it')
+
+
+def concentrations_of(space: StateActionSpace) -> tuple[float, ...]:
+    """The list of values that a concentration may have, geometric; in a large space with wider steps.
+
+    Args:
+        space: of the rows.
+    """
+    outcomes = space.n_outcomes
+    cells = math.prod((*space.shape, outcomes))
+    ratio = LARGEST * outcomes / LEAST_TOTAL
+    number = min(1 + math.ceil(math.log(ratio) / math.log(STEP)), max(2, MOST_NUMBERS // cells))
+    return tuple((LARGEST * ratio ** (-np.arange(number)[::-1] / (number - 1))).tolist())
+
+
+def _reward_law(law: str, moments: RewardMoments) -> tuple[Callable[..., Prior], str]:
+    """The factory of the rows and rewards, given a concentration; and the law in words."""
+    mean, overall = moments.mean, moments.overall
+    if overall == 0:  # all rewards are one number: its size is the only scale there is
+        overall = mean**2 if mean else 1.0
+    within = max(overall if np.isnan(moments.within) else moments.within, LEAST_NOISE * overall)
+    between = max(overall if np.isnan(moments.between) else moments.between, LEAST_NOISE * overall)
+    weight = within / between
+    if law == "normal":
+        factory = partial(
+            dirichlet_normal_gamma,
+            loc=mean,
+            pseudo_count=weight,
+            reward_concentration=DEGREES,
+            rate=(DEGREES - 1.0) * within,
+        )
+        kind = "normal, of unknown mean and variance"
+    else:
+        weight = float(np.clip(weight, *WEIGHTS))
+        if law == "bernoulli":
+            mean = (moments.total + 0.5) / (moments.number + 1.0)
+            factory = partial(dirichlet_bernoulli, concentration1=weight * mean, concentration0=weight * (1.0 - mean))
+            kind = "0 or 1, Bernoulli"
+        else:
+            mean = (moments.total + 0.5) / (moments.number + 1.0)
+            factory = partial(dirichlet_poisson, reward_concentration=weight * mean, rate=weight)
+            kind = "counts, Poisson"
+    return (
+        factory,
+        f"{kind}; a mean reward is {amount(mean, 3)} beforehand, which weighs as {amount(weight, 2)} rewards",
+    )

@@ -1,0 +1,210 @@
+"""`consequences`: whether a check that failed matters to a decision. The gain is judged again under other beliefs.
+
+A check says that a belief does not fit the log somewhere; it does not say that this place matters to the decision. So
+for each check that failed the policies are compared again under the beliefs that it points to: rows of a concentration
+that is learnt, rows that lead where the log leads, rewards that depend on the next state, the earlier and the later
+half of the episodes alone, and, where the check is about the choice itself, the choice made with one half of the
+episodes and judged by the other. If the promise no longer holds there, the check is a reason not to recommend; if it
+does, a note. What none of these beliefs can hold (an unseen cause of actions and outcomes, rewards that are missing for
+a reason) no such comparison can show.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHERE
+from bayes_mdp.decisions.policy_comparison import compared
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
+from bayes_mdp.inference.route import infer
+from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp.data.log_split import halves_in_time, split_log
+from bayes_mdp.models.default_prior import DefaultPrior, concentrations_of, reward_law_of
+from bayes_mdp.models.hierarchical import unknown_concentration
+from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.priors import known_rewards
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.typing import ArrayLike, InitialLike
+
+Rule = Callable[[FittedPosterior], PolicyLike]
+"""How a policy is chosen from a posterior."""
+Gain = Float[np.ndarray, " num_draws"]
+SHARE = "the prior's share"
+SIGN = 0.5
+"""What P(no worse) must be by half of the data, which cannot be asked for more than the sign."""
+
+
+class Consequence(NamedTuple):
+    """What a failed check changes for one policy.
+
+    Args:
+        check: that failed.
+        belief: the other one, in words.
+        before: mean gain of the policy under the belief of the decision.
+        gain: Float64[num_draws], under the other one.
+        slack: as of the decision.
+        confidence: what P(gain >= -slack) must be; 0.5 where the other belief has half of the data: the sign.
+    """
+
+    check: str
+    belief: str
+    before: float
+    gain: Gain
+    slack: float
+    confidence: float
+
+    @property
+    def prob(self) -> float:
+        """Share of the draws in which the policy is no worse."""
+        return float(np.mean(self.gain >= -self.slack))
+
+    @property
+    def stops(self) -> bool:
+        """Whether the promise no longer holds."""
+        return self.prob < self.confidence
+
+    @property
+    def what(self) -> str:
+        """The check in words."""
+        return "the prior weighs much" if self.check == SHARE else f"the check {self.check!r} failed"
+
+    def __str__(self) -> str:
+        """One sentence."""
+        interval = amounts(*np.quantile(self.gain, (0.025, 0.975)))
+        moved = f"the gain of {amount(self.before)} is {amount(float(self.gain.mean()))}, 95 % interval {interval}"
+        verdict = "the answer changes" if self.stops else "the answer stays"
+        return (
+            f"{self.what}; {self.belief} {moved}, P(no worse) {self.prob:.3f}: {verdict} "
+            f"{see('how-to/decide-from-a-log')}"
+        )
+
+
+class Question(NamedTuple):
+    """What is decided, for another belief to answer.
+
+    Args:
+        key: of splits and draws.
+        prior: of the decision.
+        log, space, objective, initial: of the decision.
+        rule: how its policy was chosen.
+        baseline: the policy in use.
+        policies: name -> policy that would be recommended but for the checks.
+        chosen: the one of them that the rule chose; None: all were named.
+        slack, confidence, num_draws: of the decision.
+    """
+
+    key: PRNGKeyArray
+    prior: Prior
+    log: Log
+    space: StateActionSpace
+    objective: Objective
+    initial: InitialLike | None
+    rule: Rule
+    baseline: PolicyLike
+    policies: Mapping[str, PolicyLike]
+    chosen: str | None
+    slack: float
+    confidence: float
+    num_draws: int
+
+    def gains(self, prior: Prior, log: Log, policies: Mapping[str, PolicyLike]) -> dict[str, Gain]:
+        """The gains of policies under a prior after a log."""
+        posterior = infer(self.key, prior, log, space=self.space)
+        every = {"": self.baseline, **policies}
+        found = compared(self.key, posterior, every, self.objective, self.initial, self.num_draws, None, "other data")
+        return {name: found.values[name].draws - found.values[""].draws for name in policies}
+
+
+def rests_on_prior(basis: ValueBasis | None) -> bool:
+    """Whether the prior's share of the rows or the rewards of a value is large enough to ask what it changes.
+
+    Args:
+        basis: of the value.
+    """
+    if basis is None:
+        return False
+    paid = 0.0 if basis.rewards is None else basis.rewards.share
+    return max(basis.prior_share or 0.0, paid) > PRIOR_SHARE
+
+
+def consequences(
+    question: Question, checks: Sequence[str], before: Mapping[str, float]
+) -> dict[str, list[Consequence]]:
+    """What each failed check changes: name of a policy -> consequences.
+
+    Args:
+        question: what is decided.
+        checks: that failed; `SHARE`: the prior weighs much.
+        before: name -> mean gain under the belief of the decision.
+    """
+    answers: dict[str, list[Consequence]] = {name: [] for name in question.policies}
+    asked: dict[str, dict[str, Gain]] = {}
+    for check in checks:
+        for belief, (ask, confidence) in _beliefs(check, question).items():
+            if belief not in asked:
+                asked[belief] = ask()
+            for name, gain in asked[belief].items():
+                answers[name].append(Consequence(check, belief, before[name], gain, question.slack, confidence))
+    return answers
+
+
+def _beliefs(check: str, question: Question) -> dict[str, tuple[Callable[[], dict[str, Gain]], float]]:
+    """The beliefs that a check points to, in words -> how to ask them, and what P(no worse) must be."""
+    learnt = {} if isinstance(question.prior, DefaultPrior) else {"with rows whose concentration is learnt": 1.0}
+    leading = {} if question.space.successors is not None else {"with rows that lead where the log leads": _arrivals}
+    whole = {
+        words: (partial(_under, question, weights), question.confidence)
+        for words, weights in (learnt | leading).items()
+    }
+    light = {"with rows whose prior weighs one transition": (partial(_under, question, None), question.confidence)}
+    halves = {
+        f"by the {name} half of the episodes alone": (
+            partial(question.gains, question.prior, half, question.policies),
+            SIGN,
+        )
+        for name, half in zip(("earlier", "later"), halves_in_time(question.log), strict=True)
+    }
+    crossed = {"chosen by one half of the episodes and judged by the other": (partial(_crossed, question), SIGN)}
+    return {NEW: whole, WHERE: whole, RETURNS: whole | halves, CHOSEN: crossed, SHARE: whole | light}[check]
+
+
+def _under(question: Question, weights: float | Callable[[Question], ArrayLike] | None) -> dict[str, Gain]:
+    """The gains with rows ~ Dirichlet(c * weights), c learnt, and rewards of the law that the log suggests.
+
+    Without weights the concentration of a row is one, that of an outcome the same for all.
+    """
+    log, space = question.log, question.space
+    if log.transitions.reward is None:
+        known = infer(question.key, question.prior, None, space=space).mean_mdp().reward
+        rewards: Callable[..., Prior] = partial(known_rewards, np.asarray(known))
+    else:
+        rewards = reward_law_of(log)[0]
+    if weights is None:
+        return question.gains(rewards(concentration=1.0 / space.n_outcomes), log, question.policies)
+    shares = weights(question) if callable(weights) else weights
+    prior = unknown_concentration(concentrations_of(space), weights=shares, rewards=rewards)
+    return question.gains(prior, log, question.policies)
+
+
+def _arrivals(question: Question) -> Float[np.ndarray, " O"]:
+    """How often each outcome came, as if it had come once more, relative to the mean."""
+    outcome = np.asarray(question.log.transitions.outcome(question.space))
+    arrivals = np.bincount(outcome, minlength=question.space.n_outcomes) + 1.0
+    return arrivals / arrivals.mean()
+
+
+def _crossed(question: Question) -> dict[str, Gain]:
+    """The gain of the rule: each half of the episodes chooses, the other one judges."""
+    if question.chosen is None:
+        return {}
+    first, second = split_log(question.key, question.log, 0.5)
+    total = np.zeros(question.num_draws)
+    for chooses, judges in ((first, second), (second, first)):
+        policy = question.rule(infer(question.key, question.prior, chooses, space=question.space))
+        total = total + question.gains(question.prior, judges, {question.chosen: policy})[question.chosen] / 2
+    return {question.chosen: total}
