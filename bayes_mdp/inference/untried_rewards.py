@@ -157,6 +157,8 @@ def _error(posterior: object, variance: Float[np.ndarray, "*H S A"]) -> Float[np
 def moments_of(posterior: "HasMoments[Moments]") -> "Moments":
     """`pair_moments` in NumPy arrays of float64. Host-side: closed forms in NumPy; of draws one compiled program.
 
+    Where it is shown that a mean reward has no expectation it is nan, its variance inf.
+
     Args:
         posterior: as `infer` returns it, or another one.
     """
@@ -164,7 +166,17 @@ def moments_of(posterior: "HasMoments[Moments]") -> "Moments":
         return in_numpy(lambda belief: belief.pair_moments(), posterior)
     with jax.enable_x64(True):
         # Copies: JAX may hold 32-bit versions of the arrays themselves.
-        return as_numpy(_compiled_moments(jax.tree.map(np.array, posterior)))
+        moments = as_numpy(_compiled_moments(jax.tree.map(np.array, posterior)))
+    if not isinstance(posterior, _KnowsMissingMeans):
+        return moments
+    missing = posterior.missing_means()
+    reward, variance = np.where(missing, np.nan, moments.reward), np.where(missing, np.inf, moments.reward_variance)
+    return moments._replace(reward=reward, reward_variance=variance)
+
+
+@runtime_checkable
+class _KnowsMissingMeans(Protocol):
+    def missing_means(self) -> Bool[np.ndarray, "*H S A"]: ...
 
 
 @eqx.filter_jit

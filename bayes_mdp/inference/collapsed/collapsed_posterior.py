@@ -22,6 +22,7 @@ from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_arrays, with_prior_arrays
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate
+from bayes_mdp.inference.collapsed.missing_means import missing_means
 from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -31,20 +32,21 @@ from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.integrals.importance import effective_size
+from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
-from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.reward_support import RewardSupport
+from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
-from bayes_mdp.utils.validation import check_count, is_concrete
+from bayes_mdp.utils.validation import check_count, first_index, is_concrete
 
 COLLAPSED = "collapsed"
 """The route by chains."""
@@ -155,6 +157,76 @@ class CollapsedPosterior(MixturePosterior):
         leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
         return with_prior_arrays(self.data_statistics, leaves)
 
+    def mean_mdp(self) -> MDP | SparseMDP:
+        """Posterior mean of the transition probabilities and of the expected rewards.
+
+        Raises:
+            ValueError: that of a reward does not exist, in a component or over the hyperparameters; inside a trace the
+                former is nan, and the latter a number.
+        """
+        index = first_index(self.missing_means())
+        if index is not None:
+            where = f"state {self.space.state_names[index[-2]]!r}, action {self.space.action_names[index[-1]]!r}"
+            raise ValueError(
+                f"the expectation of the mean reward of {where} does not exist: it is infinite over the "
+                "hyperparameters, expected a prior of these with lighter tails, or more data"
+            )
+        return super().mean_mdp()
+
+    def missing_means(self) -> Bool[np.ndarray, "*H S A"]:
+        """Of which legal pairs it is shown that the mean reward has no expectation over the hyperparameters.
+
+        Host side: inside a trace, or without the program (after `load`), none.
+        """
+        data = self.data_statistics
+        if self.hierarchy is None or not is_concrete(self) or not self._learns_means():
+            return np.zeros(self.space.shape, bool)
+        log_weights = np.asarray(self.log_weights, np.float64)
+        missing = missing_means(self.hierarchy, jax.tree.map(np.asarray, data), self.hyperparameters, log_weights)
+        return self._largest_of_pairs(missing.astype(np.float64)) > 0
+
+    def _learns_means(self) -> bool:
+        """Whether hyperparameters enter rewards. Host side."""
+        return any((np.asarray(x) != np.asarray(x)[:1]).any() for x in self.values[1:])
+
+    def _largest_of_pairs(self, elements: Float[np.ndarray, " M"]) -> Float[np.ndarray, "*H S A"]:
+        """Of numbers of the elements of the rewards, the largest one in each legal pair; minus infinity: there is none.
+
+        Host side.
+        """
+        rewards = self.data_statistics.reward_cells
+        assert isinstance(rewards, RewardCells)
+        cells = np.asarray(rewards.select(elements, -np.inf))
+        if rewards.by_outcome:
+            possible = np.asarray(self.component(0).transition_probs.mean()) > 0
+            cells = np.where(possible, cells, -np.inf).max(-1)
+        return cells if self.space.legal is None else np.where(np.asarray(self.space.legal), cells, -np.inf)
+
+    def _heavy_means(self) -> list[str]:
+        """Which mean rewards rest on few of the draws, or on none that are enough, in words. Host side."""
+        rewards = self.data_statistics.reward_cells
+        by_grid = self.is_integrated and self.route == QUADRATURE
+        if not isinstance(rewards, RewardCells) or by_grid or not self._learns_means():
+            return []
+        index, data = [np.asarray(i) for i in self.index[1:]], np.asarray(rewards.data, np.float64)
+        # Elements of one class and with the same data are one.
+        columns = [x.reshape(len(data), -1) for x in (*index, data)]
+        _, first, element = np.unique(np.concatenate(columns, 1), axis=0, return_index=True, return_inverse=True)
+        leaves = [np.asarray(x, np.float64)[:, i[first]] for x, i in zip(self.values[1:], index, strict=True)]
+        belief: RewardBelief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
+        means = np.asarray(in_numpy(lambda prior: prior.after(data[first]).mean(), belief))
+        shapes = tail_shapes(np.asarray(self.log_weights, np.float64), means.reshape(self.num_components, -1))
+        k = self._largest_of_pairs(shapes[element.reshape(-1)])
+        where = first_index(k >= HEAVY_MEAN)
+        if where is None:
+            return []
+        states, actions = self.space.state_names, self.space.action_names
+        return [
+            f"the mean rewards of {int((k >= HEAVY_MEAN).sum())} pairs (state {states[where[-2]]!r}, action "
+            f"{actions[where[-1]]!r} is the first) rest on few draws of the hyperparameters, if they exist (Pareto k "
+            f"{k[where]:.2f}, expected below {HEAVY_MEAN}): give the hyperparameters a prior with lighter tails"
+        ]
+
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.
 
@@ -168,6 +240,7 @@ class CollapsedPosterior(MixturePosterior):
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         found = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
+        found += self._heavy_means()
         if self.is_integrated:
             return found
         size = float(self.effective_sample_size())

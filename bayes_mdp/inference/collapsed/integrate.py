@@ -14,12 +14,13 @@ from scipy.special import logsumexp
 
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.marginal import Given, marginal_of
+from bayes_mdp.inference.collapsed.missing_means import falls_slowly
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.detection.trace import joint_values
 from bayes_mdp.inference.integrals.importance import MOST_NUMBERS, Draws, effective_size, integrate_by_draws
 from bayes_mdp.inference.integrals.integration import Integration, integration_of
 from bayes_mdp.inference.integrals.modes import LogDensity, Search, search
-from bayes_mdp.inference.integrals.quadrature import Grid, NotIntegrableError, integrate_by_grid
+from bayes_mdp.inference.integrals.quadrature import Grid, Means, NotIntegrableError, integrate_by_grid
 from bayes_mdp.inference.integrals.unconstrained_model import Values
 from bayes_mdp.random.resampling import systematic_on_host
 
@@ -124,11 +125,24 @@ def _integral(
         return Grid(np.zeros((1, 0)), np.zeros(1), height, 0.0, 1.0, np.zeros((1, 0)), search.modes[0])
     if method == QUADRATURE:
         try:
-            return integrate_by_grid(density, search.modes, search.cover, lambda points: given.means(points, held))
+            return integrate_by_grid(density, search.modes, search.cover, _means_of(given, held, search))
         except NotIntegrableError:
             if strict:
                 raise
     return integrate_by_draws(rng, density, search.modes)
+
+
+def _means_of(given: Given, held: Values, search: Search) -> Means:
+    """The means that a grid has to get right: those that exist."""
+    starts = np.stack([mode.point for mode in search.modes])
+    missing = falls_slowly(given, held, starts, np.linalg.norm(search.modes[0].root, axis=1))
+
+    def means(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N F"]:
+        values = given.means(points, held)
+        values[:, values.shape[1] - len(missing) :][:, missing] = 0.0
+        return values
+
+    return means
 
 
 def _joined(

@@ -171,6 +171,18 @@ class Given:
         ]
         return evidence + np.concatenate(parts)
 
+    @property
+    def num_elements(self) -> int:
+        """Elements of the rewards whose means are unknown."""
+        return 0 if self._cells is None else len(self._data)
+
+    def log_density_and_means(
+        self, points: Float[np.ndarray, "N D"], held: Values
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N M"]]:
+        """log p(u, discrete values, data), and the mean of each element of the rewards given u; numbers or not."""
+        placed = self.marginal.place(points, held)
+        return placed.log_prior + self.log_evidence(placed.parameters), self.reward_means(placed.parameters)
+
     def means(self, points: Float[np.ndarray, "N D"], held: Values) -> Float[np.ndarray, "N F"]:
         """Posterior means given the hyperparameters: of the different entries of rows, and of rewards."""
         parameters = self.marginal.place(points, held).parameters
@@ -180,17 +192,24 @@ class Given:
         shrunk = total[:, rows.pattern] / (total[:, rows.pattern] + rows.total)
         first = self.marginal._patterns[1].indices[self.marginal._patterns[1].indptr[:-1]]
         shares = prior[:, first] / total
-        parts = [shrunk, shares]
-        if self._cells is not None:
-            cells = np.arange(len(self._data))
-            rewards = [
-                self._belief(parameters, at, cells).after(self._data).mean()
-                for at in self._at_once(len(prior), len(cells))
-            ]
-            parts.append(np.concatenate(rewards).reshape(len(prior), -1))
         with np.errstate(all="ignore"):
-            values = np.concatenate(parts, axis=1)
+            values = np.concatenate([shrunk, shares, self.reward_means(parameters)], axis=1)
         return np.where(np.isfinite(values), values, 0.0)
+
+    def reward_means(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, "N M"]:
+        """Posterior means of the elements of the rewards given the hyperparameters, numbers or not; M is 0 where all
+        rewards are known.
+        """
+        number = len(parameters[0])
+        if self._cells is None:
+            return np.zeros((number, 0))
+        cells = np.arange(len(self._data))
+        with np.errstate(all="ignore"):
+            parts = [
+                np.asarray(self._belief(parameters, at, cells).after(self._data).mean())
+                for at in self._at_once(number, len(cells))
+            ]
+        return np.concatenate(parts).reshape(number, -1)
 
     def _at_once(self, points: int, cells: int) -> list[slice]:
         size = max(1, NUMBERS_AT_ONCE // max(cells, 1))

@@ -92,9 +92,10 @@ class RewardCells(Rewards):
 
         Of affine rewards (`coefficient`, `offset`) it is that of the elements behind them.
         """
-        return jax.tree.map(lambda values: self._select(values, np.nan), self.site_belief)
+        return jax.tree.map(lambda values: self.select(values, np.nan), self.site_belief)
 
-    def _select(self, element: Float[AnyArray, "M *event"], otherwise: RealLike) -> Float[AnyArray, "..."]:
+    def select(self, element: Float[AnyArray, "M *event"], otherwise: RealLike) -> Float[AnyArray, "..."]:
+        """Numbers of the site elements in the cells of the law; `otherwise` where the reward is known."""
         event = element.shape[1:]
         if self.cell is None:
             return element.reshape(*self.shape, *event)
@@ -114,13 +115,13 @@ class RewardCells(Rewards):
 
     def gather(self, mean: Float[AnyArray, " M"]) -> Cells:
         """Mean rewards in the cells of the law for the values `mean` of the site elements, known rewards filled in."""
-        cells = self._affine(self._select(mean, 0.0))
+        cells = self._affine(self.select(mean, 0.0))
         if self.known is None or self.cell is None:
             return cells
         return xp.where(self.cell < 0, self.known, cells).astype(xp.result_type(cells))
 
     def _gather_noise(self, noise: Float[AnyArray, " M"]) -> Cells:
-        cells = self._affine(self._select(noise, 0.0), 2)
+        cells = self._affine(self.select(noise, 0.0), 2)
         if self.known_law is None or self.cell is None:
             return cells
         return xp.where(self.cell < 0, law_variance(self.known_law), cells).astype(xp.result_type(cells))
@@ -131,7 +132,7 @@ class RewardCells(Rewards):
 
     def variance(self) -> Cells:
         """Epistemic variance of the mean reward; inf where it does not exist, zero where the reward is known."""
-        return self._affine(self._select(xp.asarray(self.site_belief.variance()), 0.0), 2)
+        return self._affine(self.select(xp.asarray(self.site_belief.variance()), 0.0), 2)
 
     def noise(self) -> Cells:
         """Expected variance of one reward around its mean; zero where the reward is a known number."""
@@ -142,7 +143,7 @@ class RewardCells(Rewards):
         before, after = (xp.asarray(x.pseudo_observations) for x in (self.prior, self.site_belief))
         some = (after > 0) & xp.isfinite(after)
         share = xp.where(some, before / xp.where(some, after, 1.0), 1.0)
-        return xp.where(self.variance() == 0, np.nan, self._select(share, np.nan))
+        return xp.where(self.variance() == 0, np.nan, self.select(share, np.nan))
 
     def data_mean(self) -> Cells:
         """Mean rewards by data alone; the mean of all rewards where none was seen."""
@@ -153,14 +154,14 @@ class RewardCells(Rewards):
             # The rewards of an element are those of all its cells: each has its part of them.
             uses = add_at(np.zeros(size), xp.where(self.cell < 0, size, self.cell), 1.0)
             number = number / xp.maximum(uses, 1.0)
-        weight = xp.where(xp.isnan(cells), 0.0, self._select(number, 0.0))
+        weight = xp.where(xp.isnan(cells), 0.0, self.select(number, 0.0))
         total = weight.sum()
         every = xp.where(weight > 0, weight * cells, 0.0).sum() / xp.where(total > 0, total, 1.0)
         return xp.where(xp.isnan(cells), xp.where(total > 0, every, self.mean()), cells)
 
     def flat_weight(self) -> Cells:
         """Number of rewards that a prior without a preference weighs; one where the reward is known."""
-        return self._select(xp.broadcast_to(xp.asarray(self.prior.flat_weight, float), self.data.shape[:1]), 1.0)
+        return self.select(xp.broadcast_to(xp.asarray(self.prior.flat_weight, float), self.data.shape[:1]), 1.0)
 
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """One draw of the parameters (named by `prior.parameters`) of the site elements."""

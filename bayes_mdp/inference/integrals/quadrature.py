@@ -28,7 +28,11 @@ least 1)."""
 MOST_NODES = {1: 2**13, 2: 2**15, 3: 2**16}
 """Nodes of a grid, by the number of its axes."""
 DROPPED = 1e-12
-"""Weight, less than which a node is left out."""
+"""Share of the integral, and of every mean (relative to its size, at least 1), less than which a node is left out."""
+TINY = 1e-30
+"""Weight below which the means are not looked at."""
+AT_FACES = 1e-9
+"""Such a share of a mean, less than which a face of the grid may hold."""
 
 Means: TypeAlias = Callable[[Float[np.ndarray, "N D"]], Float[np.ndarray, "N F"]]
 """Points -> numbers whose expectations are to be right as well."""
@@ -97,8 +101,8 @@ def integrate_by_grid(
         means: what is to converge beside the integral.
 
     Raises:
-        NotIntegrableError: the grid would need too many nodes (a narrow ridge, modes far apart), or the density does
-            not vanish at its ends.
+        NotIntegrableError: the grid would need too many nodes (a narrow ridge, modes far apart), or the density, or its
+            product with a mean, does not vanish at its ends.
     """
     centre = modes[0]
     # The box holds every known mode and all of `cover`, and grows until nothing is left outside of its faces.
@@ -109,23 +113,29 @@ def integrate_by_grid(
     spacing = float(min(1.0, max(min(relative), 2.0**-8)))
     low, high = np.floor(low / spacing) * spacing, np.ceil(high / spacing) * spacing
     t, logs = _vanishing(log_density, centre, low, high, spacing)
-    low, high = t.min(0), t.max(0)
     before = _summary(centre, t, logs, spacing, means)
+    # A mean may reach further out than the density does.
+    while _grow(low, high, t, before.share > AT_FACES, spacing):
+        t, logs = _vanishing(log_density, centre, low, high, spacing)
+        before = _summary(centre, t, logs, spacing, means)
     while True:
         spacing /= 2.0
         _check_size(low, high, spacing)
         finer = _lattice(low, high, spacing)
         finer_logs = _on_grid(log_density, centre, finer)
         after = _summary(centre, finer, finer_logs, spacing, means)
-        error, change = abs(after[0] - before[0]), np.abs(after[1] - before[1]) / np.maximum(np.abs(after[1]), 1.0)
+        error = abs(after.log_integral - before.log_integral)
+        change = np.abs(after.means - before.means) / np.maximum(np.abs(after.means), 1.0)
         if error <= TOLERANCE and (not change.size or change.max() <= TOLERANCE):
             break
         t, logs, before = finer, finer_logs, after
     # The rule before the last halving is as good, as has just been seen, and has fewer nodes.
     spacing *= 2.0
-    kept, log_weights = without_light(logs)
+    log_weights = logs - logsumexp(logs)
+    kept = (log_weights > np.log(DROPPED)) | (before.share > DROPPED)
+    log_weights = log_weights[kept] - logsumexp(log_weights[kept])
     points = _from_grid(centre, t[kept])[0]
-    return Grid(points, log_weights, after[0], float(error), spacing, t[kept], centre)
+    return Grid(points, log_weights, after.log_integral, float(error), spacing, t[kept], centre)
 
 
 def without_light(logs: Float[np.ndarray, " N"]) -> tuple[Bool[np.ndarray, " N"], Float[np.ndarray, " K"]]:
@@ -162,7 +172,7 @@ def _on_grid(log_density: LogDensity, mode: Mode, t: Float[np.ndarray, "N D"]) -
 def _vanishing(
     log_density: LogDensity, mode: Mode, low: Float[np.ndarray, " D"], high: Float[np.ndarray, " D"], spacing: float
 ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-    """A lattice at whose faces the integrand is negligible, and the integrand on it."""
+    """A lattice at whose faces the integrand is negligible, and the integrand on it; `low` and `high` are moved."""
     while True:
         _check_size(low, high, spacing)
         t = _lattice(low, high, spacing)
@@ -170,27 +180,47 @@ def _vanishing(
         highest = logs.max()
         if not np.isfinite(highest):
             raise NotIntegrableError("its density is infinite, or nowhere a number")
-        counted = logs > highest + NEGLIGIBLE
-        grown = False
-        for axis, end in itertools.product(range(len(low)), (low, high)):
-            face: Bool[np.ndarray, " N"] = np.abs(t[:, axis] - end[axis]) < 0.25 * spacing
-            if (counted & face).any():
-                if abs(end[axis]) >= FURTHEST:
-                    raise NotIntegrableError("its density does not vanish far from the mode")
-                # By half of its length, in whole spacings.
-                longer = max(spacing, np.floor(0.5 * abs(end[axis]) / spacing) * spacing)
-                end[axis] += longer if end is high else -longer
-                grown = True
-        if not grown:
+        if not _grow(low, high, t, logs > highest + NEGLIGIBLE, spacing):
             return t, logs
+
+
+def _grow(
+    low: Float[np.ndarray, " D"],
+    high: Float[np.ndarray, " D"],
+    t: Float[np.ndarray, "N D"],
+    counted: Bool[np.ndarray, " N"],
+    spacing: float,
+) -> bool:
+    """Move the faces outwards that have nodes which count, in place; whether there are any."""
+    grown = False
+    for axis, end in itertools.product(range(len(low)), (low, high)):
+        face: Bool[np.ndarray, " N"] = np.abs(t[:, axis] - end[axis]) < 0.25 * spacing
+        if (counted & face).any():
+            if abs(end[axis]) >= FURTHEST:
+                raise NotIntegrableError("its density, or a mean, does not vanish far from the mode")
+            # By half of its length, in whole spacings.
+            longer = max(spacing, np.floor(0.5 * abs(end[axis]) / spacing) * spacing)
+            end[axis] += longer if end is high else -longer
+            grown = True
+    return grown
+
+
+class _Summary(NamedTuple):
+    """Log of the integral, the means, and the largest share of a mean that each node holds."""
+
+    log_integral: float
+    means: Float[np.ndarray, " F"]
+    share: Float[np.ndarray, " N"]
 
 
 def _summary(
     mode: Mode, t: Float[np.ndarray, "N D"], logs: Float[np.ndarray, " N"], spacing: float, means: Means
-) -> tuple[float, Float[np.ndarray, " F"]]:
-    """Log of the integral, and the expectations."""
+) -> _Summary:
     total = float(np.logaddexp.reduce(logs))
     weights = np.exp(logs - total)
-    kept = weights > DROPPED
-    values = means(_from_grid(mode, t[kept])[0])
-    return total + t.shape[1] * np.log(spacing), weights[kept] @ values
+    seen, share = weights > TINY, np.zeros(len(logs))
+    values = means(_from_grid(mode, t[seen])[0])
+    found = weights[seen] @ values
+    parts = weights[seen, None] * np.abs(values) / np.maximum(np.abs(found), 1.0)
+    share[seen] = parts.max(1, initial=0.0)
+    return _Summary(total + t.shape[1] * np.log(spacing), found, share)

@@ -238,9 +238,14 @@ class MixturePosterior(eqx.Module):
         return jax.vmap(function)(self.components)
 
     def _weighted_mean(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
-        """About the first component: what all agree on (a known reward) is exact, however many there are."""
-        centre = jnp.where(jnp.isfinite(values[0]), values[0], 0.0)
-        return centre + tensordot(jnp.asarray(self.weights).astype(values.dtype), values - centre, axes=1)
+        """About the heaviest component: what all agree on (a known reward) is exact, however many there are.
+
+        A node far out, where a mean is 1e12, would take all digits from the others.
+        """
+        weights = jnp.asarray(self.weights).astype(values.dtype)
+        heaviest = values[jnp.argmax(weights)]
+        centre = jnp.where(jnp.isfinite(heaviest), heaviest, 0.0)
+        return centre + tensordot(weights, values - centre, axes=1)
 
     def average(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
         """The weighted mean over the components of a function with arrays as answer."""

@@ -294,6 +294,43 @@ class Oracle:
         return np.where(n > 0, log, 0.0).sum((-1, -2)), (loc + n * mean) / after
 
 
+_LEAST = {"Uniform": 0.05, "Beta": 0.1, "Normal": 0.2}
+"""Of signals that do not reach zero ("Normal": of a square)."""
+
+
+def missing_means(description: Description) -> np.ndarray:
+    """Of which mean rewards [S, A] the posterior expectation is infinite: shape / rate of gamma cells without data.
+
+    Near zero the density of a rate goes as rate^(c - 1), c = 1 for densities that are positive there; each of the m
+    observed cells that share it makes a factor rate^shape. So E[1 / rate] is finite where c + m shape > 1, for the
+    least shape too. The shape itself has no mean under a half-Cauchy law before any data.
+    """
+    kind, parameters = description.rewards
+    if kind != "poisson":
+        return np.zeros((S, A), bool)
+    hypers = {hyper.name: hyper for hyper in description.hypers}
+    seen = np.zeros((S, A))
+    np.add.at(seen, (description.state, description.action), 1.0)
+    shape, rate = parameters["a"], parameters["rate"]
+    power, shared = np.inf, np.full((S, 1), (seen > 0).sum())
+    if isinstance(rate, str):
+        hyper = hypers[rate]
+        if hyper.size:
+            shared = (seen > 0).sum(1, keepdims=True)
+        first = hyper.parameters[0]
+        powers = {"Gamma": first, "HalfNormal": 1.0, "HalfCauchy": 1.0, "Exponential": 1.0}
+        power = float(powers.get(hyper.family, np.inf))  # pyright: ignore[reportArgumentType]
+    if isinstance(shape, str):
+        hyper = hypers[shape]
+        least = 0.0 if hyper.signal == "exp" else _LEAST.get(hyper.family, 0.0)
+        least, never = (min(TABLE), False) if hyper.family in DISCRETE else (least, hyper.family == "HalfCauchy")
+        # At the least shape itself there is no mass.
+        infinite = np.where(shared > 0, power + shared * least < 1.0, power <= 1.0) | (never & (not seen.any()))
+    else:
+        infinite = power + shared * float(shape) <= 1.0
+    return infinite & (seen == 0)
+
+
 BLOCK = 20_000
 
 
