@@ -228,6 +228,8 @@ class Oracle:
             if not means:
                 return prior, both, np.zeros(0), np.zeros(0)
             rows = (concentration + self.counts) / (total + self.counts.sum(-1))[..., None]
+            # What has no expectation is compared by `missing_means` alone.
+            reward = np.where(missing_means(self.description), 0.0, reward)
             return prior, both, np.nan_to_num(rows), np.nan_to_num(reward)
 
     def _concentration(self, signals: Values, number: int) -> np.ndarray:

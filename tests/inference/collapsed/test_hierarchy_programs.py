@@ -9,6 +9,7 @@ false alarm of 1e-5 for each number.
 
 import re
 import warnings
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -40,14 +41,24 @@ def truth_of(seed: int) -> Truth:
     return posterior(describe(seed))
 
 
+def route_of(description: Description) -> str:
+    """By the number of hyperparameters."""
+    return "quadrature" if description.numbers <= 2 else "importance"
+
+
+def infer(description: Description, key: int = 0) -> Any:
+    """The posterior of a description, not by chains."""
+    data = description.data if description.state.size else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)  # of means that rest on few draws
+        return bm.infer(jax.random.key(key), program(description), data, space=SPACE, method=route_of(description))
+
+
 def judge(description: Description, truth: Truth | None = None) -> Outcome:
     """Infer a program by quadrature or importance and compare."""
-    route = "quadrature" if description.numbers <= 2 else "importance"
+    route = route_of(description)
     try:
-        data = description.data if description.state.size else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SamplingWarning)  # of means that rest on few draws
-            belief = bm.infer(jax.random.key(0), program(description), data, space=SPACE, method=route)
+        belief = infer(description)
     except ValueError as error:
         said = re.search(r"and (.*), expected 'collapsed'", str(error))
         if said is None:
@@ -98,8 +109,39 @@ def differences(description: Description, belief: Any, truth: Truth) -> list[str
     return wrong
 
 
-@pytest.mark.some(12)
-@pytest.mark.parametrize("seed", range(NUMBER))
+GRIDS = [seed for seed in range(NUMBER) if not seed % 4 or seed % 12 == 1]
+"""Descriptions with one or two continuous hyperparameters."""
+
+
+@pytest.mark.some(6)
+@pytest.mark.parametrize("seed", GRIDS)
 def test_right_or_handed_on(seed):
     outcome = judge(describe(seed))
     assert outcome.kind != "wrong", f"seed {seed}, {outcome.route}: {outcome.words}"
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("seed", [seed for seed in range(NUMBER) if seed not in GRIDS])
+def test_right_or_handed_on_over_many_numbers(seed):
+    test_right_or_handed_on(seed)
+
+
+@pytest.mark.parametrize("key", [5, 8])
+def test_weights_that_look_light_by_chance_are_handed_on(key):
+    """A funnel with eight mirrored modes: of several samples one has k of .44 (.49); the evidence is off by .2."""
+    description = describe(5)
+    with pytest.raises(ValueError, match=r"the tail of the weights is too heavy \(Pareto k = 0\.4"):
+        infer(description, key)
+
+
+def test_the_comparison_sees_what_is_off():
+    """An evidence off by 2e-5, a weight doubled, a mean that does not exist where it does."""
+    description = describe(8)
+    belief, truth = infer(description), truth_of(8)
+    assert not differences(description, belief, truth)
+    integration = belief.integration
+    off = replace(integration, log_evidence=integration.log_evidence + 2e-5)
+    assert differences(description, replace(belief, integration=off), truth)[0].startswith("log evidence")
+    doubled = np.array(belief.log_weights)
+    doubled[np.argmax(doubled)] += np.log(2.0)
+    assert differences(description, replace(belief, log_weights=doubled), truth)

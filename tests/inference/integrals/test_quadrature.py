@@ -166,3 +166,22 @@ def test_the_check_of_integrals_catches_what_is_wrong(fault):
         wide = next(mode for mode in searched.modes if abs(mode.point[0]) < 1.0)
         grid = integrate_by_grid(lambda x: stats.norm.logpdf(x[:, 0]) + np.log(0.7), [wide], np.zeros((0, 1)), squashed)
     assert abs(grid.log_evidence) > 1e-3
+
+
+def test_a_mean_may_reach_further_than_the_density():
+    """E exp(6 z) of a standard normal is e^18: its integrand has its peak at 6, where the density is 6e-9."""
+
+    def steep(points: np.ndarray) -> np.ndarray:
+        return np.exp(30.0 * (points - 3.0))
+
+    searched = looked_for(densities.normal, 1, 4.0)
+    grid = integrate_by_grid(densities.normal, searched.modes, searched.cover, steep)
+    assert np.exp(grid.log_weights) @ steep(grid.points[:, 0]) == pytest.approx(np.exp(18.0), rel=1e-6)
+
+
+def test_a_mean_that_does_not_exist_is_refused():
+    searched = looked_for(densities.exponential_tails, 1, 4.0)
+    with pytest.raises(NotIntegrableError, match=r"a mean, does not vanish|more than 8192 nodes"):
+        integrate_by_grid(
+            densities.exponential_tails, searched.modes, searched.cover, lambda points: np.exp(-2.0 * points)
+        )
