@@ -113,3 +113,20 @@ def log_gammas(
     logs = np.log(generator.standard_gamma(concentration + 1.0, size))
     logs += np.log1p(-boost.random(size)) / np.where(concentration > 0, concentration, 1.0)
     return np.where(concentration > 0, logs, -np.inf)
+
+
+def draw_dirichlet_rows(
+    rng: np.random.Generator, concentration: Float[np.ndarray, "*M K"]
+) -> Float[np.ndarray, "*M K"]:
+    """Dirichlet rows, one of each; a row without a positive concentration stays zero.
+
+    Args:
+        rng: of all of them.
+        concentration: not negative.
+    """
+    # By logarithms less their largest, which is never lost.
+    logs = log_gammas(rng, rng, concentration, concentration.shape)
+    largest = logs.max(-1, keepdims=True)
+    rows = np.exp(logs - np.where(np.isneginf(largest), 0.0, largest))
+    total = rows.sum(-1, keepdims=True)
+    return rows / np.where(total == 0, 1.0, total)

@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.export import dataset
-from bayes_mdp.calibration.arviz.generation import Tree, arviz, as_tree, generation
+from bayes_mdp.calibration.arviz.generation import Tree, arviz, pareto_smoothed
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains_of, check_posterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
@@ -228,13 +228,14 @@ def predictive_loo(
         ValueError, TypeError: as `to_arviz`.
     """
     terms = dataset(posterior, "log_likelihood", num_draws=num_draws, key=key, log_likelihood="transition", data=data)
-    with warnings.catch_warnings():
-        # ArviZ warns of large Pareto k, which `share_unreliable` reports.
-        warnings.simplefilter("ignore", UserWarning)
-        result = arviz().loo(as_tree({"log_likelihood": terms}), pointwise=True, reff=1.0)
-    elpd = result.elpd if generation() >= 1 else result.elpd_loo
-    share = float(np.mean(np.asarray(result.pareto_k) > LARGE_PARETO_K))
-    return Loo(float(elpd), float(result.se), share)
+    values = terms["observed_transition"].to_numpy().reshape(-1, terms.sizes["transition"])
+    # The same transition again has the same terms, which are smoothed once.
+    distinct, again = np.unique(values.T, axis=0, return_inverse=True)
+    log_weights, pareto_k = pareto_smoothed(-distinct)
+    # elpd_i = log sum_n w_n p(y_i | draw n) with weights near 1 / p(y_i | draw n) [LOO17].
+    elpd = np.logaddexp.reduce(log_weights + distinct, axis=-1)[again]
+    share = float(np.mean(pareto_k[again] > LARGE_PARETO_K))
+    return Loo(float(elpd.sum()), float((elpd.size * elpd.var()) ** 0.5), share)
 
 
 def save_draws(tree: Tree, path: str | Path) -> None:

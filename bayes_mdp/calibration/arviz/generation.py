@@ -66,7 +66,8 @@ def pareto_smoothed(
     """Log weights of independent draws after Pareto smoothing (Vehtari et al. 2024), normalised; Pareto k."""
     if generation() >= 1:
         arviz()  # registers the accessor
-        smoothed, pareto_k = xr.DataArray(log_weights).azstats.psislw(dim=f"dim_{log_weights.ndim - 1}", r_eff=1.0)
+        # Of log-likelihoods, whose negatives are the log weights: ArviZ 0.x takes these themselves.
+        smoothed, pareto_k = xr.DataArray(-log_weights).azstats.psislw(dim=f"dim_{log_weights.ndim - 1}", r_eff=1.0)
         return np.asarray(smoothed), np.asarray(pareto_k)
     with warnings.catch_warnings():
         # It warns of large `pareto_k`, which is returned.

@@ -1,6 +1,7 @@
 """Draws of closed forms: stacked rows and reward parameters, what law follows, and which sites of the program they are.
 
-A parameter that several pairs share is drawn once and repeated at each of them.
+A parameter that several pairs share is drawn once and repeated at each of them. Rows, and rewards of the conjugate
+families, are drawn by NumPy: compiling a sampler takes longer than many draws.
 """
 
 import math
@@ -17,6 +18,7 @@ from bayes_mdp.calibration.belief.draws import Draws, Run
 from bayes_mdp.calibration.belief.reward_density import RewardDraws
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief, RewardStreams
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
@@ -25,6 +27,8 @@ from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.random.element_streams import draw_dirichlet_rows
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 BLOCK = 50
@@ -33,7 +37,7 @@ NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once
 Closed = ConjugatePosterior | Mixture | CollapsedPosterior | PooledPosterior  # closed form, given the component
 Keys = Key[Array, " B"]
 Components = Int[AnyArray, " B"]
-Rows = tuple[Float[Array, "B M K"], Float[Array, "B *H S A O"]]  # stacked rows, and those of the law
+Rows = tuple[Float[np.ndarray, "B M K"], Float[np.ndarray, "B *H S A O"]]  # stacked rows, and those of the law
 Parameters = tuple[Shaped[AnyArray, "..."], ...]
 Tables = TypeVar("Tables")
 
@@ -49,13 +53,13 @@ def draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray,
     """
     first = posterior if isinstance(posterior, ConjugatePosterior) else posterior.component(0)
     key_rows, key_rewards = jax.random.split(key)
-    # A block of draws is one compiled program, and bounds the memory.
-    stacked, probs = _in_blocks(_rows_block, key_rows, posterior, index)
+    size = block_size(math.prod((*posterior.space.shape, posterior.space.n_outcomes)))
     with jax.enable_x64(True):
         # In float32 a mean that is known to many digits would not vary at all. The arrays are copied, as JAX may hold
         # float32 versions of the originals.
-        copied = jax.tree.map(np.array, posterior)
-        parameters, table, mean = _in_blocks(_rewards_block, key_rewards, copied, index)
+        posterior = jax.tree.map(np.array, posterior)
+        stacked, probs = _in_blocks(_row_drawer(key_rows, posterior), index, size)
+        parameters, table, mean = _in_blocks(_reward_drawer(key_rewards, posterior, first.reward_cells), index, size)
         # The draws of a factorised posterior's rewards have their sites beside them.
         sites = site_values(
             posterior,
@@ -77,27 +81,75 @@ def known_numbers(rewards: Rewards) -> Bool[np.ndarray, "*cells"]:
     return np.full(rewards.shape, rewards.law is None)
 
 
+def _row_drawer(key: PRNGKeyArray, posterior: Closed) -> Callable[[Components], Rows]:
+    """Draws of the stacked rows of components, and the rows of the law: one after the other from one generator."""
+    rng = host_generator(key)
+
+    def draw(index: Components) -> Rows:
+        # In single precision, as they are kept: a sixth of the memory that drawing them takes is theirs.
+        stacked = draw_dirichlet_rows(rng, np.asarray(_concentrations(posterior, index))).astype(np.float32)
+        return stacked, np.asarray(_law_rows(posterior, stacked, index))
+
+    return draw
+
+
 @jax.jit
-def _rows_block(keys: Keys, posterior: Closed, index: Components) -> Rows:
-    def one(key: PRNGKeyArray, k: IntScalar) -> tuple[Float[Array, "M K"], Float[Array, "*H S A O"]]:
-        rows = _component(posterior, k).transition_probs
-        stacked = rows.sample_sites(key)
-        return stacked, jnp.asarray(rows.gather(stacked))
-
-    return jax.vmap(one)(keys, index)
+def _concentrations(posterior: Closed, index: Components) -> Float[Array, "B M K"]:
+    return jax.vmap(lambda k: jnp.asarray(_component(posterior, k).transition_probs.site_concentration))(index)
 
 
 @jax.jit
-def _rewards_block(
-    keys: Keys, posterior: Closed, index: Components
-) -> tuple[Parameters, RewardTable, Float[Array, "B *cells"]]:
-    def one(key: PRNGKeyArray, k: IntScalar) -> tuple[Parameters, RewardTable, Float[Array, "*cells"]]:
+def _law_rows(posterior: Closed, stacked: Float[AnyArray, "B M K"], index: Components) -> Float[Array, "B *H S A O"]:
+    gather = lambda rows, k: jnp.asarray(_component(posterior, k).transition_probs.gather(rows))  # noqa: E731
+    return jax.vmap(gather)(jnp.asarray(stacked), index)
+
+
+def _reward_drawer(
+    key: PRNGKeyArray, posterior: Closed, kind: Rewards
+) -> Callable[[Components], tuple[Parameters, RewardTable, Float[Array, "B *cells"]]]:
+    """Draws of the reward parameters of components, their law, and its mean (`kind`: of one component)."""
+    if not isinstance(kind, RewardCells):
+        rng = host_generator(key)
+        keys = lambda num: jax.random.split(jax.random.key(int(rng.integers(2**63))), num)  # noqa: E731
+        return lambda index: _reward_laws(posterior, index, _drawn_by_jax(keys(len(index)), posterior, index))
+    streams = RewardStreams(key, np.arange(len(kind.data)))
+
+    def draw(index: Components) -> tuple[Parameters, RewardTable, Float[Array, "B *cells"]]:
+        beliefs = jax.tree.map(np.asarray, _reward_beliefs(posterior, index))
+        return _reward_laws(posterior, index, beliefs.draw(streams, len(index)))
+
+    return draw
+
+
+@jax.jit
+def _reward_beliefs(posterior: Closed, index: Components) -> RewardBelief:
+    def one(k: IntScalar) -> RewardBelief:
+        cells = _component(posterior, k).reward_cells
+        assert isinstance(cells, RewardCells)  # all components are of one kind
+        return cells.site_belief
+
+    return jax.vmap(one)(index)
+
+
+@jax.jit
+def _drawn_by_jax(keys: Keys, posterior: Closed, index: Components) -> Parameters:
+    def one(key: PRNGKeyArray, k: IntScalar) -> Parameters:
         rewards = _component(posterior, k).reward_cells
         # Rewards that are draws themselves: those of the draw that was chosen.
-        drawn = (jnp.asarray(k),) if isinstance(rewards, SampledRewards) else rewards.sample_sites(key)
-        return drawn, rewards.table_of(drawn), jnp.asarray(rewards.gather_drawn(drawn)[0])
+        return (jnp.asarray(k),) if isinstance(rewards, SampledRewards) else rewards.sample_sites(key)
 
     return jax.vmap(one)(keys, index)
+
+
+@jax.jit
+def _reward_laws(
+    posterior: Closed, index: Components, drawn: Parameters
+) -> tuple[Parameters, RewardTable, Float[Array, "B *cells"]]:
+    def one(k: IntScalar, drawn: Parameters) -> tuple[Parameters, RewardTable, Float[Array, "*cells"]]:
+        rewards = _component(posterior, k).reward_cells
+        return drawn, rewards.table_of(drawn), jnp.asarray(rewards.gather_drawn(drawn)[0])
+
+    return jax.vmap(one)(index, drawn)
 
 
 def _component(posterior: Closed, k: IntScalar) -> ConjugatePosterior:
@@ -109,24 +161,16 @@ def block_size(table: int) -> int:
     return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
-def _in_blocks(
-    draw_block: Callable[[Keys, Closed, Components], Tables],
-    key: PRNGKeyArray,
-    posterior: Closed,
-    index: Int[np.ndarray, " N"],
-) -> Tables:
+def _in_blocks(draw_block: Callable[[Components], Tables], index: Int[np.ndarray, " N"], size: int) -> Tables:
     """A draw of each of `index`, block by block: one compiled program for any N, and bounded memory.
 
     Args:
-        draw_block: (keys [B], posterior, components [B]) -> arrays [B ...].
-        key: of all draws.
-        posterior: to be drawn from.
+        draw_block: components [B] -> arrays [B ...].
         index: components.
+        size: B.
     """
-    size = block_size(math.prod((*posterior.space.shape, posterior.space.n_outcomes)))
     number = -(-len(index) // size)
     # The last block is filled up, by repeating `index`, and cut below.
     places = np.resize(index, (number, size)).astype(np.int32)
-    keys = jax.random.split(key, (number, size))
-    blocks = [jax.tree.map(np.asarray, draw_block(keys[i], posterior, places[i])) for i in range(number)]
+    blocks = [jax.tree.map(np.asarray, draw_block(place)) for place in places]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)

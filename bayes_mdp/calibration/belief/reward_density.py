@@ -15,6 +15,7 @@ from bayes_mdp.inference.sampled.conditioned_program import RewardRows
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, has_statistics
+from bayes_mdp.utils.typing import AnyArray
 
 Drawn = Float[np.ndarray, "N *cells"]
 Index = tuple[Int[np.ndarray, "..."], ...] | tuple[EllipsisType]  # of cells; (...,): all of them
@@ -71,10 +72,7 @@ class RewardDraws(NamedTuple):
         """
         counted = counted & ~self.known[where]
         with jax.enable_x64(True):
-            law = self._at(where)
-            weight = jnp.broadcast_to(jnp.asarray(counted, float), law.batch_shape)
-            value = jnp.broadcast_to(jnp.asarray(np.where(counted, reward, 0.0)), law.batch_shape)
-            return np.asarray(RewardRows(law, weight).log_prob(value), np.float64)
+            return np.asarray(_log_density(*self._table_at(where), np.where(counted, reward, 0.0), counted), np.float64)
 
     def log_prob_of_sums(self, rewards: Moments, where: Index) -> Drawn:
         """[N *where], log density of the sequence of rewards with these moments, less the log base measure of each.
@@ -122,11 +120,28 @@ class RewardDraws(NamedTuple):
 
     def _at(self, where: Index, draws: slice = slice(None)) -> dist.Distribution:
         """The laws [N *where] of the cells at the index `where`."""
+        return law_at(*self._table_at(where, draws))
+
+    def _table_at(self, where: Index, draws: slice = slice(None)) -> tuple[dist.Distribution, tuple[np.ndarray, ...]]:
+        """The table of laws, and the index of these in it."""
         if self.law is None:
             raise TypeError("the rewards are known, expected rewards with a law")
         cells = np.broadcast_arrays(*_mesh(where, self.known.shape))
         index = np.arange(len(self.mean))[draws].reshape(-1, *(1,) * cells[0].ndim)
-        return law_at(self.law, (index, *(each[None] for each in cells)))
+        return self.law, (index, *(each[None] for each in cells))
+
+
+@jax.jit
+def _log_density(
+    table: dist.Distribution,
+    index: tuple[Int[AnyArray, "..."], ...],
+    reward: Float[AnyArray, "*where"],
+    counted: Bool[AnyArray, "*where"],
+) -> Float[Array, "N *where"]:
+    """Log density of rewards under the laws at an index of a table; zero where they are not counted."""
+    law = law_at(table, index)
+    weight, value = (jnp.broadcast_to(jnp.asarray(x, float), law.batch_shape) for x in (counted, reward))
+    return RewardRows(law, weight).log_prob(value)
 
 
 def mean_of(rewards: RewardTable) -> Drawn:

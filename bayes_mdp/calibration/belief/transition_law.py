@@ -22,7 +22,7 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone
-from bayes_mdp.random.element_streams import log_gammas
+from bayes_mdp.random.element_streams import draw_dirichlet_rows
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
@@ -140,9 +140,7 @@ def draw_components_on_host(key: PRNGKeyArray, posterior: CollapsedPosterior) ->
     rng = host_generator(key)
     leaves = [x[:, np.asarray(i)] for x, i in zip(values, posterior.index, strict=True)]
     concentration = leaves[0] + np.asarray(data.transition_probs.dense_counts, np.float64)
-    logs = log_gammas(rng, rng, concentration, concentration.shape)
-    rows = np.exp(logs - logs.max(-1, keepdims=True))
-    rows /= rows.sum(-1, keepdims=True)
+    rows = draw_dirichlet_rows(rng, concentration)
     if not isinstance(rewards, RewardCells):
         return SiteDraws(rows, ())
     prior = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves[1:])

@@ -168,6 +168,20 @@ def test_loo_prefers_the_prior_that_predicts_and_matches_the_closed_form(data):
     assert "LOO" in str(worse)
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
+def test_loo_is_that_of_arviz_though_transitions_are_repeated():
+    rng = np.random.default_rng(0)
+    data = Transitions(rng.integers(3, size=40), np.zeros(40, int), rng.integers(2, size=40), rng.integers(3, size=40))
+    fitted, key = posterior(data, 0.2), jax.random.key(1)
+    found = predictive_loo(fitted, data, key=key, num_draws=100)
+    tree = to_arviz(fitted, num_draws=100, key=key, log_likelihood="transition", data=data)
+    by_arviz = arviz().loo(tree, pointwise=True, reff=1.0)
+    by_row = np.asarray(by_arviz.elpd_i if hasattr(by_arviz, "elpd_i") else by_arviz.loo_i)
+    # ArviZ 1.x divides the variance by N - 1, 0.x by N, as here.
+    assert (found.elpd, found.se) == pytest.approx((by_row.sum(), np.sqrt(40 * by_row.var())), rel=1e-9)
+    assert found.share_unreliable == pytest.approx(float((np.asarray(by_arviz.pareto_k) > 0.7).mean()))
+
+
 def test_saved_draws_are_read_back(cases, tmp_path):
     tree = to_arviz(cases("known").posterior, num_draws=50)
     save_draws(tree, tmp_path / "draws.nc")

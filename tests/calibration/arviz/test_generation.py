@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bayes_mdp.calibration.arviz.generation import TIES_SPREAD, arviz, as_tree, untied
+from bayes_mdp.calibration.arviz.generation import TIES_SPREAD, arviz, as_tree, pareto_smoothed, untied
 
 
 def tree_of(values):
@@ -40,3 +40,15 @@ def test_loo_takes_terms_that_do_not_depend_on_the_parameters():
     assert (pareto_k[4:] < 0.5).all()
     by_term = np.asarray(getattr(result, "elpd_i", None) if hasattr(result, "elpd_i") else result.loo_i)
     np.testing.assert_allclose(by_term[4:], [np.log(0.5), 0.0], atol=1e-9)
+
+
+def test_weights_outside_the_tail_are_only_normalised():
+    log_weights = np.random.default_rng(0).normal(0.0, 0.5, (3, 400))
+    smoothed, pareto_k = pareto_smoothed(log_weights)
+    np.testing.assert_allclose(np.exp(smoothed).sum(-1), 1.0)
+    # The largest 3 sqrt(N) are smoothed; the sum hardly changes by that.
+    kept = np.argsort(log_weights, -1)[:, :-60]
+    exact = log_weights - np.logaddexp.reduce(log_weights, -1, keepdims=True)
+    taken = [np.take_along_axis(x, kept, -1) for x in (smoothed, exact)]
+    np.testing.assert_allclose(*taken, atol=0.02)
+    assert (pareto_k < 0.5).all()
