@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import bayes_mdp
+
 if TYPE_CHECKING:
     from bayes_mdp.cli.options import Commands
 
@@ -103,6 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     parser = Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {bayes_mdp.__version__}")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
     parser.add_argument(
         "--no-cache",

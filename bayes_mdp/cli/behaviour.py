@@ -15,6 +15,7 @@ from bayes_mdp.cli.options import (
     check_outputs,
     count,
     labels_of,
+    refuse_stored,
     save_figure,
     seed,
     warnings_in_one_line,
@@ -71,6 +72,7 @@ def add_behaviour(commands: Commands) -> None:
 
 
 def _behaviour(arguments: argparse.Namespace) -> int | None:
+    refuse_stored(arguments.log)
     import jax
 
     from bayes_mdp.behaviour import read_choices

@@ -23,13 +23,16 @@ from bayes_mdp.cli.options import (
     seed,
 )
 from bayes_mdp.cli.problem import add_choice, add_problem, initial_of, prior_of, space_of
+from bayes_mdp.cli.stored import load_stored, stored_in
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+    from bayes_mdp.decisions.policy_comparison import PolicyComparison
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
     from bayes_mdp.models.mdp_spec import Prior
+    from bayes_mdp.utils.typing import InitialLike
 
 
 def add_fit(commands: Commands) -> None:
@@ -38,9 +41,12 @@ def add_fit(commands: Commands) -> None:
         commands, "fit", _fit, "infer the posterior of a prior from a log, print it, evaluate policies"
     )
     parser.add_argument(
-        "log", nargs="+", help="CSV or Parquet file, one transition per row; several are read piece by piece"
+        "log",
+        nargs="+",
+        help="CSV or Parquet file, one transition per row; several are read piece by piece; or one stored posterior "
+        "(.bmdp), which is printed, and whose policies are evaluated",
     )
-    add_columns(parser, required=True)
+    add_columns(parser, required=False)
     add_labels(parser)
     add_chunks(parser)
     parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
@@ -67,6 +73,7 @@ def add_fit(commands: Commands) -> None:
 
 
 def _fit(arguments: argparse.Namespace) -> int:
+    path = stored_in(arguments, "check", "save")
     import jax
 
     import bayes_mdp as bm
@@ -74,26 +81,24 @@ def _fit(arguments: argparse.Namespace) -> int:
 
     check_outputs(arguments, "save", "netcdf", "figure", inputs=arguments.log)
     check_count("--draws", arguments.draws, 2)
-    objective, method = objective_of(arguments), arguments.method
+    objective, method, key = objective_of(arguments), arguments.method, jax.random.key(arguments.seed)
+    if path is not None:
+        stored = load_stored(path)
+        initial = initial_of(arguments, stored.space, None)
+        print(stored)
+        if objective is not None:
+            print(f"\n{_compared(arguments, key, stored, stored, stored.space, objective, initial)}")
+        _keep(arguments, key, stored, None)
+        return 0
     log = _read(arguments)
     space = space_of(arguments, log, arguments.successors)
     prior = prior_of(arguments, space, "dirichlet_normal_gamma")
     initial = initial_of(arguments, space, log)
-    key = jax.random.key(arguments.seed)
     posterior = bm.infer(key, prior, log, space=space, method=method)
     say_costs(log)
     print(posterior)
     if objective is not None:
-        limits = bm.decisions.PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None
-        best = bm.greedy(posterior, objective, limits=limits)
-        policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": best}
-        stated = None if arguments.value_range is None else tuple(arguments.value_range)
-        print()
-        print(
-            bm.compare_policies(
-                key, posterior, policies, objective, initial=initial, num_draws=arguments.draws, value_range=stated
-            )
-        )
+        print(f"\n{_compared(arguments, key, posterior, log, space, objective, initial)}")
     _keep(arguments, key, posterior, log)
     if not arguments.check:
         return 0
@@ -115,8 +120,31 @@ def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":
     return folded_of(arguments)
 
 
+def _compared(
+    arguments: argparse.Namespace,
+    key: "PRNGKeyArray",
+    posterior: "FittedPosterior",
+    observed: "Log | FoldedLog | FittedPosterior",
+    space: "StateActionSpace",
+    objective: "Objective",
+    initial: "InitialLike | None",
+) -> "PolicyComparison":
+    """What was done (where `observed` counts it), and the best policy in the mean MDP."""
+    import bayes_mdp as bm
+    from bayes_mdp.mdp import CanCount, FoldedLog, Log
+
+    limits = bm.decisions.PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None
+    policies = {"greedy": bm.greedy(posterior, objective, limits=limits)}
+    if isinstance(observed, Log | FoldedLog | CanCount):
+        policies = {"logged": bm.behaviour_policy(observed, space=space), **policies}
+    stated = None if arguments.value_range is None else tuple(arguments.value_range)
+    return bm.compare_policies(
+        key, posterior, policies, objective, initial=initial, num_draws=arguments.draws, value_range=stated
+    )
+
+
 def _keep(
-    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "FittedPosterior", log: "Log | FoldedLog"
+    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "FittedPosterior", log: "Log | FoldedLog | None"
 ) -> None:
     import bayes_mdp as bm
 

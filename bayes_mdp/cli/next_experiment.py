@@ -1,4 +1,4 @@
-"""`bayes-mdp next-experiment`: after a log, which state and action are worth observing more."""
+"""`bayes-mdp next-experiment`: after a log, or by a stored posterior, what is worth observing more."""
 
 import argparse
 from collections.abc import Hashable
@@ -20,12 +20,14 @@ from bayes_mdp.cli.options import (
     seed,
 )
 from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
+from bayes_mdp.cli.stored import load_stored, stored_in
 
 if TYPE_CHECKING:
     import numpy as np
-    from jaxtyping import Float
+    from jaxtyping import Float, PRNGKeyArray
 
-    from bayes_mdp.mdp import StateActionSpace
+    from bayes_mdp.inference.route import InferredPosterior
+    from bayes_mdp.mdp import Log, StateActionSpace
 
 PRICE = "price"  # the column of what observing costs; 'cost' is what the log may call minus the reward
 
@@ -38,8 +40,10 @@ def add_next_experiment(commands: Commands) -> None:
         _next_experiment,
         "after a log, rank states and actions by what observing them more is expected to add to the best policy",
     )
-    parser.add_argument("log", help="CSV or Parquet file, one transition per row, in the order of time")
-    add_columns(parser, required=True)
+    parser.add_argument(
+        "log", help="CSV or Parquet file, one transition per row, in the order of time; or a stored posterior (.bmdp)"
+    )
+    add_columns(parser, required=False)
     add_labels(parser)
     parser.add_argument(
         "--prior",
@@ -51,8 +55,9 @@ def add_next_experiment(commands: Commands) -> None:
     parser.add_argument(
         "--candidates",
         metavar="FILE",
-        help="CSV file of the pairs to rank, in the log's columns of state and action; a column 'price' holds what "
-        "the observations of a pair cost, all of them together (default: all pairs, each at the same price)",
+        help="CSV file of the pairs to rank, in the log's columns of state and action (for a stored posterior: 'state' "
+        "and 'action'); a column 'price' holds what the observations of a pair cost, all of them together (default: "
+        "all pairs, each at the same price)",
     )
     parser.add_argument("--observations", type=count, default=1, help="of the pair; they are valued together")
     parser.add_argument(
@@ -63,6 +68,7 @@ def add_next_experiment(commands: Commands) -> None:
 
 
 def _next_experiment(arguments: argparse.Namespace) -> None:
+    path = stored_in(arguments)
     import jax
 
     import bayes_mdp as bm
@@ -74,18 +80,15 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
     given = [path for path in (arguments.log, arguments.candidates) if path is not None]
     check_outputs(arguments, "csv", inputs=given)
     objective = required_objective(arguments)
-    log = log_of(arguments)
-    space = space_of(arguments, log)
-    pairs, prices = (None, 1.0) if arguments.candidates is None else _candidates(arguments, space)
-    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
-    route = bm.explain(prior, space=space).route
-    if route not in ("exact", "mixture"):
-        raise ValueError(
-            f"--prior is {arguments.prior!r}, whose posterior needs chains (route {route}), expected a prior in closed "
-            "form (`bayes-mdp explain` says what is in the way)"
-        )
     infer_key, key = jax.random.split(jax.random.key(arguments.seed))
-    posterior = bm.infer(infer_key, prior, log, space=space)
+    if path is None:
+        log = log_of(arguments)
+        posterior = _inferred(arguments, infer_key, log)
+    else:
+        log, posterior = None, load_stored(path)
+    space = posterior.space
+    initial = initial_of(arguments, space, log)
+    pairs, prices = (None, 1.0) if arguments.candidates is None else _candidates(arguments, space)
     found = bm.next_experiment(
         key,
         posterior,
@@ -93,15 +96,31 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
         pairs,
         n=arguments.observations,
         cost=prices,
-        initial=initial_of(arguments, space, log),
+        initial=initial,
         num_data_sets=arguments.data_sets,
     )
-    say_costs(log)
+    if log is not None:
+        say_costs(log)
     print(found)
     if arguments.csv is not None:
         table = found.to_dataset().to_dataframe()
         write_beside(arguments.csv, lambda beside: table.to_csv(beside, index=False))
         print(f"table: {arguments.csv}")
+
+
+def _inferred(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") -> "InferredPosterior":
+    """The posterior of the log, where the prior has one in closed form."""
+    import bayes_mdp as bm
+
+    space = space_of(arguments, log)
+    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
+    route = bm.explain(prior, space=space).route
+    if route not in ("exact", "mixture"):
+        raise ValueError(
+            f"--prior is {arguments.prior!r}, whose posterior needs chains (route {route}), expected a prior in closed "
+            "form (`bayes-mdp explain` says what is in the way)"
+        )
+    return bm.infer(key, prior, log, space=space)
 
 
 def _candidates(

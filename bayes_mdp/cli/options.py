@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
     from bayes_mdp.utils.typing import Names
 
+STORED = ".bmdp"  # how the names of stored posteriors end
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
 LABELS = ("states", "actions")
@@ -178,10 +179,37 @@ def add_chunks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-duplicates", action="store_true", help="count logs of the same content each time")
 
 
+def is_stored(path: str | Path) -> bool:
+    """Whether a file is a stored posterior: by its name, or by how it begins.
+
+    Args:
+        path: of the file; it need not be there.
+    """
+    if Path(path).suffix == STORED:
+        return True
+    if not Path(path).is_file():
+        return False
+    from bayes_mdp.inference.storage import is_saved
+
+    return is_saved(path)
+
+
+def refuse_stored(*paths: str | Path) -> None:
+    """Refuse a stored posterior where there must be a log.
+
+    Raises:
+        ValueError: one of the files is one.
+    """
+    path = next((path for path in paths if is_stored(path)), None)
+    if path is not None:
+        raise ValueError(f"{path} is a stored posterior, expected a log here: a table with one row for each transition")
+
+
 def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
+    refuse_stored(arguments.log)
     with warnings_in_one_line():
         return read_log(arguments.log, **_columns(arguments))
 
@@ -190,6 +218,7 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
     """The logs that the columns describe, folded; `space`: whose labels they have."""
     from bayes_mdp.envs import fold_log
 
+    refuse_stored(*arguments.log)
     size = 10**6 if arguments.chunksize is None else arguments.chunksize
     duplicates = arguments.allow_duplicates
     options = {"space": space, "chunksize": size, "allow_duplicates": duplicates}

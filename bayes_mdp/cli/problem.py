@@ -37,11 +37,16 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         "cost (or 'reward' or 'cost'), of all legal pairs; others are not looked at. The prior is then Dirichlet over "
         "rows, with a total concentration of one",
     )
+    add_initial(parser)
+
+
+def add_initial(parser: argparse.ArgumentParser) -> None:
+    """--initial."""
     parser.add_argument(
         "--initial",
         metavar="STATE",
         help="state in which episodes start, or STATE=PROBABILITY,...; 'logged': as often as those of the log (the "
-        "default, but uniform where the log is one stretch without an end, or read in chunks)",
+        "default, but uniform where the log is one stretch without an end, or read in chunks, or a stored posterior)",
     )
 
 
@@ -85,23 +90,30 @@ def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", default: 
 
 
 def initial_of(
-    arguments: argparse.Namespace, space: "StateActionSpace", log: "Log | FoldedLog"
+    arguments: argparse.Namespace, space: "StateActionSpace", log: "Log | FoldedLog | None"
 ) -> "Log | Hashable | dict[Hashable, float] | None":
     """Where episodes start, as `initial=` takes it: as given, else as `start_of_log`; None too where it was in chunks.
 
+    Args:
+        arguments: with `initial`.
+        space: with the labels.
+        log: None: there is a stored posterior in its place.
+
     Raises:
-        ValueError: a state that the log does not have, what is no probability; 'logged' of a log in chunks.
+        ValueError: a state that the log does not have, what is no probability; 'logged' of a log in chunks, or of a
+            stored posterior.
     """
     import bayes_mdp as bm
     from bayes_mdp.decisions.start import start_of_log
 
     if arguments.initial not in (None, LOGGED):
         return start_of("--initial", arguments.initial, space)
-    if not isinstance(log, bm.FoldedLog):
+    if log is not None and not isinstance(log, bm.FoldedLog):
         return log if arguments.initial == LOGGED else start_of_log(log)
     if arguments.initial == LOGGED:
+        what = "a stored posterior, which does" if log is None else "logs in chunks of rows, which do"
         raise ValueError(
-            f"--initial is {LOGGED!r} with logs in chunks of rows, which do not say where episodes start, expected a "
+            f"--initial is {LOGGED!r} with {what} not say where episodes start, expected a "
             "state, STATE=PROBABILITY,... or one log that is read as a whole"
         )
     return None

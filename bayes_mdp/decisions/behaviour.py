@@ -24,6 +24,7 @@ from bayes_mdp.mdp import (
     check_transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import Solution
@@ -82,19 +83,20 @@ def _within(
 
 
 def behaviour_policy(
-    log: Log | FoldedLog | Transitions, *, space: StateActionSpace | None = None
+    log: Log | FoldedLog | Transitions | CanCount, *, space: StateActionSpace | None = None
 ) -> Float[np.ndarray, "S A"]:
     """How often each action was taken in each state of the log: Float64[S A], rows sum to one.
 
     A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger.
 
     Args:
-        log: see `read_log`, `fold_log`; or transitions, with `space`.
+        log: see `read_log`, `fold_log`; or transitions, with `space`; or a posterior, whose counts of the logs that it
+            has learnt from are taken (earlier ones count less after `discount_data`).
         space: for its legal actions, and its state "unseen" if it has one; of transitions also for the numbers of
-            states and actions. None: all actions are legal.
+            states and actions. None: that of the posterior; of a log all actions are legal.
 
     Raises:
-        TypeError: `log` is no `Log`, or transitions without `space`.
+        TypeError: `log` is no `Log` and no posterior with counts and a space, or transitions without `space`.
         ValueError: `space` has other states or actions than the log, or cannot hold the transitions; the log has an
             action that is illegal there.
 
@@ -106,11 +108,15 @@ def behaviour_policy(
         [[0.667 0.333]
          [0.    1.   ]]
     """
+    if space is None and isinstance(log, CanCount):
+        space = labels_of(log)
     states, actions = _names(log, space)
     names = states if space is None else space.state_names  # with "unseen", where the space has it
     counts = np.zeros((len(names), len(actions)))
     if isinstance(log, FoldedLog):
         np.add.at(counts, (log.cells.where.state, log.cells.where.action), log.cells.count)
+    elif isinstance(log, CanCount):
+        counts += np.asarray(log.visit_counts(), np.float64).reshape(-1, *counts.shape).sum(0)
     else:
         data = log.transitions if isinstance(log, Log) else log
         np.add.at(counts, (np.asarray(data.state), np.asarray(data.action)), 1.0)
@@ -136,6 +142,12 @@ def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:
                 "or a Log (see read_log)"
             )
         check_transitions(log, space)
+        return space.logged_states, space.action_names
+    if isinstance(log, CanCount) and space is not None:
+        own = labels_of(log)
+        if own is not None:
+            check_labels("log.states", own.state_names, space.state_names)
+            check_labels("log.actions", own.action_names, space.action_names)
         return space.logged_states, space.action_names
     if not isinstance(log, (Log, FoldedLog)):
         raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log), or Transitions with space=")

@@ -201,6 +201,16 @@ def load(path: str | os.PathLike[str]) -> Storable:
     return posterior
 
 
+def is_saved(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as `save` begins one; `load` says whether it is whole.
+
+    Args:
+        path: of a file that is there.
+    """
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
 def _header(path: str | os.PathLike[str], body: bytes) -> tuple[dict[str, Json], bytes]:
     """The header, and the bytes after it."""
     start = len(_MAGIC) + _LENGTH

@@ -3,10 +3,13 @@
 import logging
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+import bayes_mdp as bm
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
+from bayes_mdp.inference import posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
 from tests.inference.policy_problems import ISLANDS, N_STATES, OnlySamples, dense_value, posterior, weighted
 
@@ -88,3 +91,22 @@ def test_behaviour_is_how_often(caplog):
         behaviour_policy(log, space=StateActionSpace(2, 2))
     with pytest.raises(ValueError, match=r"log\.actions are 'a', 'b', expected those of the space: 'b', 'a'"):
         behaviour_policy(log, space=StateActionSpace(3, 2, states=("x", "y", "z"), actions=("b", "a")))
+
+
+def test_behaviour_of_a_posterior_is_that_of_what_it_has_learnt():
+    """Whether its rows are those of a step or not; earlier data count less after `discount_data`."""
+    data = Transitions(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 0]), None, np.array([0, 0, 1, 1]))
+    more = Transitions(np.array([0, 1]), np.array([0, 1]), None, np.array([1, 1]))
+    space = StateActionSpace(2, 2, states=("x", "y"))
+    learnt = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), data, space=space)
+    np.testing.assert_array_equal(behaviour_policy(learnt), behaviour_policy(data, space=space))
+    later = learnt.update(more, discount_data=0.5)
+    np.testing.assert_allclose(behaviour_policy(later), [[1.5 / 2.5, 1 / 2.5], [0.5 / 1.5, 1 / 1.5]])
+    with pytest.raises(ValueError, match=r"log\.states"):
+        behaviour_policy(learnt, space=StateActionSpace(2, 2))
+    counted = posterior_samples(
+        bm.MDP(np.full((3, 2, 2, 2), 0.5), np.zeros((3, 2, 2))), visits=[[3.0, 1.0], [0.0, 2.0]]
+    )
+    np.testing.assert_array_equal(behaviour_policy(counted, space=space), [[0.75, 0.25], [0.0, 1.0]])
+    with pytest.raises(TypeError, match="log is a CountedSamples, expected a Log"):
+        behaviour_policy(counted)
