@@ -188,7 +188,10 @@ def _gains(decision: Decision) -> list[str]:
     head = "".join(f"<th>{title}</th>" for title in titles)
     return [
         "<h2>What each policy gains over today's practice</h2>",
-        gains_figure(decision.candidates, f"in units of {reward_in_words(decision.columns)}"),
+        gains_figure(
+            {name: (each.mean, each.interval) for name, each in decision.candidates.items()},
+            f"gain over the baseline, in units of {reward_in_words(decision.columns)}",
+        ),
         f"<table><tr>{head}</tr>{rows}</table>",
     ]
 

@@ -1,79 +1,67 @@
-"""The pictures: every draw in its bin, on its side of "no worse", zero in sight, and words for who cannot see it."""
+"""The pictures: every gain on its side of zero, zero in sight, and words for who cannot see it."""
 
 import re
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions.choosing.safe_improvement import Improvement
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
+from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.mdp import Discounted
 from bayes_mdp.recommend import report_figures
-from bayes_mdp.recommend.report_figures import NO_WORSE, WORSE, gain_figure, gain_histogram, values_figure
-from tests.experiments.plots.test_axis_labels import overlaps
+from bayes_mdp.recommend.report_figures import NO_WORSE, OPEN, WORSE, gains_figure, gains_of, values_figure
+from tests.utils.test_axis_labels import overlaps
 
-CASES = {
-    "around zero": (np.random.default_rng(0).normal(size=400), 0.0),
-    "with slack": (np.random.default_rng(1).normal(-0.5, 1, size=400), -0.7),
-    "far above": (np.random.default_rng(2).normal(100, 1, size=400), 0.0),
-    "far below": (np.random.default_rng(3).normal(-100, 1, size=400), 0.0),
-    "on the threshold": (np.array([0.0, 0.0, -1.0, 1.0, 0.0]), 0.0),
-    "just below": (np.array([-1e-12, 0.0, 1.0]), 0.0),
-    "all the same": (np.full(7, 0.25), 0.0),
-    "all zero": (np.zeros(7), 0.0),
-    "the same up to rounding": (1e6 + 1e-8 * np.arange(4), 0.0),
-    "one of each": (np.array([-3.0, 5.0]), 0.0),
+GAINS = {
+    "better": (2.0, (1.0, 3.0)),
+    "worse": (-2.0, (-3.0, -1.0)),
+    "open": (0.5, (-1.0, 2.0)),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_draw_is_in_its_bin(name):
-    """By a loop over draws: its bin is where it is, and on the side that its gain is on."""
-    gain, least = CASES[name]
-    edges, counts = gain_histogram(gain, least)
-    assert counts.sum() == len(gain) and len(counts) <= 32 and len(edges) == len(counts) + 1
-    widths = np.diff(edges)
-    assert (widths > 0).all() and np.ptp(widths) <= 1e-9 * max(1.0, np.abs(edges).max())
-    slack = 1e-9 * max(1.0, np.abs(gain).max())
-    left = sum(int(count) for low, count in zip(edges[:-1], counts, strict=True) if low < least - slack)
-    assert left == sum(1 for x in gain if x < least)
-    near = sum(any(low - slack <= x <= high + slack for low, high in pairwise(edges)) for x in gain)
-    assert near == len(gain)
+def colors(drawing: str) -> dict[str, int]:
+    """How many lines of an interval each colour has."""
+    return {name: len(re.findall(rf"stroke: {color}; stroke-width: 3", drawing)) for name, color in COLORS.items()}
 
 
-def shares(drawing: str) -> list[str]:
-    """The percentages that are said."""
-    return re.findall(r"worse: ([0-9.]+%)", drawing.split(">", 1)[0])
+COLORS = {"better": NO_WORSE, "worse": WORSE, "open": OPEN}
 
 
-def bars(drawing: str, color: str) -> int:
-    """How many bars of this colour are drawn."""
-    return len(re.findall(rf"fill: {color}", drawing))
-
-
-def test_the_picture_says_what_the_draws_say():
-    gain = np.concatenate([np.linspace(-1, -0.01, 10), np.linspace(0.01, 9, 90)])
-    drawing = gain_figure(Improvement(gain, 0.0, 0.95))
-    assert drawing.startswith(
-        '<svg role="img" aria-label="Histogram of the gain over the baseline in 100 draws; worse: 10.0%'
+def test_the_forest_shows_every_gain_on_its_side_of_zero():
+    drawing = gains_figure(GAINS, "gain")
+    words = drawing.split(">", 1)[0]
+    assert words.startswith(
+        '<svg role="img" aria-label="95 % intervals of the gains over the baseline: better 1 to 3; '
     )
-    assert shares(drawing) == ["10.0%", "90.0%"]
-    counted = gain_histogram(gain, 0.0)
-    below = sum(int(n > 0) for low, n in zip(counted[0][:-1], counted[1], strict=True) if low < -1e-9)
-    assert bars(drawing, WORSE) >= below > 0 and bars(drawing, NO_WORSE) > bars(drawing, WORSE)
-    # With slack the ten are no worse.
-    kind = gain_figure(Improvement(gain, 2.0, 0.95))
-    assert shares(kind) == ["0.0%", "100.0%"] and bars(kind, WORSE) == 1  # the word alone
+    assert words.index("better") < words.index("open") < words.index("worse")  # by mean
+    assert colors(drawing) == {"better": 1, "worse": 1, "open": 1}
+    for name, gain in GAINS.items():
+        assert colors(gains_figure({name: gain}, "gain")) == {other: int(other == name) for other in GAINS}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_picture_is_drawn_once_and_again(name):
-    gain, least = CASES[name]
-    improvement = Improvement(gain, -least, 0.95)
-    drawing = gain_figure(improvement)
-    assert drawing.endswith("</svg>\n") and shares(drawing)[1] == f"{improvement.prob:.1%}"
+def test_zero_is_in_the_picture_whatever_the_gain(monkeypatch):
+    made = figures_made(monkeypatch)
+    for low, high in ((5.0, 6.0), (-6.0, -5.0), (0.0, 0.0)):
+        gains_figure({"a": ((low + high) / 2, (low, high))}, "gain")
+        left, right = made[-1].axes[0].get_xlim()
+        assert left <= 0 <= right
+
+
+def test_gains_are_those_of_common_draws():
+    """Against the draws themselves."""
+    rng = np.random.default_rng(0)
+    draws = {name: rng.normal(size=50) for name in ("today", "a", "b")}
+    values = {
+        name: PolicyValue(x, x.mean().item(), 1.0, (0.0, 1.0), 0.0, np.ones(2) / 2, False, None, Discounted(0.9))
+        for name, x in draws.items()
+    }
+    gains = gains_of(PolicyComparison(values, {}, Verdict((), ())), "today")
+    assert set(gains) == {"a", "b"}
+    for name, (mean, interval) in gains.items():
+        assert mean == pytest.approx((draws[name] - draws["today"]).mean())
+        assert interval == pytest.approx(tuple(np.quantile(draws[name] - draws["today"], (0.025, 0.975))))
 
 
 RANGES = [
@@ -127,7 +115,7 @@ def test_numbers_as_matplotlib_places_them_do_overlap(monkeypatch):
     assert overlaps(drawn(monkeypatch, -60_000.0, -30_000.0)) > 0
 
 
-def test_numbers_under_the_gain_do_not_overlap(monkeypatch):
+def test_numbers_under_the_gains_do_not_overlap(monkeypatch):
     made = figures_made(monkeypatch)
-    gain_figure(Improvement(np.random.default_rng(0).normal(5e5, 1e6, size=100), 0.0, 0.95))
+    gains_figure({"a": (5e5, (-1.5e6, 2.5e6)), "b": (1e5, (-1e6, 1e6))}, "gain")
     assert overlaps(made[-1]) == 0 and made[-1].axes[0].get_xticklabels()[-1].get_text().endswith(",000")

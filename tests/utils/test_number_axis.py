@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bayes_mdp.utils.number_axis import MOST, number_x
-from tests.experiments.plots.test_axis_labels import overlaps
+from tests.utils.test_axis_labels import overlaps
 
 
 def shown(width, low, high):

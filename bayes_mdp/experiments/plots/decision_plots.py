@@ -1,19 +1,20 @@
 """Figures of policies and strategies: values, cost-effectiveness plane, acceptability, expected loss, cohort traces."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bayes_mdp.decisions import PolicyComparison, StrategyDraws
 from bayes_mdp.decisions.policy_evaluation import describe_value
-from bayes_mdp.experiments.plots.axis_labels import shorten
 from bayes_mdp.experiments.plots.result_plots import place
 from bayes_mdp.mdp import AverageReward
+from bayes_mdp.recommend.report_figures import draw_gains, forest_height, gains_of
+from bayes_mdp.utils.axis_labels import shorten
 from bayes_mdp.utils.notebook_figure import whole_figure
 from bayes_mdp.utils.number_axis import number_x
 from bayes_mdp.utils.typing import RealScalar
-from bayes_mdp.utils.validation import check_dataset, check_finite, check_name, check_number, check_type
+from bayes_mdp.utils.validation import check_dataset, check_finite, check_name, check_number, check_type, described
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,8 +32,9 @@ BINS = 40
 def plot_policies(
     comparison: PolicyComparison,
     *,
+    baseline: str | None = None,
     truth: "Mapping[str, RealScalar] | None" = None,
-    axes: "Axes | None" = None,
+    axes: "Axes | Sequence[Axes] | None" = None,
 ) -> "Figure":
     """Values of policies under one posterior: a histogram of draws for each, its mean as a dashed line.
 
@@ -40,15 +42,19 @@ def plot_policies(
     histograms.
 
     Histograms may overlap where one policy is better in every draw: values are compared draw by draw
-    (`comparison.difference`).
+    (`comparison.difference`). With a `baseline` a second panel shows these differences: mean and 95 % interval of each
+    policy's gain over it, the largest first, and the line of no difference.
 
     Args:
         comparison: what `compare_policies` returned.
-        truth: name -> true value, where it is known; a solid line of the policy's colour.
-        axes: where to draw; None: in a figure of its own.
+        baseline: name of the policy over which the others gain; None: gains are not drawn.
+        truth: name -> true value, where it is known; a solid line of the policy's colour, and a diamond at its gain
+            where the baseline's value is known too.
+        axes: where to draw, with a baseline two of them: values, gains; None: in a figure of its own.
 
     Raises:
-        TypeError: no comparison. ValueError: a true value that is not finite, or of no policy of the comparison.
+        TypeError: no comparison; one of the axes is missing. ValueError: a true value that is not finite, or of no
+            policy of the comparison; a baseline that is none of its policies, or the only one.
 
     Example:
         >>> space = bm.StateActionSpace(2, 2)
@@ -57,12 +63,18 @@ def plot_policies(
         >>> compared = bm.compare_policies(jax.random.key(1), posterior, policies, bm.Discounted(0.9), num_draws=50)
         >>> bm.plot_policies(compared).axes[0].get_xlabel()
         'value: discounted sum of rewards'
+        >>> bm.plot_policies(compared, baseline="always 0").axes[1].get_xlabel()
+        'gain over always 0: discounted sum of rewards'
     """
     check_type("comparison", comparison, PolicyComparison, "what compare_policies returned")
     for name, value in (truth or {}).items():
         check_name("truth", name, tuple(comparison.values))
         check_finite(f"truth[{name!r}]", value)
-    figure, where = place(axes)
+    if baseline is None:
+        figure, where = place(axes)  # pyright: ignore[reportArgumentType] - one, where there is no baseline
+        gains = None
+    else:
+        figure, where, gains = _two_panels(comparison, baseline, axes)
     every = np.concatenate([value.draws for value in comparison.values.values()])
     edges = np.histogram_bin_edges(every, BINS)
     for i, (name, value) in enumerate(comparison.values.items()):
@@ -74,9 +86,38 @@ def plot_policies(
     said = describe_value(objective)
     where.set_xlabel(said if isinstance(objective, AverageReward) else f"value: {said}")
     where.set_ylabel("posterior density")
-    number_x(where)
+    if gains is not None and baseline is not None:
+        shown = draw_gains(gains, gains_of(comparison, baseline), f"gain over {shorten(baseline)}: {said}")
+        known = {} if truth is None or baseline not in truth else truth
+        for height, name in enumerate(reversed(shown)):
+            if name in known:
+                gains.plot(
+                    [float(known[name]) - float(known[baseline])], [height], "D", color="black", fillstyle="none"
+                )
+        number_x(gains)
+    number_x(where)  # last: the names of the gains leave less room
     _legend_above(where)
     return figure
+
+
+def _two_panels(
+    comparison: PolicyComparison, baseline: str, axes: "Axes | Sequence[Axes] | None"
+) -> "tuple[Figure, Axes, Axes]":
+    """The histograms' axes, and below them those of the gains."""
+    check_name("baseline", baseline, tuple(comparison.values))
+    if len(comparison.values) < 2:
+        raise ValueError(f"baseline is {baseline!r}, the only policy, expected another one that is compared with it")
+    if axes is None:
+        from bayes_mdp.utils.notebook_figure import NotebookFigure
+
+        low = forest_height(len(comparison.values) - 1)
+        figure = NotebookFigure(figsize=(6.4, 4.0 + low), layout="constrained")
+        where, gains = figure.subplots(2, 1, height_ratios=(4.0, low))
+        return figure, where, gains
+    if not isinstance(axes, Sequence | np.ndarray) or len(axes) != 2:
+        raise TypeError(f"axes is {described(axes)}, expected two axes where a baseline is named: values, gains")
+    figure, where = place(axes[0])
+    return figure, where, axes[1]
 
 
 def _legend_above(axes: "Axes") -> None:

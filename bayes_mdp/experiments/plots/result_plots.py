@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
-from bayes_mdp.experiments.plots.axis_labels import label_axis, shorten
 from bayes_mdp.mdp import CanCount, CanMean, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.utils.axis_labels import label_axis, shorten
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_count, check_dataset, check_name, check_number, first_index
 

@@ -1,5 +1,7 @@
 """Figures of strategies: what is drawn, by the artists' own data."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ import bayes_mdp as bm
 from bayes_mdp.decisions import PolicyComparison, StrategyDraws, trace_dataset
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
-from tests.experiments.plots.test_axis_labels import overlaps
+from bayes_mdp.recommend.report_figures import NO_WORSE, OPEN, WORSE
+from tests.utils.test_axis_labels import overlaps
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +97,37 @@ def comparison_of(names, objective, mean=0.0, scale=1.0):
             draws, float(draws.mean()), 1.0, interval, 0.0, np.ones(2) / 2, False, None, objective
         )
     return PolicyComparison(values, dict.fromkeys(names, 1 / len(names)), Verdict((), ()))
+
+
+def test_gains_over_a_baseline():
+    """By the draws: means and quantiles of differences, the largest mean on top, and the line of no difference."""
+    rng, names = np.random.default_rng(1), ["old", "worse", "better", "open"]
+    compared = comparison_of(names, bm.Discounted(0.9))
+    common = compared.values["old"].draws
+    moved = {"old": common, "worse": common - 2, "better": common + 3 + 0.1 * rng.normal(size=200), "open": -common}
+    values = {name: replace(value, draws=moved[name]) for name, value in compared.values.items()}
+    compared = replace(compared, values=values)
+    figure = bm.plot_policies(compared, baseline="old", truth={"old": 1.0, "better": 3.5})
+    axes = figure.axes[1]
+    assert axes.get_xlabel() == "gain over old: discounted sum of rewards"
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["worse", "open", "better"]
+    at = [np.asarray(line.get_xdata(), float) for line in axes.lines]
+    np.testing.assert_array_equal(at[0], [0.0, 0.0])
+    for place, name in enumerate(["worse", "open", "better"]):
+        gain = moved[name] - common
+        np.testing.assert_allclose(at[1 + 2 * place], np.quantile(gain, [0.025, 0.975]))
+        np.testing.assert_allclose(at[2 + 2 * place], [gain.mean()])
+    np.testing.assert_allclose(at[7], [2.5])
+    assert [axes.lines[i].get_color() for i in (1, 3, 5)] == [WORSE, OPEN, NO_WORSE]
+    assert overlaps(figure) == 0 and hidden(figure.axes[0]) == 0
+    both = pyplot.figure(layout="constrained").subplots(2)
+    assert bm.plot_policies(compared, baseline="old", axes=both) is both[0].figure and both[1].lines
+    with pytest.raises(ValueError, match="baseline is 'new', expected one of"):
+        bm.plot_policies(compared, baseline="new")
+    with pytest.raises(TypeError, match=r"axes is .*, expected two axes where a baseline is named"):
+        bm.plot_policies(compared, baseline="old", axes=both[0])
+    with pytest.raises(ValueError, match="baseline is 'one', the only policy"):
+        bm.plot_policies(comparison_of(["one"], bm.Discounted(0.9)), baseline="one")
 
 
 def hidden(axes):

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import bayes_mdp as bm
-from bayes_mdp.experiments.plots.axis_labels import LONGEST, label_axis, shorten
+from bayes_mdp.utils.axis_labels import LONGEST, label_axis, shorten
 
 WARDS = ["severe sepsis with organ failure", "mild", "septic shock, ventilated", "discharged alive", "on the ward"]
 CARE = ["antibiotics and fluids", "wait and see", "transfer to intensive care"]
