@@ -71,7 +71,7 @@ def test_rare_pairs_are_told_and_changed(capsys, log):
 def test_a_discounted_episode(capsys, log):
     discounted = ("--prior", "dirichlet_bernoulli", "--discount", 0.5, "--horizon", 3)
     code, out, _ = run(capsys, "decide", log, *COLUMNS, *discounted, "--draws", 100, "--no-checks")
-    assert code == 0 and "episodes of 3 steps, discount 0.5" in out
+    assert code == 0 and "over an episode of 3 steps, discount 0.5 a step; start: " in out
 
 
 GIVEN = ("--draws", 100, "--no-checks", "--legal", "logged")
@@ -107,10 +107,26 @@ def test_wrong_tables(capsys, log, tmp_path, columns, message):
     refused(capsys, message, "decide", log, *COLUMNS, *PRIOR, *GIVEN, "--baseline", table)
 
 
+def test_named_policies(capsys, log, tmp_path):
+    """Each by the name of its file, or by what was entered; judged and shown, whatever is recommended."""
+    table, page = tmp_path / "plan B.csv", tmp_path / "x.html"
+    pd.DataFrame({"s": [0, 1], "a": ["go", "stay"]}).to_csv(table, index=False)
+    more = ("--policy", table, "--policy", "0=stay,1=stay", "--report", page)
+    code, out, _ = run(capsys, "decide", log, *COLUMNS, *PRIOR, *GIVEN, *more)
+    assert code == 0 and "\n  plan B " in out and "\n  0=stay,1=stay " in out
+    assert f"bayes-mdp decide {log}" in page.read_text() and "SHA-256" in page.read_text()
+    refused(
+        capsys, "--policy has 'plan B' twice", "decide", log, *COLUMNS, *PRIOR, "--policy", table, "--policy", table
+    )
+    refused(
+        capsys, "--policy is 'fly', expected an action of the log", "decide", log, *COLUMNS, *PRIOR, "--policy", "fly"
+    )
+
+
 def test_what_was_entered_is_what_is_judged(capsys, log):
     """The baseline in the table of differences, the start in the line above."""
     more = ("--baseline", "0=stay,1=jump", "--initial", "0=0.25,1=0.75")
     code, out, _ = run(capsys, "decide", log, *COLUMNS, *PRIOR, *GIVEN, *more)
-    assert code == 0 and "  start: the given distribution (0 0.25, 1 0.75)\n" in out
+    assert code == 0 and "; start: the given distribution (0 0.25, 1 0.75)\n" in out
     rows = [line.split() for line in out.splitlines()]
     assert ["1", "jump", "1"] in [row[:3] for row in rows] and ["0", "stay", "1"] in [row[:3] for row in rows]

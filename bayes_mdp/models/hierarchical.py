@@ -67,7 +67,7 @@ def unknown_concentration(
     """
     _check_factory(rewards)
     check_positive("weights", weights)
-    if not isinstance(concentration, dist.Distribution):
+    if isinstance(concentration, Sequence | np.ndarray) and not isinstance(concentration, str):
         return _listed_concentration(concentration, weights, rewards)
     _check_hyper_prior("concentration", concentration)
 

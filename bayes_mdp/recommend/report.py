@@ -77,7 +77,7 @@ def _origin(decision: Decision, command: str | None, file: str | os.PathLike[str
     rows["version"] = f"bayes_mdp {version('bayes-mdp')}"
     rows |= {"command": command} if command else {}
     cells = "".join(
-        f'<tr><th>{escape(name)}</th><td class="words">{escape(text)}</td></tr>' for name, text in rows.items()
+        f'<tr><th>{escape(name)}</th>\n<td class="words">{escape(text)}</td></tr>\n' for name, text in rows.items()
     )
     return f'<table class="origin">{cells}</table>'
 
@@ -179,13 +179,13 @@ def _gains(decision: Decision) -> list[str]:
     for _, row in table.iterrows():
         candidate = decision.candidates[str(row["policy"])]
         rows += (
-            f"<tr><td>{escape(str(row['policy']))}</td><td>{amount(candidate.mean, 4)}</td>"
-            f"<td>{amounts(*candidate.interval)}</td><td>{candidate.improvement.prob:.3f}</td>"
-            f'<td class="words">{escape(candidate.support)}</td>'
+            f"<tr><td>{escape(str(row['policy']))}</td>\n<td>{amount(candidate.mean, 4)}</td>\n"
+            f"<td>{amounts(*candidate.interval)}</td>\n<td>{candidate.improvement.prob:.3f}</td>\n"
+            f'<td class="words">{escape(candidate.support)}</td>\n'
             f'<td class="words">{escape(str(row["answer"]))}</td></tr>'
         )
     titles = ("policy", decision.verb.removesuffix("s"), "95 % interval", "P(no worse)", "what it rests on", "answer")
-    head = "".join(f"<th>{title}</th>" for title in titles)
+    head = "\n".join(f"<th>{title}</th>" for title in titles)
     return [
         "<h2>What each policy gains over today's practice</h2>",
         gains_figure(

@@ -9,7 +9,6 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.decisions import PolicyLimits
 from bayes_mdp.mdp import Discounted, Episodic, Log, PolicyLike
-from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.recommend import write_report
 from bayes_mdp.recommend.decide import LEAST_TRIED
 from tests.recommend.maintenance import DISCOUNT, plants, true_value
@@ -53,11 +52,10 @@ def test_of_24_logs_none_harms(episodes, least):
     assert (gains < -1e-9).sum() <= 1 and gains.min() > -5
 
 
-def first_counts(log: Log) -> np.ndarray:
-    """Transitions of each pair in the part that chooses."""
-    first, _ = split_log(jax.random.split(KEY, 6)[0], log)
+def counts_of(log: Log) -> np.ndarray:
+    """Transitions of each pair."""
     counts = np.zeros((4, 3))
-    np.add.at(counts, (np.asarray(first.transitions.state), np.asarray(first.transitions.action)), 1.0)
+    np.add.at(counts, (np.asarray(log.transitions.state), np.asarray(log.transitions.action)), 1.0)
     return counts
 
 
@@ -79,7 +77,7 @@ def test_rare_pairs_keep_the_baseline(limits, below, horizon):
     changed = 0
     for _, _, log in plants(5, 2, 15):
         decision = bm.decide(KEY, PRIOR, log, objective, limits=limits, num_draws=100, checks=False)
-        counts = first_counts(log)
+        counts = counts_of(log)
         rare, today, candidate = counts < below, probs(decision.baseline), probs(decision.candidate)
         kept = np.broadcast_to(rare, candidate.shape)
         np.testing.assert_allclose(candidate[kept], np.broadcast_to(today, candidate.shape)[kept], atol=1e-12)
@@ -89,7 +87,11 @@ def test_rare_pairs_keep_the_baseline(limits, below, horizon):
         changed += not np.allclose(candidate, today)
         told = "keep the baseline's probability"
         if below:
-            assert decision.rarely_tried == (below, rare.sum(), 12)
+            assert (decision.rarely_tried.below, len(decision.rarely_tried.pairs), decision.rarely_tried.of) == (
+                below,
+                rare.sum(),
+                12,
+            )
             assert f"  pairs seen less than {below} times by the data that choose {told} ({rare.sum()} of 12" in str(
                 decision
             )
@@ -103,7 +105,7 @@ def test_a_given_baseline_is_what_is_kept():
     """The states in which all is rare have the baseline's action, also where the log never took it."""
     ((_, _, log),) = plants(4, 1, 4)
     decision = bm.decide(KEY, PRIOR, log, OBJECTIVE, baseline=[2, 2, 2, 0], num_draws=100, checks=False)
-    counts, candidate = first_counts(log), probs(decision.candidate)
+    counts, candidate = counts_of(log), probs(decision.candidate)
     rare = counts < LEAST_TRIED
     assert rare[:, 2].any() and rare.all(-1).any()
     np.testing.assert_allclose(candidate[rare], np.eye(3)[[2, 2, 2, 0]][rare])

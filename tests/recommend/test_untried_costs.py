@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.decisions import PolicyLimits
 from bayes_mdp.mdp import Log
 
 KEY = jax.random.key(0)
@@ -27,10 +28,10 @@ def log() -> Log:
     return bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
 
 
-def decided(log, **options):
+def decided(log, limits=PolicyLimits(bootstrap_below=0), **options):
     space = bm.StateActionSpace.from_log(log, **options)
     prior = bm.models.dirichlet_normal(loc=0.0, scale=0.3, noise_scale=0.1)
-    return bm.decide(KEY, prior, log, bm.Episodic(1), space=space, num_draws=100, checks=False)
+    return bm.decide(KEY, prior, log, bm.Episodic(1), space=space, num_draws=100, checks=False, limits=limits)
 
 
 def test_it_says_so_and_keeps_the_baseline(log):
@@ -38,6 +39,12 @@ def test_it_says_so_and_keeps_the_baseline(log):
     assert not found.recommended
     assert any(reason.startswith("chosen: ") and f"2 {SENTENCE}" in reason for reason in found.reasons)
     assert f"2 {SENTENCE}" in str(found.choice) and f"2 {SENTENCE}" in " ".join(found.belief.split())
+
+
+def test_what_was_hardly_tried_is_not_chosen_by_default(log):
+    found = decided(log, PolicyLimits())
+    assert not any(SENTENCE in reason for reason in found.reasons) and SENTENCE not in str(found)
+    assert found.candidates["chosen"].fewest >= 5
 
 
 @pytest.mark.slow
