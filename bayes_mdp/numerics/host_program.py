@@ -11,11 +11,12 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes
 """Compiled in half the time; what LLVM could do better does not show in programs of a few thousand numbers."""
 
 
-def quick_jit(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+def quick_jit(function: Callable[..., PyTree], *, quick: bool = True) -> Callable[..., PyTree]:
     """`jax.jit(function)` compiled in half the time, for programs that run for less time than they take to compile.
 
     Args:
         function: traceable, of trees of arrays; called with arguments of one set of shapes after the other.
+        quick: False: compiled as usual.
     """
     compiled: dict[Hashable, Any] = {}
 
@@ -27,7 +28,8 @@ def quick_jit(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
             jax.dtypes.canonicalize_dtype(float),
         )
         if key not in compiled:
-            compiled[key] = _compile(jax.jit(function).lower(*args))
+            lowered = jax.jit(function).lower(*args)
+            compiled[key] = _compile(lowered) if quick else lowered.compile()
         return compiled[key](*args)
 
     return call
@@ -38,10 +40,11 @@ class HostProgram:
 
     Args:
         function: traceable, of trees of arrays.
+        quick: compiled in half the time, to run for about twice as long.
     """
 
-    def __init__(self, function: Callable[..., PyTree]) -> None:
-        self._compiled = quick_jit(function)
+    def __init__(self, function: Callable[..., PyTree], *, quick: bool = True) -> None:
+        self._compiled = quick_jit(function, quick=quick)
 
     def __call__(self, *args: PyTree) -> PyTree:
         """The answer for arguments of NumPy, as arrays of NumPy."""

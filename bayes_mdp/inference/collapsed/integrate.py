@@ -163,7 +163,7 @@ def _joined(
         points, log_weights = each.points, each.log_weights
         if num is not None and isinstance(each, Grid) and given.marginal.prior.dimension:
             # Anywhere in the cells of the nodes, corrected by the density there: draws of a continuous posterior.
-            points, log_offset = each.propose(rng, max(16, math.ceil(4 * num * share)))
+            points, log_offset, _ = each.propose(rng, max(16, math.ceil(4 * num * share)))
             log_weights = _of(given, held)(points) + log_offset
             log_weights = log_weights - logsumexp(log_weights)
         placed.append(given.marginal.place(points, held))

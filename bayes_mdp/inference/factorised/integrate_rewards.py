@@ -1,5 +1,6 @@
 """The posterior of what is behind the rewards by importance sampling, where it has no closed form: no chains."""
 
+from contextlib import suppress
 from functools import lru_cache
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.inference.draws.chains import traced_latents
+from bayes_mdp.inference.factorised.cells import CellModel, find_cells, integrate_cells
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.integrals.importance import (
     MOST_NUMBERS,
@@ -19,7 +21,7 @@ from bayes_mdp.inference.integrals.integration import Integration, integration_o
 from bayes_mdp.inference.integrals.modes import search
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
-from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, conditioned
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.numerics.host_program import HostProgram
 
@@ -50,6 +52,9 @@ def model_of(recipe: Recipe) -> UnconstrainedModel:
     return UnconstrainedModel(model, free, {name: shapes[name] for name in discrete}, {})
 
 
+cells_of = lru_cache(maxsize=64)(find_cells)
+
+
 def integrate_rewards(
     recipe: Recipe, data: DataStatistics, rng: np.random.Generator, near: Values | None = None
 ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, " N"], Integration]:
@@ -66,14 +71,21 @@ def integrate_rewards(
     """
     model = model_of(recipe)
     expected = None if near is None else model.unconstrained(near, {}, data)
-    density = model.log_density({}, data)
-    # From draws of the prior: they show the scale of every number.
-    found = search(density, model.unconstrained(model.draws(rng), {}), expected)
+    # Draws of the prior show the scale of every number.
+    draws, cells, found = model.unconstrained(model.draws(rng), {}), cells_of(recipe), None
+    if cells is not None and isinstance(data, Rows):
+        with suppress(NotIntegrableError):  # all numbers at once, below
+            found = integrate_cells(CellModel(model, cells, data), rng, draws, expected)
     if found is None:
-        raise NotIntegrableError("no draw of the prior has a finite density")
-    drawn = integrate_by_draws(rng, density, found.modes)
+        density = model.log_density({}, data)
+        looked = search(density, draws, expected)
+        if looked is None:
+            raise NotIntegrableError("no draw of the prior has a finite density")
+        drawn = integrate_by_draws(rng, density, looked.modes)
+        found = drawn, model.place(drawn.points, {}, data).values
+    drawn, values = found
     integration = integration_of(drawn.log_evidence, drawn.error, drawn.effective, drawn.pareto_k, model.dimension)
-    return model.place(drawn.points, {}, data).values, drawn.log_weights, integration
+    return values, drawn.log_weights, integration
 
 
 def weighted_rewards(

@@ -46,6 +46,7 @@ class Draws(NamedTuple):
     Args:
         points: as drawn, but for those of negligible weight.
         log_weights: their exponentials add up to one.
+        log_density: of what is integrated, at the points.
         log_evidence: log of the integral.
         error: standard error of `log_evidence`.
         pareto_k: shape of the tail of the weights.
@@ -54,6 +55,7 @@ class Draws(NamedTuple):
 
     points: Float[np.ndarray, "N D"]
     log_weights: Float[np.ndarray, " N"]
+    log_density: Float[np.ndarray, " N"]
     log_evidence: float
     error: float
     pareto_k: float
@@ -146,11 +148,12 @@ def integrate_by_draws(
         NotIntegrableError: the weights are not to be relied on, or too few draws carry them.
     """
     proposal, size = _adapted(rng, log_density, _Proposal.at(modes)), modes[0].point.size
-    number, points, logs = DRAWS, np.zeros((0, size)), np.zeros(0)
+    number, points, logs, heights = DRAWS, np.zeros((0, size)), np.zeros(0), np.zeros(0)
     while True:
         # More of the same draws, until they are worth what was asked for.
         more = _weighted(rng, log_density, proposal, number - len(points))
-        points, logs = np.concatenate([points, more[0]]), np.concatenate([logs, more[1]])
+        pairs = zip((points, logs, heights), more, strict=True)
+        points, logs, heights = (np.concatenate([before, new]) for before, new in pairs)
         smoothed, k = smooth_tail(logs)
         worth = effective_size(smoothed)
         # Several sizes are tried: a heavy tail may look light in one of them by chance.
@@ -165,12 +168,45 @@ def integrate_by_draws(
         if not light:
             # A tail that the proposal lacks: it is refitted to what has been seen of it, and draws start anew.
             proposal = proposal.refitted(points, _tempered(smoothed, PER_NUMBER * size))
-            points, logs = np.zeros((0, size)), np.zeros(0)
+            points, logs, heights = np.zeros((0, size)), np.zeros(0), np.zeros(0)
         number *= 2
+    return _joined(points, logs, heights, smoothed, k)
+
+
+def rate(points: Float[np.ndarray, "N D"], logs: Float[np.ndarray, " N"], heights: Float[np.ndarray, " N"]) -> Draws:
+    """Draws with the logs of their weights, if these are to be relied on.
+
+    Args:
+        points: as drawn.
+        logs: log density of what is integrated less that of the draws.
+        heights: log density of what is integrated.
+
+    Raises:
+        NotIntegrableError: they are not; says why.
+    """
+    logs = np.where(np.isnan(logs), -np.inf, logs)
+    if not np.isfinite(logs.max()):
+        raise NotIntegrableError("its density is zero or infinite at every draw")
+    smoothed, k = smooth_tail(logs)
+    worth, error = effective_size(smoothed), shape_error(k, len(logs))
+    if not k + error < LARGEST_K:
+        raise NotIntegrableError(f"the tail of the weights is too heavy (Pareto k = {k:.2f} +- {error:.2f})")
+    if worth < LEAST_EFFECTIVE:
+        raise NotIntegrableError(f"{len(logs)} draws are worth {worth:.0f} independent ones, of {LEAST_EFFECTIVE:.0f}")
+    return _joined(points, logs, heights, smoothed, k)
+
+
+def _joined(
+    points: Float[np.ndarray, "N D"],
+    logs: Float[np.ndarray, " N"],
+    heights: Float[np.ndarray, " N"],
+    smoothed: Float[np.ndarray, " N"],
+    k: float,
+) -> Draws:
     evidence, error = float(np.logaddexp.reduce(logs) - np.log(len(logs))), standard_error(logs)
     # Draws far out, where parameters overflow, have no weight.
     kept, log_weights = without_light(smoothed)
-    return Draws(points[kept], log_weights, evidence, error, k, worth)
+    return Draws(points[kept], log_weights, heights[kept], evidence, error, k, effective_size(smoothed))
 
 
 def draw_roughly(
@@ -187,7 +223,7 @@ def draw_roughly(
     Raises:
         NotIntegrableError: the density is zero or infinite at every draw.
     """
-    points, logs = _weighted(rng, log_density, _Proposal.at(modes), 4 * num)
+    points, logs, _ = _weighted(rng, log_density, _Proposal.at(modes), 4 * num)
     return points[rng.choice(len(points), num, p=_tempered(logs, 0.25 * num))]
 
 
@@ -197,7 +233,7 @@ def _adapted(rng: np.random.Generator, log_density: LogDensity, proposal: _Propo
     size = proposal.centres.shape[1]
     number = max(FIRST_DRAWS, int(PER_NUMBER * size))
     for turn in range(ROUNDS):
-        points, logs = _weighted(rng, log_density, proposal, number)
+        points, logs, _ = _weighted(rng, log_density, proposal, number)
         smoothed, k = smooth_tail(logs)
         share = effective_size(smoothed) / number
         if k < LARGEST_K and share > GOOD:
@@ -213,16 +249,17 @@ def _adapted(rng: np.random.Generator, log_density: LogDensity, proposal: _Propo
 
 def _weighted(
     rng: np.random.Generator, log_density: LogDensity, proposal: _Proposal, num: int
-) -> tuple[Float[np.ndarray, "num D"], Float[np.ndarray, " num"]]:
-    """Draws, and the logs of their weights."""
+) -> tuple[Float[np.ndarray, "num D"], Float[np.ndarray, " num"], Float[np.ndarray, " num"]]:
+    """Draws, the logs of their weights, and their log densities."""
     broad = proposal.with_broad()
     points = broad.draw(rng, num)
     with np.errstate(all="ignore"):
-        logs = log_density(points) - logsumexp(broad.log_parts(points), axis=1)
+        heights = log_density(points)
+        logs = heights - logsumexp(broad.log_parts(points), axis=1)
     logs = np.where(np.isnan(logs), -np.inf, logs)
     if not np.isfinite(logs.max()):
         raise NotIntegrableError("its density is zero or infinite at every draw")
-    return points, logs
+    return points, logs, heights
 
 
 def standard_error(logs: Float[np.ndarray, " N"]) -> float:

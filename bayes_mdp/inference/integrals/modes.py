@@ -186,7 +186,10 @@ class Search(NamedTuple):
 
 
 def search(
-    log_density: LogDensity, points: Float[np.ndarray, "N D"], expected: Float[np.ndarray, "M D"] | None = None
+    log_density: LogDensity,
+    points: Float[np.ndarray, "N D"],
+    expected: Float[np.ndarray, "M D"] | None = None,
+    starts: int | None = None,
 ) -> Search | None:
     """The modes of a density, from the highest of many points and others apart from it; None: it is zero at all.
 
@@ -194,6 +197,7 @@ def search(
         log_density: of points.
         points: such as draws from a prior: their spread is the scale on which the density may change.
         expected: further points, where it is expected to be high.
+        starts: from how many of them to climb; None: by the number of numbers, few where something is expected.
     """
     points = points[np.isfinite(points).all(-1)]
     size = points.shape[1]
@@ -209,7 +213,7 @@ def search(
         return None
     # One that is known where to look needs a second start only to see whether there is another mode.
     most = 2 if expected is not None else STARTS if size <= FEW else FEW_STARTS
-    chosen = _apart(points / scale, heights, most)
+    chosen = _apart(points / scale, heights, starts or most)
     modes = find_modes(log_density, points[chosen], scale)
     # What the points show beside the modes has to lie within a grid.
     cover = points[heights > modes[0].log_density + FAR]

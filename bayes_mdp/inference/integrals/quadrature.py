@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 
 from bayes_mdp.inference.integrals.modes import LogDensity, Mode
@@ -65,8 +65,9 @@ class Grid(NamedTuple):
 
     def propose(
         self, rng: np.random.Generator, num: int
-    ) -> tuple[Float[np.ndarray, "num D"], Float[np.ndarray, " num"]]:
-        """Points spread over the cells of the nodes, and minus the log density with which they were chosen.
+    ) -> tuple[Float[np.ndarray, "num D"], Float[np.ndarray, " num"], Int[np.ndarray, " num"]]:
+        """Points spread over the cells of the nodes, minus the log density with which they were chosen, and the node of
+        each.
 
         Args:
             rng: of the points.
@@ -76,7 +77,7 @@ class Grid(NamedTuple):
         chosen = systematic_on_host(rng, np.exp(self.log_weights), num)
         t = self.nodes[chosen] + self.spacing * (rng.random((num, self.nodes.shape[1])) - 0.5)
         points, log_volume = _from_grid(self.mode, t)
-        return points, log_volume - self.log_weights[chosen]
+        return points, log_volume + t.shape[1] * np.log(self.spacing) - self.log_weights[chosen], chosen
 
 
 def _from_grid(mode: Mode, t: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
@@ -90,7 +91,11 @@ def _to_grid(mode: Mode, points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, 
 
 
 def integrate_by_grid(
-    log_density: LogDensity, modes: list[Mode], cover: Float[np.ndarray, "N D"], means: Means
+    log_density: LogDensity,
+    modes: list[Mode],
+    cover: Float[np.ndarray, "N D"],
+    means: Means,
+    tolerance: float = TOLERANCE,
 ) -> Grid:
     """The integral of exp(`log_density`), and nodes whose weighted means are those of the density.
 
@@ -99,6 +104,7 @@ def integrate_by_grid(
         modes: all that are known, the heaviest first.
         cover: points that must lie within the grid, such as further places of high density.
         means: what is to converge beside the integral.
+        tolerance: see `TOLERANCE`; where it is larger the finer of the last two grids is kept.
 
     Raises:
         NotIntegrableError: the grid would need too many nodes (a narrow ridge, modes far apart), or the density, or its
@@ -126,11 +132,14 @@ def integrate_by_grid(
         after = _summary(centre, finer, finer_logs, spacing, means)
         error = abs(after.log_integral - before.log_integral)
         change = np.abs(after.means - before.means) / np.maximum(np.abs(after.means), 1.0)
-        if error <= TOLERANCE and (not change.size or change.max() <= TOLERANCE):
+        done = error <= tolerance and (not change.size or change.max() <= tolerance)
+        if done and tolerance <= TOLERANCE:
+            # The rule before the last halving is as good, as has just been seen, and has fewer nodes.
+            spacing *= 2.0
             break
         t, logs, before = finer, finer_logs, after
-    # The rule before the last halving is as good, as has just been seen, and has fewer nodes.
-    spacing *= 2.0
+        if done:
+            break
     log_weights = logs - logsumexp(logs)
     kept = (log_weights > np.log(DROPPED)) | (before.share > DROPPED)
     log_weights = log_weights[kept] - logsumexp(log_weights[kept])

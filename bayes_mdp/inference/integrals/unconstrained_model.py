@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 from numpyro import handlers
+from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, log_density, potential_energy, unconstrain_fn
 
 from bayes_mdp.inference.integrals.importance import draw_roughly
@@ -86,6 +87,37 @@ class UnconstrainedModel:
     def dimension(self) -> int:
         """Unconstrained continuous numbers."""
         return sum(int(np.prod(x.shape)) for x in self._shapes.values())
+
+    @cached_property
+    def places(self) -> dict[str, np.ndarray]:
+        """{continuous site: where its numbers are in a point}, in the unconstrained shape of the site."""
+        places, start = {}, 0
+        for name in sorted(self._shapes):  # the order of a tree
+            shape = self._shapes[name].shape
+            places[name] = np.arange(start, start + int(np.prod(shape))).reshape(shape)
+            start += places[name].size
+        return places
+
+    @traced_alone
+    def densities(self, free: Mapping[str, Array], data: PyTree) -> dict[str, tuple[Array, Array]]:
+        """{site: (log density, log |dx / du|)} at unconstrained values of a model without discrete sites. Traceable.
+
+        Args:
+            free: {site: value on the unconstrained scale}.
+            data: of the model.
+        """
+        model = self._conditioned({})
+        values: Any = constrain_fn(model, (data,), {}, dict(free))
+        trace = handlers.trace(handlers.substitute(model, data=values)).get_trace(data)
+        found = {}
+        for name, site in trace.items():
+            if site["type"] == "sample":
+                logs = site["fn"].log_prob(site["value"])
+                slope = jnp.zeros(())
+                if name in free:
+                    slope = biject_to(site["fn"].support).log_abs_det_jacobian(free[name], site["value"])
+                found[name] = logs, jnp.asarray(slope)
+        return found
 
     def _unravel(self, point: Float[Array, " D"]) -> dict[str, Array]:
         zeros = {name: jnp.zeros(x.shape, float) for name, x in self._shapes.items()}

@@ -116,7 +116,7 @@ def test_what_cannot_be_stated_is_refused(density, size, why):
 def drawn(density, num: int, size: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Points between the nodes, and their weights."""
     grid = grid_of(density, size)
-    points, log_offset = grid.propose(np.random.default_rng(0), num)
+    points, log_offset, _ = grid.propose(np.random.default_rng(0), num)
     log_weights = density(points) + log_offset
     return points, np.exp(log_weights - logsumexp(log_weights))
 

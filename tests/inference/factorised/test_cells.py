@@ -1,0 +1,193 @@
+"""Rewards taken apart by cells: against quadrature by SciPy, what is found to be apart, proposals that are off."""
+
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+import bayes_mdp as bm
+from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.factorised import integrate_rewards
+from bayes_mdp.inference.factorised.cells import CellModel, Profiles, find_cells
+from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.models import MDPSpec
+
+S, A = 3, 2
+SPACE = bm.StateActionSpace(S, A)
+ROWS = np.full(S, 1.0 / S)
+
+
+def student(space):
+    """One scale, a mean for each pair."""
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    with space.plates():
+        mean = numpyro.sample("mean", dist.Normal(0.0, 3.0))
+    return MDPSpec(ROWS, dist.StudentT(4.0, mean, scale))
+
+
+def by_state(space):
+    """Three numbers are shared; the rewards of a state have one positive mean."""
+    with numpyro.plate("number", A):
+        spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    share = numpyro.sample("share", dist.Beta(1.0, 9.0))
+    with numpyro.plate("state", S):
+        mean = numpyro.sample("mean", dist.Gamma(2.0, 1.0))
+    shares = jnp.broadcast_to(jnp.stack([1.0 - share, share]), (S, A, 2))
+    parts = jnp.stack([spread, 5.0 + spread], -1)
+    centres = jnp.broadcast_to(mean[:, None, None], (S, A, 2))
+    return MDPSpec(ROWS, dist.MixtureSameFamily(dist.Categorical(probs=shares), dist.Normal(centres, parts)))
+
+
+def log(num: int = 60, seed: int = 0) -> bm.Transitions:
+    """Pair (2, 1) is never tried; one reward is far out."""
+    rng = np.random.default_rng(seed)
+    state, action = rng.integers(S, size=num), rng.integers(A, size=num)
+    action[state == 2] = 0
+    reward = 1.0 + state + 0.5 * rng.standard_t(4, size=num)
+    reward[0] = 15.0
+    return bm.Transitions(state, action, reward, rng.integers(S, size=num))
+
+
+def inferred(program, data=None):
+    return bm.infer(jax.random.key(0), program, log() if data is None else data, space=SPACE, method="importance")
+
+
+def test_one_shared_number_against_scipy():
+    """p(scale, data) as a product of one integral a pair, each by a fine sum; then over the scale."""
+    data, wide = log(), np.linspace(-20.0, 25.0, 2001)
+    step, prior = wide[1] - wide[0], stats.norm(0.0, 3.0).pdf(wide)
+
+    def given(scale: float) -> tuple[float, np.ndarray]:
+        total, means = 0.0, np.zeros((S, A))
+        for s in range(S):
+            for a in range(A):
+                seen = data.reward[(data.state == s) & (data.action == a)]
+                logs = stats.t(4.0, loc=wide[:, None], scale=scale).logpdf(seen).sum(-1)
+                height = prior * np.exp(logs - logs.max())
+                total += np.log(height.sum() * step) + logs.max()
+                means[s, a] = (wide * height).sum() / height.sum()
+        return total + stats.halfnorm.logpdf(scale), means
+
+    scales = np.exp(np.linspace(-2.5, 2.0, 61))  # the trapezoid rule in the logarithm
+    logs, means = zip(*map(given, scales), strict=True)
+    logs = np.array(logs) + np.log(scales)
+    weights = np.exp(logs - logs.max())
+    evidence = np.log(weights.sum() * (np.log(scales[1]) - np.log(scales[0]))) + logs.max()
+    weights /= weights.sum()
+    belief = inferred(student)
+    assert find_cells(belief.rewards.recipe) is not None
+    found = belief.rewards.integration
+    assert abs(float(found.log_evidence) - evidence) < 6.0 * float(found.error) < 0.05
+    worth = float(found.effective)
+    assert worth > 3000.0
+    sites, own = belief.rewards.sites, np.asarray(belief.rewards.weights, np.float64)
+    for drawn, right in ((sites["scale"], weights @ scales), (sites["mean"], np.tensordot(weights, means, 1))):
+        mean = np.tensordot(own, drawn, 1)
+        spread = np.sqrt(np.tensordot(own, (drawn - mean) ** 2, 1) / worth)
+        assert (np.abs(mean - right) < 6.0 * spread).all()
+    untried = stats.norm(0.0, 3.0).cdf(np.sort(sites["mean"][:, 2, 1]))
+    assert np.abs(untried - np.linspace(0.0, 1.0, len(untried))).max() < 0.04  # Kolmogorov: 1e-5
+
+
+def test_many_shared_numbers_agree_with_all_numbers_at_once(monkeypatch):
+    apart = inferred(by_state).rewards
+    assert apart.integration.effective > 1500.0
+    monkeypatch.setattr(integrate_rewards, "cells_of", lambda recipe: None)
+    together = inferred(by_state).rewards
+    error = np.hypot(float(apart.integration.error), float(together.integration.error))
+    assert abs(float(apart.integration.log_evidence) - float(together.integration.log_evidence)) < 6.0 * error < 0.3
+    for name, x in apart.sites.items():
+        moments = []
+        for belief, drawn in ((apart, x), (together, together.sites[name])):
+            weights = np.asarray(belief.weights, np.float64)
+            mean = np.tensordot(weights, drawn, 1)
+            moments.append((mean, np.tensordot(weights**2, (drawn - mean) ** 2, 1)))
+        (one, its), (other, others) = moments
+        assert (np.abs(one - other) < 6.0 * np.sqrt(its + others)).all(), name
+
+
+@pytest.mark.parametrize("width", [0.3, 3.0])
+def test_what_the_nodes_have_off_is_corrected_or_refused(monkeypatch, width):
+    """Nodes three times too near or too far apart: the evidence stays, or the weights are refused."""
+    right = inferred(student).rewards.integration
+    find = CellModel.find_profiles
+
+    def found(self, shared, draws):
+        return [Profiles(each.centre, width * each.width) for each in find(self, shared, draws)]
+
+    monkeypatch.setattr(CellModel, "find_profiles", found)
+    off = inferred(student).rewards.integration
+    error = np.hypot(float(right.error), float(off.error))
+    assert abs(float(off.log_evidence) - float(right.log_evidence)) < 6.0 * error < 0.3
+
+
+def test_densities_of_draws_that_are_forgotten_are_seen(monkeypatch):
+    """A twin that takes the elements for drawn uniformly: nothing of it is believed, or its evidence is off."""
+    right = inferred(student).rewards.integration
+    draw = CellModel.draw_elements
+    monkeypatch.setattr(CellModel, "draw_elements", lambda self, *args: (draw(self, *args)[0], 0.0))
+    off = inferred(student).rewards.integration
+    assert off.effective < 3000.0 < right.effective
+
+
+def above(space):
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    with space.plates():
+        mean = numpyro.sample("mean", dist.Normal(m, 1.0))
+    return MDPSpec(ROWS, dist.StudentT(4.0, mean, 1.0))
+
+
+def two_in_a_cell(space):
+    with space.plates():
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        scale = numpyro.sample("scale", dist.Gamma(2.0, 1.0))
+    return MDPSpec(ROWS, dist.StudentT(4.0, mean, scale))
+
+
+def neighbours(space):
+    with space.plates():
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    return MDPSpec(ROWS, dist.StudentT(4.0, mean + jnp.roll(mean, 1, 0), 1.0))
+
+
+def bent(space):
+    with space.plates():
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    numpyro.factor("sum to zero", -0.5 * mean.sum() ** 2)
+    return MDPSpec(ROWS, dist.StudentT(4.0, mean, 1.0))
+
+
+def seen_elsewhere(space):
+    with space.plates():
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    scale = numpyro.sample("scale", dist.HalfNormal(jnp.exp(mean.mean())))
+    return MDPSpec(ROWS, dist.StudentT(4.0, mean, scale))
+
+
+@pytest.mark.parametrize("program", [above, two_in_a_cell, neighbours, bent, seen_elsewhere])
+def test_what_is_not_apart_is_left_as_it_is(program):
+    assert find_cells(recipe_for(program, SPACE, NUTS(), rewards_only=True)) is None
+
+
+def test_every_reward_counts_once():
+    """The terms of the cells add up to the density of the program; weights and many rewards of one pair with them."""
+    recipe = inferred(student).rewards.recipe
+    cells, model = find_cells(recipe), integrate_rewards.model_of(recipe)
+    assert cells.sites == ("mean",) and cells.element.tolist() == [[0, 1], [2, 3], [4, 5]]
+    rows = jax.tree.map(np.asarray, recipe.summarise(log(90)))
+    rows = replace(rows, weight=rows.weight * np.where(np.arange(90) % 7 == 0, 0.0, 1.0 + 0.5 * (np.arange(90) % 2)))
+    apart, rng = CellModel(model, cells, rows), np.random.default_rng(0)
+    shared, elements = rng.normal(size=(3, 1)), rng.normal(size=(3, 17, 6))
+    rest, each = apart.terms(shared, elements)
+    points = np.concatenate([elements, np.repeat(shared[:, None], 17, axis=1)], -1).reshape(-1, 7)
+    expected = model.log_density({}, rows)(points).reshape(3, 17)
+    np.testing.assert_allclose(rest[:, None] + each.sum(-1), expected, rtol=1e-9)
+    # Of an element without data the prior is left.
+    np.testing.assert_array_equal(apart.seen, [True] * 5 + [False])
+    np.testing.assert_allclose(each[..., 5], stats.norm(0.0, 3.0).logpdf(elements[..., 5]), rtol=1e-9)
