@@ -1,6 +1,7 @@
 """Rewards taken apart by cells: against quadrature by SciPy, what is found to be apart, proposals that are off."""
 
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportOptionalSubscript=false, reportIndexIssue=false, reportReturnType=false
 from dataclasses import replace
 
 import jax
