@@ -140,7 +140,7 @@ def test_the_comparison_sees_what_is_off():
     belief, truth = infer(description), truth_of(8)
     assert not differences(description, belief, truth)
     integration = belief.integration
-    off = replace(integration, log_evidence=integration.log_evidence + 2e-5)
+    off = replace(integration, log_evidence=np.asarray(integration.log_evidence + 2e-5))
     assert differences(description, replace(belief, integration=off), truth)[0].startswith("log evidence")
     doubled = np.array(belief.log_weights)
     doubled[np.argmax(doubled)] += np.log(2.0)
