@@ -305,14 +305,18 @@ def play(
     # A `fori_loop` with a traced number of rows: one program for full chunks and for the last, shorter one.
     def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, rows = loop
-        carry, row = _play_row(layout, setting, keys, carry, i + first_row)
+        carry, row = _play_row(layout, setting, keys, carry, i + first_row, nothing)
         return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
 
-    return lax.fori_loop(0, num_rows, body, (carry, setting.nothing(jnp.zeros(layout.chunk_rows))))
+    # Zeros that each seed has for itself: under `vmap` a loop that begins with one number for all is batched twice,
+    # with all loops inside it, and so is each of these.
+    nothing = setting.nothing(0.0 * carry.visits.ravel()[0])
+    rows = jax.tree.map(lambda zero: jnp.zeros(layout.chunk_rows) + zero, nothing)
+    return lax.fori_loop(0, num_rows, body, (carry, rows))
 
 
 def _play_row(
-    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, row: Int[Array, ""]
+    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, row: Int[Array, ""], nothing: Row
 ) -> tuple[Carry, Row]:
     length, segments = layout.segment_length, layout.segments
     time = row * layout.row_length
@@ -326,7 +330,7 @@ def _play_row(
         carry, more = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
         return carry, jax.tree.map(jnp.add, total, more)
 
-    return lax.fori_loop(0, segments, body, (carry, setting.nothing(jnp.zeros(()))))
+    return lax.fori_loop(0, segments, body, (carry, nothing))
 
 
 def _play_segment(
