@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayes_mdp.cli.option_tables import read_table
-from bayes_mdp.utils.label_list import label_list
+from bayes_mdp.utils.validation import label_list
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
@@ -41,7 +42,7 @@ def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
     # A chain is solved directly where it is dense, or small.
     listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
     numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
-    return chunks_of(keys, numbers, size_in_words(n_states, n_actions), NUMBERS_AT_ONCE)
+    return chunks_of(keys, numbers, Sizes((n_states, n_actions), False).in_words, NUMBERS_AT_ONCE)
 
 
 def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
@@ -59,11 +60,6 @@ def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -
     """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
     answers = [jax.tree.map(np.asarray, function(*(chunk[i] for chunk in chunks))) for i in range(len(chunks[0]))]
     return jax.tree.map(lambda *parts: np.stack(parts), *answers)
-
-
-def size_in_words(n_states: int, n_actions: int) -> str:
-    """The sizes of a draw, for an error."""
-    return f"posterior has draws of {n_states} states and {n_actions} actions"
 
 
 def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:

@@ -11,10 +11,8 @@ from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_obje
 from bayes_mdp.mdp import CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import pair_axes
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.mdp.sizes import sizes_of
-from bayes_mdp.planning.outline import outline
-from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_key
 
@@ -56,9 +54,8 @@ def probability_optimal(
     require_ability(posterior, CanSample, "probability_optimal")
     check_key("key", key)
     check_num_draws(num_draws)
-    check_objective(objective)
     sizes = sizes_of(posterior)
-    check_problem(outline(sizes.shape, sizes.legal), objective)
+    check_fit(objective, sizes.shape)
     uniform = np.full(sizes.n_states, 1 / sizes.n_states)
     draws = draws_of(key, posterior, objective, num_draws, initial=uniform, keep=False)
     total, squares = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape)

@@ -1,6 +1,7 @@
 """`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -8,7 +9,6 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.decisions.chunks import size_in_words
 from bayes_mdp.decisions.host_values import Chains, PolicyPairs, Values, episodic_values, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.start import read_start
@@ -29,11 +29,9 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.planning import policy_probs
-from bayes_mdp.planning.outline import outline
-from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.memory import check_memory
@@ -55,6 +53,40 @@ NUMBERS_AT_ONCE = 2**21  # float64 numbers of draws, and of their chains, that a
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
 
+@jax.tree_util.register_static
+class LateBasis:
+    """One of `value_bases`, which are worked out together when the first of them is asked for.
+
+    A pickled one is worked out before: the posterior, whose program may be any function, is not pickled.
+
+    Args:
+        bases: works them out, once.
+        index: which one.
+    """
+
+    def __init__(self, bases: Callable[[], list[ValueBasis | None]], index: int) -> None:
+        self._bases, self._index = bases, index
+
+    def found(self) -> ValueBasis | None:
+        """The basis."""
+        return self._bases()[self._index]
+
+    def __reduce__(self) -> tuple[Callable[..., ValueBasis | None], tuple[ValueBasis | None]]:
+        return _itself, (self.found(),)
+
+
+def _itself(basis: ValueBasis | None) -> ValueBasis | None:
+    return basis
+
+
+def late_bases(
+    posterior: CanSample, policies: Float[np.ndarray, "P *H S A"], objective: Objective, start: Float[np.ndarray, " S"]
+) -> list[LateBasis]:
+    """`value_bases`, worked out when they are looked at: it takes as long as drawing the values of few states."""
+    bases = cache(partial(value_bases, posterior, policies, objective, start))
+    return [LateBasis(bases, index) for index in range(len(policies))]
+
+
 class PolicyValue(eqx.Module):
     """The value of a policy under a posterior; `print` shows it in words.
 
@@ -66,7 +98,7 @@ class PolicyValue(eqx.Module):
         gap: the largest bound on a draw's numerical error that the planner proved (see `PolicyEvaluation`).
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
-        basis: what it rests on (data, prior, own choice); None where the posterior has no data counts, or no mean.
+        rests_on: `basis`, or what works it out.
         objective: what was evaluated.
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
         start: where `initial` is from, in words; "": not known.
@@ -79,7 +111,7 @@ class PolicyValue(eqx.Module):
     gap: float
     initial: Float[np.ndarray, " S"]
     initial_given: bool
-    basis: ValueBasis | None
+    rests_on: ValueBasis | LateBasis | None
     objective: Objective
     outcomes: dict[str, OutcomeValue] = eqx.field(default_factory=dict)
     start: str = eqx.field(static=True, default="")
@@ -113,6 +145,14 @@ class PolicyValue(eqx.Module):
             return found
         stacked = np.stack([outcome.draws for outcome in self.outcomes.values()])
         return found.assign(outcomes=(("outcome", "draw"), stacked)).assign_coords(outcome=list(self.outcomes))
+
+    @property
+    def basis(self) -> ValueBasis | None:
+        """What it rests on (data, prior, own choice); None where the posterior has no data counts, or no mean.
+
+        Worked out when it is first looked at, or printed.
+        """
+        return self.rests_on.found() if isinstance(self.rests_on, LateBasis) else self.rests_on
 
     @property
     def unvisited(self) -> Unvisited | None:
@@ -193,21 +233,20 @@ def policy_values(
     """`policy_value` of several policies in common draws."""
     require_ability(posterior, CanSample, "policy_value")
     check_key("key", key)
-    check_outcomes(outcomes)
+    if outcomes is not None:
+        check_outcomes(outcomes)
     check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes or ())))
-    check_objective(objective)
     sizes, space = sizes_of(posterior), labels_of(posterior)
+    check_fit(objective, sizes.shape)
     start, given, words = read_start(sizes, initial, space)
     with jax.enable_x64(True):
-        mdp = outline(sizes.shape, sizes.legal)
-        probs = _stack([read_action_probs(name, policy, mdp, objective, space) for name, policy in policies.items()])
-        check_problem(mdp, objective)
+        probs = _stack([read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()])
     require_end(sizes.ends, objective)
-    others = read_outcomes(outcomes, sizes.shape, sizes.ends, objective)
+    others = {} if outcomes is None else read_outcomes(outcomes, sizes.shape, sizes.ends, objective)
     draws = PolicyDraws(key, posterior, probs, sizes)
     jobs: dict[str | None, tuple[PairReward | None, Objective]] = {None: (None, objective), **others}
     values, gaps = draws.evaluate(num_draws, list(jobs.values()), start, list(policies), list(jobs))
-    bases = value_bases(posterior, probs, objective, start)
+    bases = late_bases(posterior, probs, objective, start)
     results = {}
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
         beside = {
@@ -259,7 +298,7 @@ class PolicyDraws:
         stationary = not isinstance(jobs[0][1], Episodic)
         taken = [PolicyPairs(rows, policy) for policy in self.policies] if stationary else []
         numbers = len(rows.pair) + max((pairs.numbers for pairs in taken), default=0)
-        check_memory(size_in_words(*self.sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
+        check_memory(self.sizes.in_words, 8.0 * COPIES * numbers, "lists of successors take less")
         block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
         values = [np.empty((num_draws, len(self.policies))) for _ in jobs]
         gaps = [np.empty((num_draws, len(self.policies))) for _ in jobs]
@@ -401,7 +440,7 @@ def _stack(policies: list[Float[Array, "... S A"]]) -> Float[np.ndarray, "P *H S
 def read_action_probs(
     name: str,
     policy: PolicyOrLabels,
-    mdp: MDP | SparseMDP,
+    mdp: MDP | SparseMDP | Sizes,
     objective: Objective,
     space: StateActionSpace | None = None,
 ) -> Float[Array, "*H S A"]:

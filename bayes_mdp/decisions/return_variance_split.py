@@ -24,10 +24,10 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective, step_discount
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.variance_backup import propagate
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 from bayes_mdp.utils.validation import check_key
@@ -124,9 +124,9 @@ def split_return_variance(
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
-        mdp = outline(posterior.space.shape, posterior.space.legal)
-        start = read_start(mdp, initial, posterior.space)
-        probs = read_action_probs("policy", policy, mdp, objective, posterior.space)
+        sizes = Sizes.of(posterior.space)
+        start = read_start(sizes, initial, posterior.space)
+        probs = read_action_probs("policy", policy, sizes, objective, posterior.space)
         chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], wide))
         answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start.probs), chunks)
         values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)

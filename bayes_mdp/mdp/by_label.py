@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.utils.did_you_mean import did_you_mean
-from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import ArrayLike, Names, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -19,6 +18,7 @@ from bayes_mdp.utils.validation import (
     check_shape,
     described,
     first_index,
+    label_list,
 )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 
 from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
+from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import (
     as_int,
@@ -143,3 +144,32 @@ def check_objective(objective: object) -> None:
     if not isinstance(objective, Objective):
         expected = "Discounted, Episodic, AverageReward or FirstExit"
         raise TypeError(f"objective is {described(objective)}, expected {expected}")
+
+
+def check_fit(objective: Objective, shape: tuple[int, ...], bytes_each: int = 8) -> None:
+    """Refuse an objective that does not fit MDPs of a shape; a traced discount is not looked into.
+
+    Args:
+        objective: of the values.
+        shape: (*H, S, A), of the MDPs.
+        bytes_each: of a value.
+
+    Raises:
+        ValueError, TypeError: no objective; another horizon, or one too long for the memory; several discounts.
+    """
+    check_objective(objective)
+    horizon = shape[0] if len(shape) == 3 else None
+    if isinstance(objective, Episodic):
+        size = 2.0 * objective.horizon * math.prod(shape[-2:]) * bytes_each
+        check_memory(f"objective.horizon is {objective.horizon}", size)
+        if horizon not in (None, objective.horizon):
+            raise ValueError(f"objective has horizon {objective.horizon}, expected {horizon}, that of the MDP")
+    elif horizon is not None:
+        kind = type(objective).__name__
+        raise ValueError(f"objective is {kind} and the MDP has {horizon} steps, expected Episodic({horizon})")
+    if isinstance(objective, Discounted) and is_concrete(objective.discount):
+        discount = np.asarray(objective.discount)
+        if discount.shape:
+            raise ValueError(f"discount has shape {discount.shape}, expected one number (vmap over a batch)")
+        outside = ~((discount >= 0) & (discount < 1))
+        require(outside, "discount", discount, "a number from 0 up to, but not including, 1")

@@ -44,6 +44,11 @@ class Sizes(NamedTuple):
         return self.shape[-1]
 
     @property
+    def in_words(self) -> str:
+        """For an error."""
+        return f"posterior has draws of {self.n_states} states and {self.n_actions} actions"
+
+    @property
     def horizon(self) -> int | None:
         """H; None: the same MDP at every step."""
         return self.shape[0] if len(self.shape) == 3 else None

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, Policy, PolicyLike, SparseMDP
-from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.labelled_arguments import policy_of
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import (
     as_array,
@@ -18,6 +18,7 @@ from bayes_mdp.utils.validation import (
     check_index,
     check_probabilities,
     check_probability_rows,
+    check_type,
     described,
     first_index,
     is_concrete,
@@ -46,33 +47,36 @@ class TabularPolicy(Protocol):
         ...
 
 
-def policy_probs(policy: PolicyLike, mdp: MDP | SparseMDP, *, horizon: int | None = None) -> Float[Array, "*H S A"]:
-    """Action probabilities of `policy`, of the dtype of `mdp`.
+def policy_probs(
+    policy: PolicyLike, mdp: MDP | SparseMDP | Sizes, *, horizon: int | None = None
+) -> Float[Array, "*H S A"]:
+    """Action probabilities of `policy`, of the dtype of `mdp`, or of JAX.
 
     Args:
         policy: Int[*H S] (an action for every state), Float[*H S A] (probabilities) or a `Policy` object, whose
             exp(log_prob) is normalised. Its sizes can be checked where it is a `TabularPolicy`.
-        mdp: whose states, actions and legal actions are meant (and a policy object's steps, where it has a horizon).
+        mdp: whose states, actions and legal actions are meant (and a policy object's steps, where it has a horizon); or
+            the sizes of a belief.
         horizon: number of steps, where a policy may depend on the step though `mdp` does not.
 
     Raises:
         ValueError, TypeError: another shape or type, an action out of range or illegal, rows that do not sum to one
             (a policy object: by more than 0.01). Values are not looked into under tracing.
     """
-    check_mdp(mdp)
+    check_type("mdp", mdp, (MDP, SparseMDP, Sizes), "an MDP or a SparseMDP")
     if horizon is not None:
         check_count("horizon", horizon)
     policy = read_policy(policy, mdp, horizon=horizon)
     if jnp.issubdtype(policy.dtype, jnp.integer):
         if is_concrete(policy):
             # By NumPy: nothing is compiled for it.
-            return jax.device_put(np.eye(mdp.n_actions, dtype=mdp.reward.dtype)[np.asarray(policy)])
-        return jax.nn.one_hot(policy, mdp.n_actions, dtype=mdp.reward.dtype)
+            return jax.device_put(np.eye(mdp.n_actions, dtype=_dtype(mdp))[np.asarray(policy)])
+        return jax.nn.one_hot(policy, mdp.n_actions, dtype=_dtype(mdp))
     return policy
 
 
 def read_policy(
-    policy: PolicyLike, mdp: MDP | SparseMDP, *, horizon: int | None = None
+    policy: PolicyLike, mdp: MDP | SparseMDP | Sizes, *, horizon: int | None = None
 ) -> Int[Array, "*H S"] | Float[Array, "*H S A"]:
     """As `policy_probs`, but actions stay actions."""
     horizon = horizon or mdp.horizon
@@ -95,10 +99,14 @@ def read_policy(
     if is_concrete(array, mdp):
         check_probability_rows("policy", array)
         _refuse_illegal(np.asarray(array), mdp)
-    return jnp.asarray(array, mdp.reward.dtype)
+    return jnp.asarray(array, _dtype(mdp))
 
 
-def _tabulate(policy: Policy, mdp: MDP | SparseMDP, horizon: int | None) -> Float[Array, "*H S A"]:
+def _dtype(mdp: MDP | SparseMDP | Sizes) -> np.dtype:
+    return jnp.result_type(float) if isinstance(mdp, Sizes) else mdp.reward.dtype
+
+
+def _tabulate(policy: Policy, mdp: MDP | SparseMDP | Sizes, horizon: int | None) -> Float[Array, "*H S A"]:
     """exp(log_prob) over the grid of steps, states and actions, each row over its sum."""
     if isinstance(policy, TabularPolicy):
         _check_sizes(policy, mdp, horizon)
@@ -109,7 +117,7 @@ def _tabulate(policy: Policy, mdp: MDP | SparseMDP, horizon: int | None) -> Floa
         log_probs = per_state(*grid, jnp.zeros((), jnp.int32))
     else:
         log_probs = jax.vmap(per_state, (None, None, 0))(*grid, jnp.arange(horizon))
-    probs = jnp.exp(log_probs).astype(mdp.reward.dtype)
+    probs = jnp.exp(log_probs).astype(_dtype(mdp))
     total = jnp.sum(probs, -1)
     if is_concrete(probs, mdp):
         check_probabilities("policy", probs)
@@ -120,7 +128,7 @@ def _tabulate(policy: Policy, mdp: MDP | SparseMDP, horizon: int | None) -> Floa
     return probs / total[..., None]
 
 
-def _check_sizes(policy: TabularPolicy, mdp: MDP | SparseMDP, horizon: int | None) -> None:
+def _check_sizes(policy: TabularPolicy, mdp: MDP | SparseMDP | Sizes, horizon: int | None) -> None:
     size, expected = (policy.n_states, policy.n_actions), (mdp.n_states, mdp.n_actions)
     if size != expected:
         raise ValueError(f"policy is for {size} states and actions, expected {expected}, those of the MDP")
@@ -136,7 +144,7 @@ def _check_policy_shape(array: AnyArray, size: tuple[int, ...], horizon: int | N
         raise ValueError(f"policy has shape {tuple(array.shape)}, expected {shapes} ({what})")
 
 
-def _refuse_illegal(probs: np.ndarray, mdp: MDP | SparseMDP) -> None:
+def _refuse_illegal(probs: np.ndarray, mdp: MDP | SparseMDP | Sizes) -> None:
     if mdp.legal is None:
         return
     index = first_index((probs > 0) & ~np.asarray(mdp.legal))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
-from bayes_mdp.mdp.objectives import check_objective, step_discount
+from bayes_mdp.mdp.objectives import check_fit, step_discount
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import solve_discounted
@@ -22,7 +22,6 @@ from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.policy_chain import action_values, follow, mix
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
-from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import RealScalar
 from bayes_mdp.utils.validation import check_not_negative, check_type, first_index, is_concrete, require
 
@@ -203,21 +202,7 @@ def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
         ValueError, TypeError: as `solve`, but for what only the solution shows.
     """
     check_mdp(mdp)
-    check_objective(objective)
-    if isinstance(objective, Episodic):
-        size = float(objective.horizon) * mdp.n_states * mdp.n_actions
-        check_memory(f"objective.horizon is {objective.horizon}", 2 * size * mdp.reward.dtype.itemsize)
-        if mdp.horizon not in (None, objective.horizon):
-            raise ValueError(f"objective has horizon {objective.horizon}, expected {mdp.horizon}, that of the MDP")
-    elif mdp.horizon is not None:
-        kind = type(objective).__name__
-        raise ValueError(f"objective is {kind} and the MDP has {mdp.horizon} steps, expected Episodic({mdp.horizon})")
-    if isinstance(objective, Discounted) and is_concrete(objective.discount):
-        discount = np.asarray(objective.discount)
-        if discount.shape:
-            raise ValueError(f"discount has shape {discount.shape}, expected one number (vmap over a batch)")
-        outside = ~((discount >= 0) & (discount < 1))
-        require(outside, "discount", discount, "a number from 0 up to, but not including, 1")
+    check_fit(objective, mdp.reward.shape, mdp.reward.dtype.itemsize)
     if isinstance(objective, AverageReward) and mdp.end_probs is not None and is_concrete(mdp.end_probs):
         ends = np.asarray(mdp.end_probs)
         expected = "0: the average reward needs an MDP that never ends (see restart_at_ends)"

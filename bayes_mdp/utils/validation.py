@@ -1,6 +1,6 @@
 """Checks for what a person enters: one sentence with the argument, the index, what was there, what was expected."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,10 +11,10 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from bayes_mdp.utils.did_you_mean import did_you_mean
-from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Names
 
 ROW_SUM_TOLERANCE = {"float32": 1e-5, "float64": 1e-6}
+MOST_LABELS = 6  # in a message
 
 
 @runtime_checkable
@@ -391,3 +391,9 @@ def check_labels(name: str, labels: Names, expected: Names) -> None:
     """The names are those of the space, in their order."""
     if labels != expected:
         raise ValueError(f"{name} are {label_list(labels)}, expected those of the space: {label_list(expected)}")
+
+
+def label_list(labels: Sequence[Hashable]) -> str:
+    """Labels with commas between them, as Python writes them: "'idle', 'busy'". Of many the first six, and how many."""
+    shown = ", ".join(map(repr, labels[:MOST_LABELS]))
+    return f"{shown}, ... ({len(labels)} in all)" if len(labels) > MOST_LABELS else shown

@@ -1,5 +1,6 @@
 """Judging policies, against dense solves in numpy of the very same draws."""
 
+import pickle
 from importlib import import_module
 from typing import Any
 
@@ -275,3 +276,26 @@ def test_a_draw_that_does_not_fit_is_refused(monkeypatch, key):
     monkeypatch.setattr(memory, "free_bytes", lambda: 3500)
     with pytest.raises(ValueError, match=r"posterior has draws of 4 states and 2 actions, about .* MiB of memory"):
         policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
+
+
+def test_what_a_value_rests_on_is_worked_out_once_and_only_when_it_is_looked_at(monkeypatch, key):
+    module, calls = import_module("bayes_mdp.decisions.policy_evaluation"), []
+    work_out = module.value_bases
+    monkeypatch.setattr(module, "value_bases", lambda *arguments: calls.append(1) or work_out(*arguments))
+    policies = {"one": np.zeros(N_STATES, int), "other": np.ones(N_STATES, int)}
+    values = module.policy_values(key, posterior(), policies, Discounted(0.9), START, 10)
+    assert not calls
+    expected = work_out(
+        posterior(), np.stack([np.eye(N_ACTIONS)[p] for p in policies.values()]), Discounted(0.9), START
+    )
+    for value, other in zip(values.values(), expected, strict=True):
+        assert str(value.basis) == str(other) and value.basis is value.basis
+        assert str(other) in str(value)
+    assert len(calls) == 1
+
+
+def test_a_pickled_value_has_what_it_rests_on_and_no_posterior(key):
+    value = policy_value(key, posterior(), np.zeros(N_STATES, int), Discounted(0.9), num_draws=10)
+    copy = pickle.loads(pickle.dumps(value))
+    assert str(copy) == str(value) and str(copy.rests_on) == str(value.basis)
+    assert str(jax.tree.map(np.asarray, value).basis) == str(value.basis)

@@ -29,7 +29,7 @@ def value(share: float | None = 0.05, own: bool = False, draws: Any = (0.0, 1.0)
     return PolicyValue(
         draws=numbers,
         initial_given=True,
-        basis=changes.get("basis", basis),
+        rests_on=changes.get("basis", basis),
         objective=Discounted(0.9),
         **{name: x for name, x in fields.items() if name != "basis"},
     )

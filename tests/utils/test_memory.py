@@ -1,5 +1,7 @@
 """What is free, and what does not fit in it."""
 
+from itertools import count
+
 import pytest
 
 from bayes_mdp.utils import memory
@@ -17,8 +19,17 @@ def system(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(memory, "_OWN_GROUPS", tmp_path / "own")
     monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
+    memory._free_at.cache_clear()
+    monkeypatch.setattr(memory.time, "monotonic", count(1.0).__next__)
     write(tmp_path, meminfo="MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n")
     return tmp_path
+
+
+def test_the_system_is_asked_ten_times_a_second(system, monkeypatch):
+    monkeypatch.setattr(memory.time, "monotonic", iter([7.01, 7.09, 7.11]).__next__)
+    assert memory.free_bytes() == 8 * 2**30
+    write(system, meminfo="MemAvailable:    1024 kB\n")
+    assert [memory.free_bytes(), memory.free_bytes()] == [8 * 2**30, 2**20]
 
 
 def test_half_of_what_the_system_has_free(system):

@@ -97,3 +97,17 @@ def test_first_index():
     assert validation.first_index(np.array([[0, 0], [1, 1]])) == (1, 0)
     assert validation.first_index(np.array(True)) == ()
     assert validation.at("x", ()) == "x"
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ((), ""),
+        (("idle",), "'idle'"),
+        ([0, "0"], "0, '0'"),
+        (range(validation.MOST_LABELS), "0, 1, 2, 3, 4, 5"),
+        (tuple(range(validation.MOST_LABELS + 1)), "0, 1, 2, 3, 4, 5, ... (7 in all)"),
+    ],
+)
+def test_few_are_listed_whole_and_many_counted(labels, text):
+    assert validation.label_list(labels) == text

@@ -28,7 +28,6 @@ from bayes_mdp.numerics.computed_once import computed_once
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.episodic import policy_values
-from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_key, is_concrete
@@ -92,7 +91,7 @@ def read_probs(posterior: CanSample, policy: PolicyOrLabels, objective: Objectiv
     """
     sizes = sizes_of(posterior)
     array = policy_of(policy, labels_of(posterior), objective)
-    return policy_probs(array, outline(sizes.shape, sizes.legal), horizon=horizon_of(objective))
+    return policy_probs(array, sizes, horizon=horizon_of(objective))
 
 
 def chunk_size(posterior: CanSample, num_draws: int) -> int:

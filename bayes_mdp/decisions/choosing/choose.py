@@ -28,12 +28,12 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_law,
     describe_objective,
     describe_start,
+    late_bases,
     read_action_probs,
     require_end,
     summarise_draws,
 )
 from bayes_mdp.decisions.start import read_start
-from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.decisions.verdict import pull_of
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
@@ -42,7 +42,6 @@ from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning.outline import outline
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.progress import stage
@@ -190,8 +189,7 @@ def choose(
     today = mean = None
     with jax.enable_x64(True):
         if baseline is not None:
-            shape = outline(sizes.shape, sizes.legal)
-            today = np.asarray(read_action_probs("baseline", baseline, shape, objective, space), np.float64)
+            today = np.asarray(read_action_probs("baseline", baseline, sizes, objective, space), np.float64)
         if isinstance(posterior, CanMean):
             mean = to_float64(posterior).mean_mdp()
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
@@ -375,7 +373,7 @@ def _judged(
     """The answer, from the fresh draws."""
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
-    bases = value_bases(posterior, policies, judge.objective, judge.start)
+    bases = late_bases(posterior, policies, judge.objective, judge.start)
     judged = [
         PolicyValue(
             draws,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.chunks import COPIES, size_in_words
+from bayes_mdp.decisions.chunks import COPIES
 from bayes_mdp.decisions.host_optima import Optima, best_policies
 from bayes_mdp.decisions.host_values import (
     PolicyPairs,
@@ -317,7 +317,7 @@ def _draws(
     draws = stream()
     numbers = len(draws.rows.pair) + len(draws.rows.state)
     num = num if fewest is None else min(num, max(fewest, SEARCHED // max(numbers, 1)))
-    check_memory(size_in_words(*sizes.shape[-2:]), 8.0 * COPIES * numbers, "lists of successors take less")
+    check_memory(sizes.in_words, 8.0 * COPIES * numbers, "lists of successors take less")
     kept, rows = None, draws.rows
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
         dtype = np.float64 if len(rows.pair) <= LARGE else np.float32

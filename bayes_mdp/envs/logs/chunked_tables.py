@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from bayes_mdp.envs.logs.chunked_csv import csv_frames
-from bayes_mdp.envs.logs.source_digest import file_digest
-from bayes_mdp.envs.logs.tables import Table, check_parquet, check_roles, require_columns
+from bayes_mdp.envs.logs.tables import Table, check_parquet, check_roles, file_digest, require_columns
 from bayes_mdp.utils.validation import described
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import numpy as np
 
 from bayes_mdp.envs.logs.tables import Table, is_missing, plain
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
-from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.natural_order import natural_order
-from bayes_mdp.utils.validation import as_names, check_names, first_index
+from bayes_mdp.utils.validation import as_names, check_names, first_index, label_list
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,10 +16,9 @@ from bayes_mdp.envs.logs.columns import (
 )
 from bayes_mdp.envs.logs.tables import Table, plain
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
-from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.natural_order import natural_order
 from bayes_mdp.utils.typing import Names
-from bayes_mdp.utils.validation import as_names, check_names
+from bayes_mdp.utils.validation import as_names, check_names, label_list
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,6 +1,7 @@
 """Tables with named columns: a CSV or Parquet file or a DataFrame, opened as a whole. Every error names the row."""
 
 import csv
+import hashlib
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from bayes_mdp.utils.validation import described
 if TYPE_CHECKING:
     import pandas as pd
 
+_DIGESTED = 2**18  # bytes at once
 MISSING_NUMBER = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 
 
@@ -245,3 +247,14 @@ def is_missing(values: np.ndarray) -> np.ndarray:
 def plain(label: Hashable) -> Hashable:
     """A numpy scalar as a Python value."""
     return label.item() if isinstance(label, np.generic) else label
+
+
+def file_digest(source: object) -> str | None:
+    """SHA-256 of a file, by which its content is known again under any name; None where `source` is no path."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    sha = hashlib.sha256()
+    with Path(source).open("rb") as file:
+        while block := file.read(_DIGESTED):
+            sha.update(block)
+    return sha.hexdigest()

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Real
 
 from bayes_mdp.numerics.moments import merge_moments, pool_moments
-from bayes_mdp.utils.label_list import label_list
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_array,
@@ -31,6 +30,7 @@ from bayes_mdp.utils.validation import (
     described,
     first_index,
     is_concrete,
+    label_list,
     require,
 )
 
