@@ -15,18 +15,9 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.decisions.host_values import (
-    SPARE,
-    Chains,
-    Draws,
-    Numbers,
-    Values,
-    discounted_bound,
-    expected_values,
-    gain_bound,
-    recursion_error,
-    solve,
-)
+from bayes_mdp.decisions.backward_recursion import expected_values, recursion_error
+from bayes_mdp.decisions.host_iterations import Draws, Numbers
+from bayes_mdp.decisions.host_values import SPARE, Chains, Values, discounted_bound, gain_bound, solve
 from bayes_mdp.inference.pair_draws import Drawn, PairRows
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.objectives import step_discount

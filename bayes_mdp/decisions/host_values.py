@@ -6,7 +6,6 @@ how far the answer may be off. The bounds are those of `bayes_mdp.planning` for 
 cannot prove is left infinite, for the planners to try.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -19,13 +18,13 @@ import scipy.sparse
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float
 
+from bayes_mdp.decisions.host_iterations import Draws, Numbers, iterate, sweep_while_fast
 from bayes_mdp.inference.pair_draws import Drawn, PairRows
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.occupancy import recurrent_classes
 from bayes_mdp.planning.solution import PolicyEvaluation
-from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
@@ -33,12 +32,7 @@ DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense mat
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
 SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.rounding`)
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
-_RESTARTS, _ITERATIONS = 8, 60
-_SWEEPS, _FAST = 100, 0.6  # sweeps, while each leaves at most so much of the error
 _SUMS_TO_ONE = 1e-9
-
-Draws = Float[np.ndarray, "N S"]
-Numbers = Float[np.ndarray, " N"]
 
 
 class Values(NamedTuple):
@@ -349,191 +343,6 @@ def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S
     return np.where(one[:, None], time, np.nan)
 
 
-def episodic_occupancy(
-    rows: PairRows,
-    drawn: Drawn,
-    policy: Float[np.ndarray, "*H S A"],
-    objective: Episodic,
-    start: Float[np.ndarray, " S"],
-) -> Float[np.ndarray, "N steps S A"]:
-    """discount^t times the probability of each pair at each step t.
-
-    Args:
-        rows, drawn: the pairs.
-        policy: action probabilities, perhaps by step.
-        objective: its horizon and discount.
-        start: distribution of the first state.
-    """
-    num, n_states = len(drawn.probs), rows.n_states
-    present = np.broadcast_to(start, (num, n_states))
-    time = np.zeros((num, objective.horizon, *policy.shape[-2:]))
-    for h in range(objective.horizon):
-        part, _, entries = rows.at_step(h)
-        weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
-        taken = present[:, part.state] * weight
-        time[:, h, part.state, part.action] = float(objective.discount) ** h * taken
-        joint = drawn.probs[:, entries] * taken[:, part.pair]
-        reached = (np.arange(num)[:, None] * (n_states + 1) + part.next_state).ravel()
-        present = np.bincount(reached, joint.ravel(), num * (n_states + 1)).reshape(num, -1)[:, :n_states]
-    return time
-
-
-def episodic_values(
-    rows: PairRows,
-    drawn: Drawn,
-    policy: Float[np.ndarray, "*H S A"],
-    objective: Episodic,
-    reward: Float[np.ndarray, "N steps Q"] | None = None,
-) -> Values:
-    """Values of a policy of a finite horizon, by backward recursion.
-
-    Args:
-        rows, drawn: the pairs; where rows differ by step all of these.
-        policy: action probabilities, perhaps by step.
-        objective: its horizon and discount.
-        reward: of the pairs at each step, in place of those of `drawn`; None: those.
-    """
-    largest, sizes = np.zeros(len(drawn.probs)), []
-    values = largest[:, None]
-    for step in backward(rows, drawn, policy, objective, reward):
-        largest = np.maximum(largest, np.abs(step.reward[:, step.taken]).max(-1))
-        sizes.append(np.abs(step.q[:, step.taken]).max(-1))
-        values = step.values
-    return Values(values, recursion_error(rows, sizes, largest, objective, policy.shape[-1]))
-
-
-class BackwardStep(NamedTuple):
-    """One step of the recursion, in N draws.
-
-    Args:
-        rows: its pairs.
-        q, reward: of these.
-        taken: which of them the policy takes.
-        values: of the states.
-    """
-
-    rows: PairRows
-    q: Float[np.ndarray, "N Q"]
-    reward: Float[np.ndarray, "N Q"]
-    taken: Bool[np.ndarray, " Q"]
-    values: Draws
-
-
-def backward(
-    rows: PairRows,
-    drawn: Drawn,
-    policy: Float[np.ndarray, "*H S A"],
-    objective: Episodic,
-    reward: Float[np.ndarray, "N steps Q"] | None = None,
-) -> Iterator[BackwardStep]:
-    """The steps of `episodic_values`, from the last to the first (arguments: as there)."""
-    num, n_states = len(drawn.probs), rows.n_states
-    later = np.zeros((num, n_states + 1))
-    for h in reversed(range(objective.horizon)):
-        part, here, entries = rows.at_step(h)
-        probs = drawn.probs[:, entries]
-        paid = (drawn.reward if reward is None else reward[:, h])[:, here]
-        # q_h = r + discount E v_h+1, and v_h the mean over the actions: v_h(s) = sum_a pi_h(a | s) q_h(s, a).
-        q = paid + float(objective.discount) * expected_values(part, probs, later)
-        weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
-        later = np.zeros((num, n_states + 1))
-        used, first = np.unique(part.state, return_index=True)
-        later[:, used] = np.add.reduceat(np.where(weight > 0, q * weight, 0.0), first, axis=-1)
-        yield BackwardStep(part, q, paid, weight > 0, later[:, :n_states])
-
-
-def pair_time(
-    rows: PairRows,
-    drawn: Drawn,
-    policy: Float[np.ndarray, "*H S A"],
-    objective: Objective,
-    start: Float[np.ndarray, " S"],
-) -> Float[np.ndarray, "*steps S A"]:
-    """The time of a policy in each pair of one MDP, as `bayes_mdp.planning.occupancy`.
-
-    Args:
-        rows, drawn: its pairs, as one draw.
-        policy: action probabilities.
-        objective: of the values.
-        start: distribution of the first state.
-    """
-    if isinstance(objective, Episodic):
-        return episodic_occupancy(rows, drawn, policy, objective, start)[0]
-    chains = PolicyPairs(rows, policy).chains(drawn)
-    return occupancy(chains, objective, start)[0][:, None] * policy
-
-
-def action_values(
-    rows: PairRows, drawn: Drawn, policy: Float[np.ndarray, "*H S A"], objective: Objective
-) -> Float[np.ndarray, "*steps S A"]:
-    """The values of all pairs of one MDP under a policy (`AverageReward`: but for a constant); nan: there is no pair.
-
-    Args:
-        rows, drawn: its pairs, as one draw.
-        policy: action probabilities.
-        objective: of the values.
-    """
-    if isinstance(objective, Episodic):
-        q = np.full((objective.horizon, *policy.shape[-2:]), np.nan)
-        for i, step in enumerate(backward(rows, drawn, policy, objective)):
-            q[objective.horizon - 1 - i, step.rows.state, step.rows.action] = step.q[0]
-        return q
-    chains = PolicyPairs(rows, policy).chains(drawn)
-    rate = float(step_discount(objective))
-    values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
-    q = np.full(policy.shape, np.nan)
-    later = np.append(values, np.zeros((1, 1)), -1)
-    q[rows.state, rows.action] = (drawn.reward + rate * expected_values(rows, drawn.probs, later))[0]
-    return q
-
-
-def policy_mean(
-    policy: Float[np.ndarray, "*H S A"], q: Float[np.ndarray, "*steps S A"]
-) -> Float[np.ndarray, "*steps S"]:
-    """sum over the actions that a policy takes of probability times value."""
-    return np.where(policy > 0, policy * np.where(policy > 0, q, 0.0), 0.0).sum(-1)
-
-
-def expected_values(
-    rows: PairRows, probs: Float[np.ndarray, "N E"], values: Float[np.ndarray, "N S1"]
-) -> Float[np.ndarray, "N Q"]:
-    """sum over the entries of each pair of probability times value of the next state (of the end last).
-
-    Args:
-        rows, probs: entries.
-        values: of the states and of the end.
-    """
-    width = rows.width
-    if width is not None and (rows.next_state == np.tile(np.arange(width), len(rows.state))).all():
-        return np.matmul(probs.reshape(len(probs), -1, width), values[:, :width, None])[..., 0]
-    return rows.sums(probs * values[:, rows.next_state])
-
-
-def recursion_error(
-    rows: PairRows, sizes: list[Numbers], largest: Numbers, objective: Episodic, n_actions: int
-) -> Numbers:
-    """Bound on the rounding error of a backward recursion (see `bayes_mdp.planning.episodic.induce`).
-
-    Args:
-        rows: the pairs.
-        sizes: the largest |q| of each step, from the last to the first.
-        largest: the largest absolute reward.
-        objective: its horizon and discount.
-        n_actions: A.
-    """
-    terms = int(np.diff(rows.first).max(initial=1)) + SPARE + n_actions + 2
-    u = terms * _EPS / 2
-    factor, later, error = u / (1 - u), np.zeros_like(largest), np.zeros_like(largest)
-    worst = error
-    for size in sizes:
-        # What a step errs by, and what later errors reach it.
-        error = factor * (largest + size + later) + terms * _TINY + float(objective.discount) * error
-        worst, later = np.maximum(worst, error), size
-    growth = (1 + ROW_SUM_TOLERANCE["float64"] + factor) ** objective.horizon
-    gap = worst * growth * (1 + objective.horizon * _EPS)
-    return np.where(np.isfinite(gap), gap, np.inf)
-
-
 def solve(
     chains: Chains,
     discount: float,
@@ -574,8 +383,8 @@ def solve(
     x = rhs if guess is None else guess
     if not (anchored or adjoint) and discount < 1:
         endless = bool((np.abs(chains.mass - 1) < _SUMS_TO_ONE).all())
-        x = _sweep_while_fast(apply, rhs, x, discount, precision, endless=endless)
-    x, done = _iterate(apply, rhs, x, None, precision)
+        x = sweep_while_fast(apply, rhs, x, discount, precision, endless=endless)
+    x, done = iterate(apply, rhs, x, None, precision)
     if not done.all() and size <= ELIMINATED:
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
@@ -585,7 +394,7 @@ def solve(
         except np.linalg.LinAlgError:
             inverse = None
         if inverse is not None:
-            again, solved = _iterate(apply, rhs, x, lambda y: y @ inverse.T, precision)
+            again, solved = iterate(apply, rhs, x, lambda y: y @ inverse.T, precision)
             x, done = np.where((solved & ~done)[:, None], again, x), done | solved
     for n in np.flatnonzero(~done).tolist():
         x[n] = _eliminate_one(chains, n, discount, rhs[n], anchored, adjoint)
@@ -628,108 +437,6 @@ def _eliminate_one(
         return scipy.sparse.linalg.splu(system).solve(rhs, "T" if adjoint else "N")
     except RuntimeError:  # singular
         return np.full(size, np.nan)
-
-
-def _sweep_while_fast(
-    apply: Callable[[Draws], Draws], rhs: Draws, x: Draws, discount: float, precision: float, *, endless: bool
-) -> Draws:
-    """Value iteration while every sweep cuts the error well: where states mix fast it takes half as long as BiCGSTAB.
-
-    Args:
-        apply: I - discount P.
-        rhs: rewards.
-        x: where it starts.
-        discount: below 1.
-        precision: as in `solve`.
-        endless: whether no episode ends. The constant part of the error, the slowest, is then gone at once.
-    """
-    width, unit = np.inf, np.abs(rhs).max(-1)
-    for _ in range(_SWEEPS):
-        change = rhs - apply(x)
-        low, high = change.min(-1), change.max(-1)
-        x = x + change
-        if endless:
-            x += ((low + high) / 2 * discount / (1 - discount))[:, None]
-        size = high - low if endless else np.maximum(high, -low)
-        relative = float((size / np.maximum(np.abs(x).max(-1) + unit, _TINY)).max())
-        if relative <= 2 * precision or not relative < _FAST * width:
-            break
-        width = relative
-    return x
-
-
-def _iterate(
-    apply: Callable[[Draws], Draws],
-    rhs: Draws,
-    guess: Draws,
-    precondition: Callable[[Draws], Draws] | None,
-    precision: float,
-) -> tuple[Draws, Bool[np.ndarray, " N"]]:
-    """Restarted BiCGSTAB from a guess; the answers, and whether each is about as precise as asked for."""
-    x = guess
-    residual = rhs - apply(x)
-    error = np.abs(residual).max(-1)
-    unit = np.abs(rhs).max(-1)
-    for _ in range(_RESTARTS):
-        noise = precision * (np.abs(x).max(-1) + unit)
-        going = error > 4 * noise
-        if not going.any():
-            break
-        # The correction, not x, is solved for: a restart removes the drift of the recursive residual.
-        target = np.maximum(1e-5 * np.linalg.norm(residual, axis=-1), noise * rhs.shape[1] ** 0.5)
-        moved = x + _bicgstab(apply, residual, precondition, target)
-        left = rhs - apply(moved)
-        reached = np.abs(left).max(-1)
-        better = reached < error
-        x, residual = np.where(better[:, None], moved, x), np.where(better[:, None], left, residual)
-        improved = (reached < error / 2) & going
-        error = np.where(better, reached, error)
-        if not improved.any():
-            break
-    return x, error <= 64 * precision * (np.abs(x).max(-1) + unit)
-
-
-def _bicgstab(
-    apply: Callable[[Draws], Draws],
-    rhs: Draws,
-    precondition: Callable[[Draws], Draws] | None,
-    target: Numbers,
-) -> Draws:
-    """x with A x near rhs in every draw, from zero (van der Vorst 1992); a draw that breaks down stays where it is.
-
-    Args:
-        apply: A.
-        rhs: right sides.
-        precondition: about the inverse of A; None: none.
-        target: size of the residual that is enough.
-    """
-
-    def dot(x: Draws, y: Draws) -> Float[np.ndarray, "N 1"]:
-        return np.einsum("ns,ns->n", x, y)[:, None]
-
-    def ratio(x: Float[np.ndarray, "N 1"], y: Float[np.ndarray, "N 1"]) -> Float[np.ndarray, "N 1"]:
-        return np.where(y != 0, x / np.where(y != 0, y, 1.0), 0.0)
-
-    x, residual, shadow = np.zeros_like(rhs), rhs.copy(), rhs
-    rho = alpha = omega = np.ones((len(rhs), 1))
-    direction = v = np.zeros_like(rhs)
-    with np.errstate(all="ignore"):
-        for _ in range(_ITERATIONS):
-            if (np.linalg.norm(residual, axis=-1) <= target).all():
-                break
-            new = dot(shadow, residual)
-            direction = residual + ratio(new, rho) * ratio(alpha, omega) * (direction - omega * v)
-            rho = new
-            smooth = direction if precondition is None else precondition(direction)
-            v = apply(smooth)
-            alpha = ratio(rho, dot(shadow, v))
-            half = residual - alpha * v
-            other = half if precondition is None else precondition(half)
-            t = apply(other)
-            omega = ratio(dot(t, half), dot(t, t))
-            x = x + alpha * smooth + omega * other
-            residual = half - omega * t
-    return np.where(np.isfinite(x).all(-1, keepdims=True), x, 0.0)
 
 
 def row_faults(rows: PairRows, drawn: Drawn) -> tuple[Numbers, Numbers]:

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.decisions.host_values import Chains, PolicyPairs, Values, episodic_values, proven, row_faults, used_pairs
+from bayes_mdp.decisions.backward_recursion import episodic_values
+from bayes_mdp.decisions.host_values import Chains, PolicyPairs, Values, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.unvisited import Unvisited

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.decisions.host_values import action_values, pair_time
+from bayes_mdp.decisions.host_policy import action_values, pair_time
 from bayes_mdp.decisions.reward_prior import RewardPrior, RewardWeights, reward_weights
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior

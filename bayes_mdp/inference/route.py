@@ -18,9 +18,8 @@ from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUADRATURE, method_of
 from bayes_mdp.inference.collapsed.prove_hierarchy import prove_hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.provenance import digests_of
-from bayes_mdp.inference.conjugate.refit import refit
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
@@ -30,7 +29,7 @@ from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.inference.detection.proper import check_proper
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
-from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method, check_sampler
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.factorised import factorise
 from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
@@ -48,7 +47,7 @@ from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.models.reward_support import make_support
 from bayes_mdp.models.tracing import tracing
 from bayes_mdp.utils.progress import stage
-from bayes_mdp.utils.validation import check_key, check_labels, check_name
+from bayes_mdp.utils.validation import check_key, check_labels, check_name, check_type
 
 METHODS = (
     "auto",
@@ -504,7 +503,7 @@ def _say_once(program: Program, line: str) -> None:
 
 
 def _check_arguments(prior: object, space: object, method: object, sampler: object) -> None:
-    check_sampler(sampler)
+    check_type("sampler", sampler, NUTS, "NUTS(...)")
     if not callable(prior):
         raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec")
     program = prior

@@ -10,7 +10,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.inference.collapsed.collapse import log_evidence
-from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.conjugate.conjugate_posterior import refit
 from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.methods import NUTS

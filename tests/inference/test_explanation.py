@@ -257,7 +257,7 @@ def joint(space):
 def test_a_pseudo_count_over_two_sites_is_that_over_one():
     """The densities that the chains get, and their gradients, are equal; they were nan."""
     from bayes_mdp.inference.collapsed.collapse import log_evidence
-    from bayes_mdp.inference.conjugate.refit import refit
+    from bayes_mdp.inference.conjugate.conjugate_posterior import refit
     from bayes_mdp.inference.draws.methods import NUTS
     from bayes_mdp.inference.route import _prove_hierarchy, prove
 

@@ -15,8 +15,8 @@ import numpyro.distributions as dist
 import pytest
 
 from bayes_mdp.inference import infer as face
+from bayes_mdp.inference.conjugate.conjugate_posterior import refit
 from bayes_mdp.inference.conjugate.merge import merge
-from bayes_mdp.inference.conjugate.refit import refit
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.decisions.host_optima import TIE, best_policies
-from bayes_mdp.decisions.host_values import action_values
+from bayes_mdp.decisions.host_policy import action_values
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
 from bayes_mdp.numerics.to_float64 import to_float64

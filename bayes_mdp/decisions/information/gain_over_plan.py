@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from bayes_mdp.decisions.backward_recursion import episodic_values
 from bayes_mdp.decisions.choosing.mean_plan import optimum
 from bayes_mdp.decisions.chunks import COPIES
 from bayes_mdp.decisions.host_optima import best_policies
-from bayes_mdp.decisions.host_values import PolicyPairs, Values, episodic_values, proven
+from bayes_mdp.decisions.host_values import PolicyPairs, Values, proven
 from bayes_mdp.decisions.information.data_sets import MeanMDPs
 from bayes_mdp.decisions.information.updatable import Updatable
 from bayes_mdp.decisions.perfect_information import why_not_mean_mdp

@@ -22,8 +22,7 @@ from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.integrate import integrate
 from bayes_mdp.inference.collapsed.prove_hierarchy import recheck
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
 from bayes_mdp.inference.draws.chains import run_chains
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError

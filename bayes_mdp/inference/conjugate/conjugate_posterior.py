@@ -46,6 +46,7 @@ from bayes_mdp.utils.validation import at, check_bool, check_finite, check_numbe
 Pairs = Float[AnyArray, "*H S A"]
 FLAT = 1.0 + 1e-4
 """A prior of at most so many flat ones is empty; but for rounding in float32, one."""
+_LEAST_ROWS = 64  # of a buffer for a log
 
 
 class ConjugatePosterior(eqx.Module):
@@ -707,3 +708,24 @@ def _compiled_sample(
     posterior: ConjugatePosterior, key: PRNGKeyArray, sample_shape: tuple[int, ...]
 ) -> MDP | SparseMDP:
     return posterior._drawn(key, sample_shape)
+
+
+def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
+    """`posterior` after `data`, its arrays numpy float64 and its own.
+
+    Raises:
+        ValueError, TypeError: data that the space or the prior cannot hold.
+    """
+    posterior = jax.tree.map(np.array, posterior)
+    return posterior.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
+
+
+def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " M"]]:
+    """A log [N] in a buffer whose size M is a power of two, and the weights of its rows: one, and zero for padding.
+
+    Logs of many lengths then share a few compilations.
+    """
+    size = np.size(transitions.state)
+    place = np.arange(max(_LEAST_ROWS, 1 << (size - 1).bit_length()))
+    padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], transitions)
+    return padded, (place < size).astype(np.float64)

@@ -11,7 +11,7 @@ from numpyro.distributions import biject_to
 from numpyro.infer.util import potential_energy
 
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.refit import padded_log
+from bayes_mdp.inference.conjugate.conjugate_posterior import padded_log
 from bayes_mdp.inference.draws.chains import traced_latents
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, conditioned, with_capacity

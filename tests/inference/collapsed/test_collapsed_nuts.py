@@ -18,7 +18,7 @@ from scipy import integrate, stats
 from bayes_mdp.inference import infer
 from bayes_mdp.inference.collapsed.collapse import log_collapsed
 from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
-from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.conjugate.conjugate_posterior import refit
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.models import joint, summarise

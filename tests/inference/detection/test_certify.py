@@ -16,7 +16,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior
-from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.conjugate.conjugate_posterior import refit
 from bayes_mdp.inference.detection import certify as certificate
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
