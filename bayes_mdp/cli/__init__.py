@@ -7,6 +7,7 @@ Wrong input: one sentence on stderr, code 2.
 import argparse
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         argv: as for `main`.
     """
     arguments = parser.parse_args(argv)
-    arguments.entered = list(sys.argv[1:] if argv is None else argv)
+    arguments.line = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])  # for reports
     if argv is None and getattr(arguments, "keep_compiled", False):
         # The process is ours: what the command compiles is there for the next one.
         from bayes_mdp.cli.compilation_cache import keep_compiled_programs

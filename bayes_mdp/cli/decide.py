@@ -1,7 +1,6 @@
 """`bayes-mdp decide`: policies against the one in use by a log, with the reasons; a report as one HTML page."""
 
 import argparse
-import shlex
 from pathlib import Path
 
 from bayes_mdp.cli.entered_labels import BEHAVIOUR, baseline_of, policies_of
@@ -114,7 +113,5 @@ def _decide(arguments: argparse.Namespace) -> None:
     if arguments.report is not None:
         from bayes_mdp.recommend import write_report
 
-        write_report(
-            decision, arguments.report, command=shlex.join(["bayes-mdp", *arguments.entered]), file=arguments.log
-        )
+        write_report(decision, arguments.report, command=arguments.line)
         print(f"report: {arguments.report}")

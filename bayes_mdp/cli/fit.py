@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-    from bayes_mdp.decisions.policy_comparison import PolicyComparison
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
     from bayes_mdp.models.mdp_spec import Prior
     from bayes_mdp.utils.typing import InitialLike
@@ -70,6 +69,7 @@ def add_fit(commands: Commands) -> None:
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the posterior (bayes_mdp.load reads it)")
     parser.add_argument("--netcdf", type=Path, metavar="FILE", help="write draws and data for ArviZ")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the posterior")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page on the policies' values (HTML)")
 
 
 def _fit(arguments: argparse.Namespace) -> int:
@@ -79,15 +79,17 @@ def _fit(arguments: argparse.Namespace) -> int:
     import bayes_mdp as bm
     from bayes_mdp.utils.validation import check_count
 
-    check_outputs(arguments, "save", "netcdf", "figure", inputs=arguments.log)
+    check_outputs(arguments, "save", "netcdf", "figure", "report", inputs=arguments.log)
     check_count("--draws", arguments.draws, 2)
     objective, method, key = objective_of(arguments), arguments.method, jax.random.key(arguments.seed)
+    if arguments.report is not None and objective is None:
+        raise ValueError("--report is given without an objective, expected --discount, --horizon or --first-exit")
     if path is not None:
         stored = load_stored(path)
         initial = initial_of(arguments, stored.space, None)
         print(stored)
         if objective is not None:
-            print(f"\n{_compared(arguments, key, stored, stored, stored.space, objective, initial)}")
+            _judge(arguments, key, stored, None, stored.space, objective, initial)
         _keep(arguments, key, stored, None)
         return 0
     log = _read(arguments)
@@ -98,7 +100,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     say_costs(log)
     print(posterior)
     if objective is not None:
-        print(f"\n{_compared(arguments, key, posterior, log, space, objective, initial)}")
+        _judge(arguments, key, posterior, log, space, objective, initial)
     _keep(arguments, key, posterior, log)
     if not arguments.check:
         return 0
@@ -120,27 +122,32 @@ def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":
     return folded_of(arguments)
 
 
-def _compared(
+def _judge(
     arguments: argparse.Namespace,
     key: "PRNGKeyArray",
     posterior: "FittedPosterior",
-    observed: "Log | FoldedLog | FittedPosterior",
+    log: "Log | FoldedLog | None",
     space: "StateActionSpace",
     objective: "Objective",
     initial: "InitialLike | None",
-) -> "PolicyComparison":
-    """What was done (where `observed` counts it), and the best policy in the mean MDP."""
+) -> None:
+    """What was done (where log or posterior counts it), and the best policy in the mean MDP."""
     import bayes_mdp as bm
-    from bayes_mdp.mdp import CanCount, FoldedLog, Log
+    from bayes_mdp.mdp import CanCount
 
     limits = bm.decisions.PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None
     policies = {"greedy": bm.greedy(posterior, objective, limits=limits)}
-    if isinstance(observed, Log | FoldedLog | CanCount):
+    observed = posterior if log is None else log
+    if log is not None or isinstance(posterior, CanCount):
         policies = {"logged": bm.behaviour_policy(observed, space=space), **policies}
     stated = None if arguments.value_range is None else tuple(arguments.value_range)
-    return bm.compare_policies(
+    compared = bm.compare_policies(
         key, posterior, policies, objective, initial=initial, num_draws=arguments.draws, value_range=stated
     )
+    print(f"\n{compared}")
+    if arguments.report is not None:
+        bm.recommend.write_report(compared, arguments.report, log=log, command=arguments.line)
+        print(f"report: {arguments.report}")
 
 
 def _keep(

@@ -1,6 +1,7 @@
 """`compare_policies`: several policies in common draws of the posterior, so that differences are sharp."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -20,7 +21,8 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
-from bayes_mdp.mdp import CanSample, Objective, PolicyOrLabels
+from bayes_mdp.mdp import CanSample, Objective, PolicyLike, PolicyOrLabels
+from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.progress import stage
@@ -50,6 +52,21 @@ class PolicyDifference(eqx.Module):
     prob_better: float
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What a comparison was made of.
+
+    Args:
+        policies: name -> policy; those by label as arrays.
+        posterior: that judges.
+        key: of the draws.
+    """
+
+    policies: Mapping[str, PolicyLike]
+    posterior: CanSample
+    key: PRNGKeyArray
+
+
 class PolicyComparison(eqx.Module):
     """Policies under one posterior; `print` shows a table, best mean first.
 
@@ -58,11 +75,13 @@ class PolicyComparison(eqx.Module):
         prob_best: name -> share of the draws in which the policy is the best (equal values share a draw). Printed only
             where `verdict.decided`.
         verdict: whether these probabilities may be acted on.
+        compared: the policies, the posterior and the key; None: it was not made by `compare_policies`.
     """
 
     values: dict[str, PolicyValue]
     prob_best: dict[str, float]
     verdict: Verdict
+    compared: Compared | None = eqx.field(static=True, default=None)
 
     def difference(self, first: str, second: str) -> PolicyDifference:
         """Value of `first` minus value of `second`, draw by draw.
@@ -222,4 +241,6 @@ def compared(
         values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
     draws = np.stack([value.draws for value in values.values()], axis=-1)
     probs = dict(zip(values, map(float, shares_of_best(draws)), strict=True))
-    return PolicyComparison(values, probs, verdict_on(values, value_range, chosen_by))
+    space = labels_of(posterior)
+    origin = Compared({name: policy_of(x, space, objective) for name, x in policies.items()}, posterior, key)
+    return PolicyComparison(values, probs, verdict_on(values, value_range, chosen_by), origin)

@@ -112,8 +112,8 @@ def verdict_on(
                 (
                     f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot "
                     "judge it",
-                    "a posterior from data that did not choose it (`decide` splits the log; held_out=True says it is "
-                    "one)",
+                    f"if you fixed {name} before you saw these data: held_out=True; if they chose it, data that did "
+                    "not (`decide` splits the log)",
                 )
             )
     best = max(values, key=lambda name: values[name].mean)

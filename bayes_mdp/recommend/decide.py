@@ -28,11 +28,11 @@ from bayes_mdp.mdp.data.episode_returns import returns_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labelled_arguments import policy_of
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.default_prior import DefaultPrior, default_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.planning.outline import outline
 from bayes_mdp.recommend.candidate import Candidate
 from bayes_mdp.recommend.consequences import SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision, RarelyTried, lead_of
@@ -196,6 +196,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         if isinstance(problem.prior, DefaultPrior)
         else getattr(prior, "__qualname__", "").partition(".")[0],
         str(np.asarray(jax.random.key_data(key)).tolist()),
+        log.digest or "",
         # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
         _anchored(log, objective, judged) if baseline is None and initial is None else None,
         dict(log.columns),
@@ -317,7 +318,7 @@ def _read_named(
 def _action_probs(policy: PolicyLike, posterior: FittedPosterior, objective: Objective) -> Float[np.ndarray, "*H S A"]:
     space = posterior.space
     with jax.enable_x64(True):
-        probs = read_action_probs("policy", policy, outline(space.shape, space.legal), objective, space)
+        probs = read_action_probs("policy", policy, sizes_of(posterior), objective, space)
     shape = (objective.horizon, *space.shape[-2:]) if isinstance(objective, Episodic) else space.shape
     return np.broadcast_to(np.asarray(probs, np.float64), shape)
 

@@ -101,6 +101,7 @@ class Decision:
         belief: the posterior of the whole log, in words.
         prior: in words.
         key: of all draws, in words.
+        digest: SHA-256 of the log's file; empty: it was none.
         anchored: name -> anchored value (see `anchored_values`), no part of the rule; None: the log has no returns of
             whole episodes, or the baseline or the start was given.
         columns: role ("state", "action", "reward", ...) -> name of the log's column; empty: not known.
@@ -124,6 +125,7 @@ class Decision:
     belief: str
     prior: str = ""
     key: str = ""
+    digest: str = ""
     anchored: Mapping[str, AnchoredValue] | None = None
     columns: Mapping[str, Hashable] = field(default_factory=dict)
     by_all: Float[np.ndarray, " num_draws"] | None = None

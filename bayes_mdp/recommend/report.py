@@ -1,17 +1,21 @@
-"""`write_report`: a decision as one self-contained HTML page, readable on a screen and on paper."""
+"""`write_report`: a decision, or a comparison of policies, as one self-contained HTML page."""
 
-import hashlib
 import os
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import jax
+import numpy as np
+
+import bayes_mdp
 from bayes_mdp.calibration.criticism.criticise import Criticism
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.decisions.verdict import Verdict
-from bayes_mdp.recommend.decision import ANCHORED, BASELINE, WORTH, Decision, short
-from bayes_mdp.recommend.policy_table import policy_table
+from bayes_mdp.mdp import FoldedLog, Log
+from bayes_mdp.recommend.comparison_report import comparison_page
+from bayes_mdp.recommend.decision import ANCHORED, BASELINE, WORTH, Decision
+from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table
 from bayes_mdp.recommend.report_figures import gains_figure, values_figure
 from bayes_mdp.recommend.units import reward_in_words
 from bayes_mdp.utils.amounts import amount, amounts
@@ -19,70 +23,64 @@ from bayes_mdp.utils.files import write_beside
 from bayes_mdp.utils.pages import see
 from bayes_mdp.utils.validation import check_type
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-ROWS = 200  # of a table, at most
-OPEN_ROWS = 20  # of a table that is shown without a click
-
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.answer { border-left: .4rem solid #b50; padding: .6rem 1rem; background: #fdf6ef; }
-.answer.change { border-color: #17663a; background: #eef8f1; }
-table { border-collapse: collapse; font-size: .9rem; display: block; overflow-x: auto; }
-th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
-th:first-child, td:first-child, td.words { text-align: left; }
-tr { border-bottom: 1px solid #ddd; } td { vertical-align: top; } td.failed { color: #b50; font-weight: bold; }
-pre { white-space: pre-wrap; font-size: .8rem; background: #f6f6f6; padding: .6rem; }
-details { margin: 1rem 0; } summary { cursor: pointer; } .origin th { text-align: left; font-weight: normal; }
-svg { width: 100%; max-width: 38rem; height: auto; }
-@media print { body { font-size: 11pt; margin: 0; max-width: none; } h2 { break-after: avoid; }
-  tr, svg, .answer { break-inside: avoid; } details { display: none; } pre { background: none; } }
-"""
-
 
 def write_report(
-    decision: Decision,
+    result: Decision | PolicyComparison,
     path: str | os.PathLike[str],
     *,
-    command: str | None = None,
-    file: str | os.PathLike[str] | None = None,
+    baseline: str | None = None,
+    log: Log | FoldedLog | None = None,
+    command: str = "",
 ) -> None:
-    """Write a decision as one HTML page: the answer, the gains of all candidates, the policies, what it rests on.
+    """Write a decision or a comparison as one HTML page: the answer in words, gains, policies, what they rest on.
 
     The page loads nothing from elsewhere. The file is written beside and renamed.
 
     Args:
-        decision: as `decide` returns it.
+        result: as `decide` or `compare_policies` returns it.
         path: of the page.
-        command: that made it, for the page; None: it is not shown.
-        file: of the log, whose SHA-256 the page then states.
+        baseline: of a comparison, the policy that the others are compared with; None: its first.
+        log: of a comparison, what its posterior has learnt from: for the names of columns (a column of costs is shown
+            as costs), the file and its SHA-256; None: values are those of rewards.
+        command: the command that makes these numbers again; "": there is none.
 
     Raises:
-        TypeError: no decision. ValueError, OSError: the file cannot be written, or that of the log not read.
+        TypeError: neither; options of a comparison with a decision, which has its own. ValueError: a baseline that is
+            no policy of the comparison, or the only one; a log that the posterior has not learnt from; of a comparison
+            that was not made by `compare_policies`. OSError: the file cannot be written.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
+        >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
+        >>> policies = {"today": [0], "B": [1]}
+        >>> compared = bm.compare_policies(jax.random.key(1), posterior, policies, bm.Episodic(1), num_draws=50)
+        >>> bm.recommend.write_report(compared, "report.html", baseline="today")
     """
-    check_type("decision", decision, Decision, "a Decision (see decide)")
-    page = _page(decision, _origin(decision, command, file))
+    if isinstance(result, PolicyComparison):
+        page = comparison_page(result, baseline, log, command)
+    else:
+        check_type("result", result, Decision, "a Decision (see decide) or a PolicyComparison (see compare_policies)")
+        if baseline is not None or log is not None:
+            raise TypeError("baseline and log are given with a Decision, expected them with a comparison")
+        page = _page(result, command)
     write_beside(path, lambda beside: Path(beside).write_text(page, encoding="utf-8"))
 
 
-def _origin(decision: Decision, command: str | None, file: str | os.PathLike[str] | None) -> str:
+def _origin(decision: Decision, command: str) -> str:
     """Where the numbers come from, so that they can be had again."""
-    rows = {"log": f"{decision.source}, {decision.num_transitions:,} transitions"}
-    if file is not None:
-        rows["its SHA-256"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    rows |= {"prior": decision.prior} if decision.prior else {}
-    rows |= {"key": decision.key} if decision.key else {}
-    rows["version"] = f"bayes_mdp {version('bayes-mdp')}"
-    rows |= {"command": command} if command else {}
-    cells = "".join(
-        f'<tr><th>{escape(name)}</th>\n<td class="words">{escape(text)}</td></tr>\n' for name, text in rows.items()
+    return pairs_table(
+        {
+            "log": f"{decision.source}, {decision.num_transitions:,} transitions",
+            "its SHA-256": decision.digest,
+            "prior": decision.prior,
+            "key": decision.key,
+            "version": f"bayes-mdp {bayes_mdp.__version__}, jax {jax.__version__}, numpy {np.__version__}",
+            "command": command,
+        }
     )
-    return f'<table class="origin">{cells}</table>'
 
 
-def _page(decision: Decision, origin: str) -> str:
+def _page(decision: Decision, command: str) -> str:
     baseline = decision.comparison.values[BASELINE]
     state, action = (str(decision.columns.get(role, role)) for role in ("state", "action"))
     kind = "answer change" if decision.recommended else "answer"
@@ -105,7 +103,7 @@ def _page(decision: Decision, origin: str) -> str:
         "what the difference adds to the value.</p>"
         if len(decision.differences)
         else "",
-        _table(
+        html_table(
             decision.differences.rename(
                 columns={
                     "state": state,
@@ -122,26 +120,26 @@ def _page(decision: Decision, origin: str) -> str:
         f"<p>{decision.space.n_states} states{_column(decision, 'state')}, {decision.space.n_actions} actions"
         f"{_column(decision, 'action')}. A value is the {escape(decision.unit)}; "
         f"{escape(describe_start(baseline))}.</p>",
-        origin,
-        _folded(
+        _origin(decision, command),
+        folded(
             "Checks of the belief", _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>"
         ),
-        _folded(
+        folded(
             "Values under the posterior that judges",
             values_figure(decision.comparison.values, "value: mean and 95 % interval")
             + _values(decision)
             + _verdict(decision.comparison.verdict)
             + _anchored(decision),
         ),
-        _folded(
+        folded(
             "How the log's policy was chosen",
             f"<p>By {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
         ),
-        _folded(
+        folded(
             decision.uncertain,
             f"<p>Pairs, and their shares of its variance. {escape(WORTH)} "
             f"{escape(see('how-to/value-of-information'))}.</p>"
-            + _table(
+            + html_table(
                 None
                 if decision.variance_shares is None
                 else decision.variance_shares.rename(
@@ -150,18 +148,9 @@ def _page(decision: Decision, origin: str) -> str:
                 "Not known for this posterior.",
             ),
         ),
-        _folded("The belief", f"<pre>{escape(decision.belief)}</pre>"),
+        folded("The belief", f"<pre>{escape(decision.belief)}</pre>"),
     ]
-    title = escape(f"Decision from {decision.source}")
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
-    body = "\n".join(part for part in parts if part)
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
-    )
-
-
-def _folded(title: str, content: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+    return html_page(f"Decision from {decision.source}", parts)
 
 
 def _column(decision: Decision, role: str) -> str:
@@ -200,8 +189,7 @@ def _policies(decision: Decision, state: str) -> str:
     """All policies by label, folded where they are long."""
     policies = {BASELINE: decision.baseline, **{name: each.policy for name, each in decision.candidates.items()}}
     table = policy_table(decision.space, policies, state)
-    is_open = " open" if len(table) <= OPEN_ROWS else ""
-    return f"<details{is_open}><summary>The policies, state by state</summary>{_table(table, '')}</details>"
+    return folded("The policies, state by state", html_table(table, ""), is_open=len(table) <= OPEN_ROWS)
 
 
 def _values(decision: Decision) -> str:
@@ -274,11 +262,3 @@ def _checks(criticism: Criticism) -> str:
     behind = f"<p>What values rest on:</p><table>{behind}</table>" if behind else ""
     threshold = f"A check fails where p is {criticism.threshold:.3g} or less." if criticism.findings else ""
     return f"<p>{escape(criticism.headline)}. {threshold}</p><table>{head}{rows}</table>{behind}"
-
-
-def _table(frame: "pd.DataFrame | None", nothing: str) -> str:
-    if frame is None or not len(frame):
-        return f"<p>{nothing}</p>"
-    table = frame.head(ROWS).to_html(index=False, border=0, float_format=short, na_rep="-", escape=True)
-    more = len(frame) - ROWS
-    return table + (f"<p>and {more} more.</p>" if more > 0 else "")

@@ -1,0 +1,276 @@
+"""The page of a comparison of policies: the answer in two sentences, gains over a baseline, policies, how to repeat."""
+
+from collections.abc import Hashable, Mapping
+from html import escape
+from typing import Any
+
+import jax
+import numpy as np
+
+import bayes_mdp
+from bayes_mdp.calibration.belief.posterior_views import recipe_of, reference
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
+from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
+from bayes_mdp.decisions.unvisited import Unvisited
+from bayes_mdp.decisions.verdict import Verdict
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.provenance import digests_of
+from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
+from bayes_mdp.mdp.data.folded_log import Source
+from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.sizes import sizes_of
+from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, pairs_table
+from bayes_mdp.recommend.policy_table import policy_table
+from bayes_mdp.recommend.report_figures import gains_figure, gains_of
+from bayes_mdp.recommend.units import value_in_words
+from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.axis_labels import shorten
+from bayes_mdp.utils.validation import check_name, check_type
+
+SCALARS = (bool, int, float, str)
+
+
+def comparison_page(
+    comparison: PolicyComparison, baseline: str | None, log: Log | FoldedLog | None, command: str
+) -> str:
+    """The page, as HTML.
+
+    Args:
+        comparison: as `compare_policies` made it.
+        baseline: name of the policy in use; None: the first.
+        log: of the posterior; None: it is not said which.
+        command: that makes the numbers again; "": there is none.
+
+    Raises:
+        TypeError, ValueError: as `write_report`.
+    """
+    if comparison.compared is None:
+        raise ValueError("result is a PolicyComparison that was put together, expected one that compare_policies made")
+    baseline = next(iter(comparison.values)) if baseline is None else baseline
+    check_name("baseline", baseline, tuple(comparison.values))
+    if len(comparison.values) < 2:
+        raise ValueError(f"result has {baseline!r} alone, expected a policy that is compared with it")
+    if log is not None:
+        check_type("log", log, (Log, FoldedLog), "a Log or a FoldedLog")
+        _check_learnt(comparison.compared.posterior, log)
+    columns = _columns(log)
+    posterior = comparison.compared.posterior
+    space = labels_of(posterior) or StateActionSpace(*sizes_of(posterior).shape[-2:])
+    value, others = comparison.values[baseline], [name for name in comparison.values if name != baseline]
+    table = policy_table(space, comparison.compared.policies, str(columns.get("state", "state")))
+    unit = value_in_words(value.objective, _as_shown(columns))
+    printed = "" if "cost" not in columns else "<p>Here values are rewards, which are minus the costs.</p>"
+    parts = [
+        f"<h1>{escape(', '.join(others))} compared with {escape(baseline)}</h1>",
+        _answer(comparison, baseline, columns),
+        f"<p>A {_words(columns)[0]} is the {escape(unit)}; {escape(describe_start(value))}.</p>",
+        *gains_section(comparison, baseline, columns),
+        "<h2>The policies</h2>",
+        folded("State by state", html_table(table, "None of them is an array."), is_open=len(table) <= OPEN_ROWS),
+        "<h2>What this rests on</h2>",
+        folded("Statistics", f"{printed}<pre>{escape(str(comparison))}</pre>"),
+        folded("The belief", f"<pre>{escape(str(posterior))}</pre>"),
+        "<h2>To get these numbers again</h2>",
+        pairs_table(_origin(comparison, log, columns) | {"command": command}),
+    ]
+    return html_page(f"{', '.join(others)} compared with {baseline}", parts)
+
+
+def gains_section(comparison: PolicyComparison, baseline: str, columns: Mapping[str, Hashable]) -> list[str]:
+    """The forest of gains over the baseline, and the table: value, gain, interval, P, and what supports it.
+
+    Args:
+        comparison: of the policies.
+        baseline: name of the policy that the others are compared with.
+        columns: role -> name of the log's column; of a column of costs values are shown as costs.
+    """
+    import pandas as pd
+
+    what, gained, _, _ = _words(columns)
+    sign = -1 if "cost" in columns else 1
+    order = sorted((name for name in comparison.values if name != baseline), key=lambda x: -comparison.values[x].mean)
+    rows: list[dict[str, Any]] = []
+    for name in [baseline, *order]:
+        value, row = comparison.values[name], {}
+        if name != baseline:
+            gain = comparison.difference(name, baseline)
+            row = {
+                f"{gained} over {baseline}": amount(gain.mean),
+                "95 % interval": amounts(*gain.interval),
+                "P(better)": f"{gain.prob_better:.3f}",
+            }
+        rows.append({"policy": name, what: amount(sign * value.mean, 5), **row, **_support(value)})
+    # The columns of the policies that have a gain come first, the baseline's cells there are empty.
+    table = pd.DataFrame(rows[1:] + rows[:1]).iloc[[len(rows) - 1, *range(len(rows) - 1)]]
+    label = f"{gained} over {shorten(baseline)}, in units of {_reward(columns)}"
+    return [
+        f"<h2>{gained.capitalize()} over {escape(baseline)}</h2>",
+        gains_figure(gains_of(comparison, baseline), label),
+        "<p>Mean and 95 % interval of the difference in common draws of the posterior; at the black line there is none."
+        "</p>",
+        html_table(table, ""),
+    ]
+
+
+def _support(value: PolicyValue) -> dict[str, str]:
+    """What the value of a policy rests on: transitions, the prior, pairs that nobody tried; empty: not known."""
+    basis = value.basis
+    if basis is None:
+        return {}
+    return {
+        "transitions behind it": amount(basis.transitions, 3),
+        "prior's share of rows": "not known" if basis.prior_share is None else f"{basis.prior_share:.2g}",
+        "prior's share of rewards": "not known" if basis.rewards is None else f"{basis.rewards.share:.2g}",
+        "never tried": _never_tried(basis.unvisited),
+    }
+
+
+def _never_tried(unvisited: Unvisited) -> str:
+    number = len(unvisited.pairs)
+    return "no pair" if not number else f"{number} pair{'s' * (number > 1)}, {unvisited.share.sum():.2g} of its time"
+
+
+def _answer(comparison: PolicyComparison, baseline: str, columns: Mapping[str, Hashable]) -> str:
+    """Two sentences, then the reasons to abstain, each with what would settle it."""
+    _, _, better, worse = _words(columns)
+    others = [name for name in comparison.values if name != baseline]
+    best = max(others, key=lambda name: comparison.values[name].mean)
+    gain, reward = comparison.difference(best, baseline), _reward(columns)
+    low, high = gain.interval
+    said = best if len(others) == 1 else f"The best of {len(others)} policies, {best},"
+    if gain.mean > 0:
+        said += f" {better.format(amount(gain.mean), reward)}"
+        interval = amounts(low, high)
+    else:
+        said += f" {worse.format(amount(-gain.mean), reward)}"
+        interval = amounts(-high, -low)
+    said += (
+        f" compared with {baseline}, 95 % interval {interval}; that it is the better one has probability "
+        f"{gain.prob_better:.3f}."
+    )
+    verdict = comparison.verdict
+    known = f"{_transitions(comparison.values[best])} behind the posterior"
+    if verdict.decided:
+        trust = f"With {known} no reason was found to distrust this, if prior and model are right."
+    else:
+        trust = f"With {known} this is not decided: see what would settle it."
+    kind = "answer change" if verdict.decided and low > 0 else "answer"
+    return f'<div class="{kind}"><p><strong>{escape(said)}</strong> {escape(trust)}</p>{_reasons(verdict)}</div>'
+
+
+def _reasons(verdict: Verdict) -> str:
+    rows = "".join(
+        f"<li>{escape(reason)}.<br>To settle it: {escape(cure)}.</li>"
+        for reason, cure in zip(verdict.reasons, verdict.would_decide, strict=True)
+    )
+    return f"<ul>{rows}</ul>" if rows else ""
+
+
+def _transitions(value: PolicyValue) -> str:
+    observed = np.nan if value.basis is None else value.basis.observed
+    return f"{observed:,.10g} transitions" if np.isfinite(observed) else "what data are"
+
+
+def _words(columns: Mapping[str, Hashable]) -> tuple[str, str, str, str]:
+    """What a value is called, a gain, and how a policy is said to be better or worse by an amount of rewards."""
+    if "cost" in columns:
+        return "cost", "saving", "saves {} of {}", "costs {} more of {}"
+    return "value", "gain", "gains {} of {}", "loses {} of {}"
+
+
+def _reward(columns: Mapping[str, Hashable]) -> str:
+    """The column that is summed."""
+    role = "cost" if "cost" in columns else "reward"
+    return repr(str(columns[role])) if role in columns else "reward"
+
+
+def _as_shown(columns: Mapping[str, Hashable]) -> Mapping[str, Hashable]:
+    """The columns, where costs are shown as costs and not as minus rewards."""
+    return {"reward": columns["cost"]} if "cost" in columns else columns
+
+
+def _columns(log: Log | FoldedLog | None) -> dict[str, Hashable]:
+    """Role -> column; of folded logs that of the costs, where it is that of all."""
+    if log is None:
+        return {}
+    if isinstance(log, Log):
+        return dict(log.columns)
+    costs = {source.cost for source in log.sources}
+    cost = next(iter(costs)) if len(costs) == 1 else None
+    return {} if cost is None else {"cost": cost}
+
+
+def _sources(log: Log | FoldedLog) -> tuple[Source, ...]:
+    """The files that were read as a whole; none: it was no file, or a part of one."""
+    if isinstance(log, FoldedLog):
+        return log.sources
+    rows = np.size(log.transitions.state)
+    return () if log.digest is None else (Source(log.source, log.digest, rows, log.cost),)
+
+
+def _check_learnt(posterior: object, log: Log | FoldedLog) -> None:
+    """Refuse a file that the posterior says it has not learnt from."""
+    if not isinstance(posterior, ConjugatePosterior) or posterior.sources is None:
+        return
+    known = {bytes(row) for row in np.asarray(posterior.sources)}
+    sources = _sources(log)
+    for source, row in zip(sources, digests_of(sources), strict=True):
+        if bytes(row) not in known:
+            raise ValueError(
+                f"log is {source.name} (SHA-256 {source.digest[:12]}...), from which the posterior of the comparison "
+                "has not learnt, expected one of its logs"
+            )
+
+
+def _origin(
+    comparison: PolicyComparison, log: Log | FoldedLog | None, columns: Mapping[str, Hashable]
+) -> dict[str, str]:
+    """What the numbers were made from."""
+    assert comparison.compared is not None  # `comparison_page` has refused it
+    posterior, key = comparison.compared.posterior, comparison.compared.key
+    origin: dict[str, str] = {}
+    for source in () if log is None else _sources(log):
+        origin[f"log {source.name}"] = f"SHA-256 {source.digest}, {source.rows:,} rows"
+    if isinstance(log, Log) and log.digest is None:
+        origin["log"] = f"{log.source}, {np.size(log.transitions.state):,} transitions"
+    if log is None and isinstance(posterior, ConjugatePosterior) and posterior.sources is not None:
+        learnt = ", ".join(bytes(row).hex() for row in np.asarray(posterior.sources))
+        origin["logs that the posterior has learnt from"] = f"SHA-256 {learnt}"
+    origin["columns"] = ", ".join(f"{role} {str(name)!r}" for role, name in columns.items())
+    origin["prior"] = prior_in_words(posterior)
+    value = next(iter(comparison.values.values()))
+    origin["draws"] = f"{len(value.draws):,}, {_key_in_words(key)}"
+    origin["version"] = f"bayes-mdp {bayes_mdp.__version__}, jax {jax.__version__}, numpy {np.__version__}"
+    return origin
+
+
+def _key_in_words(key: Any) -> str:
+    """`jax.random.key(0)`, where that makes the key; else its numbers."""
+    data = [int(x) for x in np.asarray(jax.random.key_data(key)).ravel()]
+    made = jax.random.key(data[-1])
+    if key.dtype == made.dtype and bool(jax.numpy.array_equal(jax.random.key_data(made), jax.random.key_data(key))):
+        return f"key jax.random.key({data[-1]})"
+    return f"key {jax.random.key_impl(key)} of {', '.join(map(str, data))}"
+
+
+def prior_in_words(posterior: object) -> str:
+    """The program of the prior by its name, with its numbers.
+
+    Args:
+        posterior: as `infer` returns it; of a loaded one the prior is not stored.
+    """
+    program = getattr(posterior, "program", None)
+    if program is None and isinstance(posterior, MixturePosterior | SampledPosterior):
+        recipe = recipe_of(posterior)  # pyright: ignore[reportArgumentType] - all mixtures of this package are fitted
+        program = reference(posterior).program if recipe is None else recipe.prior  # pyright: ignore
+    if program is None:
+        return "not stored with the posterior"
+    code, cells = getattr(program, "__code__", None), getattr(program, "__closure__", None) or ()
+    told: list[str] = []
+    for name, cell in zip(() if code is None else code.co_freevars, cells, strict=True):
+        held = cell.cell_contents if isinstance(cell.cell_contents, dict) else {name: cell.cell_contents}
+        told += [f"{each} {x}" for each, x in held.items() if isinstance(x, SCALARS)]
+    name = getattr(program, "__qualname__", type(program).__name__).split(".<locals>")[0]
+    return f"{name} ({', '.join(told)})" if told else name
