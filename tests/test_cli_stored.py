@@ -1,5 +1,6 @@
 """A stored posterior where a command takes a log: the same numbers, and one sentence where only a log will do."""
 
+import hashlib
 import re
 
 import jax
@@ -56,6 +57,21 @@ def test_fit_keeps_draws_of_a_stored_posterior(capsys, files, tmp_path):
     drawn = tmp_path / "draws.nc"
     code, told, _ = run(capsys, "fit", files[2], "--netcdf", drawn)
     assert code == 0 and told.endswith(f"draws: {drawn}\n") and drawn.is_file() and "Policies" not in told
+
+
+def test_fit_writes_a_report_with_the_command(capsys, files, tmp_path):
+    """That of the log has its SHA-256 and costs; that of the stored posterior the same digest, and rewards."""
+    log, _, stored = files
+    page, digest = tmp_path / "page.html", hashlib.sha256(files[0].read_bytes()).hexdigest()
+    asked = ("--horizon", 3, "--draws", 40, "--report", page)
+    code, told, _ = run(capsys, "fit", log, *COLUMNS, *asked)
+    assert code == 0 and told.endswith(f"report: {page}\n")
+    shown = page.read_text()
+    assert digest in shown and "Saving over logged" in shown
+    assert f"bayes-mdp fit {log} --state s --action a --cost paid --next-state s2 --truncated cut --horizon 3" in shown
+    assert run(capsys, "fit", stored, *asked)[0] == 0
+    assert digest in page.read_text() and "Gain over logged" in page.read_text()
+    refused(capsys, "--report is given without an objective", "fit", stored, "--report", page)
 
 
 def test_next_experiment_ranks_as_after_the_log(capsys, files, tmp_path):

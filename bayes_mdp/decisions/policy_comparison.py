@@ -66,6 +66,10 @@ class Compared:
     posterior: CanSample
     key: PRNGKeyArray
 
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Pickled as None: the program of a prior cannot be."""
+        return type(None), ()
+
 
 class PolicyComparison(eqx.Module):
     """Policies under one posterior; `print` shows a table, best mean first.
@@ -75,7 +79,7 @@ class PolicyComparison(eqx.Module):
         prob_best: name -> share of the draws in which the policy is the best (equal values share a draw). Printed only
             where `verdict.decided`.
         verdict: whether these probabilities may be acted on.
-        compared: the policies, the posterior and the key; None: it was not made by `compare_policies`.
+        compared: the policies, the posterior and the key; None: it was not made by `compare_policies`, or pickled.
     """
 
     values: dict[str, PolicyValue]

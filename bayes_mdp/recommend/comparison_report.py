@@ -1,5 +1,6 @@
 """The page of a comparison of policies: the answer in two sentences, gains over a baseline, policies, how to repeat."""
 
+import inspect
 from collections.abc import Hashable, Mapping
 from html import escape
 from typing import Any
@@ -27,6 +28,7 @@ from bayes_mdp.recommend.report_figures import gains_figure, gains_of
 from bayes_mdp.recommend.units import value_in_words
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.axis_labels import shorten
+from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_name, check_type
 
 SCALARS = (bool, int, float, str)
@@ -259,18 +261,20 @@ def prior_in_words(posterior: object) -> str:
     """The program of the prior by its name, with its numbers.
 
     Args:
-        posterior: as `infer` returns it; of a loaded one the prior is not stored.
+        posterior: any; a loaded one does not hold its prior.
     """
     program = getattr(posterior, "program", None)
     if program is None and isinstance(posterior, MixturePosterior | SampledPosterior):
         recipe = recipe_of(posterior)  # pyright: ignore[reportArgumentType] - all mixtures of this package are fitted
         program = reference(posterior).program if recipe is None else recipe.prior  # pyright: ignore
     if program is None:
-        return "not stored with the posterior"
+        return "not known: the posterior does not hold it"
+    program = inspect.unwrap(program)
     code, cells = getattr(program, "__code__", None), getattr(program, "__closure__", None) or ()
     told: list[str] = []
     for name, cell in zip(() if code is None else code.co_freevars, cells, strict=True):
         held = cell.cell_contents if isinstance(cell.cell_contents, dict) else {name: cell.cell_contents}
         told += [f"{each} {x}" for each, x in held.items() if isinstance(x, SCALARS)]
+        told += [f"{each} an array {np.shape(x)}" for each, x in held.items() if isinstance(x, list | AnyArray)]
     name = getattr(program, "__qualname__", type(program).__name__).split(".<locals>")[0]
     return f"{name} ({', '.join(told)})" if told else name

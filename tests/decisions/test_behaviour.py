@@ -98,13 +98,13 @@ def test_behaviour_of_a_posterior_is_that_of_what_it_has_learnt():
     data = Transitions(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 0]), None, np.array([0, 0, 1, 1]))
     more = Transitions(np.array([0, 1]), np.array([0, 1]), None, np.array([1, 1]))
     space = StateActionSpace(2, 2, states=("x", "y"))
-    learnt = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), data, space=space)
+    learnt: Any = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), data, space=space)
     np.testing.assert_array_equal(behaviour_policy(learnt), behaviour_policy(data, space=space))
     later = learnt.update(more, discount_data=0.5)
     np.testing.assert_allclose(behaviour_policy(later), [[1.5 / 2.5, 1 / 2.5], [0.5 / 1.5, 1 / 1.5]])
     with pytest.raises(ValueError, match=r"log\.states"):
         behaviour_policy(learnt, space=StateActionSpace(2, 2))
-    counted = posterior_samples(
+    counted: Any = posterior_samples(
         bm.MDP(np.full((3, 2, 2, 2), 0.5), np.zeros((3, 2, 2))), visits=[[3.0, 1.0], [0.0, 2.0]]
     )
     np.testing.assert_array_equal(behaviour_policy(counted, space=space), [[0.75, 0.25], [0.0, 1.0]])
