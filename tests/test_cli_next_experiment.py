@@ -63,4 +63,4 @@ def test_bad_input_is_one_sentence(capsys, given, tmp_path):
     refused(capsys, "no objective was given", *given[:-2])
     refused(capsys, "which is what is read", *given, "--csv", given[1])
     chains = [*given[: given.index("--prior")], "--prior", "sticky", "--horizon", 1]
-    refused(capsys, "--prior is 'sticky', whose posterior needs chains (route collapsed)", *chains)
+    refused(capsys, "--prior is 'sticky', whose posterior has no closed form (route quadrature)", *chains)
