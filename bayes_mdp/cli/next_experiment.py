@@ -117,8 +117,8 @@ def _inferred(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") ->
     route = bm.explain(prior, space=space).route
     if route not in ("exact", "mixture"):
         raise ValueError(
-            f"--prior is {arguments.prior!r}, whose posterior has no closed form (route {route}), expected a prior that has "
-            "one (`bayes-mdp explain` says what is in the way)"
+            f"--prior is {arguments.prior!r}, whose posterior has no closed form (route {route}), expected a prior "
+            "that has one (`bayes-mdp explain` says what is in the way)"
         )
     return bm.infer(key, prior, log, space=space)
 
