@@ -182,7 +182,7 @@ def _gains(decision: Decision) -> list[str]:
             {name: (each.mean, each.interval) for name, each in decision.candidates.items()},
             f"gain over the baseline, in units of {reward_in_words(decision.columns)}",
         ),
-        f"<table><tr>{head}</tr>{rows}</table>",
+        f"<table><tr>{head}</tr>\n{rows}</table>",
     ]
 
 

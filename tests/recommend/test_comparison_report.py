@@ -119,7 +119,7 @@ def test_costs_of_folded_logs_are_costs_too(compared, file, tmp_path):
     _, comparison = compared
     path = tmp_path / "page.html"
     write_report(comparison, path, log=bm.fold_log(file, **COLUMNS))
-    assert "Saving over staff" in squeezed(path) and "log machines.csvSHA-256" in squeezed(path)
+    assert "Saving over staff" in squeezed(path) and "log machines.csv SHA-256" in squeezed(path)
 
 
 def test_a_worse_policy_and_reasons_to_abstain(compared, tmp_path):
@@ -161,8 +161,8 @@ def test_what_is_no_report_is_refused(compared, decided, tmp_path):
     alone = replace(comparison, values={"staff": comparison.values["staff"]})
     with pytest.raises(ValueError, match="result has 'staff' alone"):
         write_report(alone, path)
-    with pytest.raises(TypeError, match="baseline, log and command are given with a Decision"):
-        write_report(decided(), path, command="x")
+    with pytest.raises(TypeError, match="baseline and log are given with a Decision"):
+        write_report(decided(), path, baseline="x")
     # What is pickled has no posterior, whose prior may be a program.
     kept = pickle.loads(pickle.dumps(comparison))
     np.testing.assert_array_equal(kept.values[ODD].draws, comparison.values[ODD].draws)
