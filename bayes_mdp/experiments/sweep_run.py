@@ -18,7 +18,7 @@ from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.hashed_states import HashedStates, HashIndex
 from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_episodes
 from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment, listed_environment
-from bayes_mdp.experiments.rollout.regret import optimal_plan
+from bayes_mdp.experiments.rollout.regret import solved
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.sweep_loop import (
@@ -179,7 +179,7 @@ def _optimum(case: RunConfig) -> tuple[float, str]:
     if not isinstance(case.objective, FirstExit):
         return math.nan, "returns are undiscounted and the objective is Discounted"
     mdp = case.env.mdp
-    plan = optimal_plan(mdp, case.objective)
+    plan = solved(mdp, case.objective)
     try:
         refuse_improper(mdp, plan)
     except ValueError as error:

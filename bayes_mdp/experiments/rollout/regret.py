@@ -1,13 +1,17 @@
 """Regret: what is lost against an optimal policy of the true MDP, in the four definitions of `run`."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from bayes_mdp.agents import Greedy
+from bayes_mdp.decisions.host_optima import best_policies
 from bayes_mdp.experiments.rollout.simulator import Segment
+from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -86,12 +90,39 @@ class Truth(eqx.Module):
         return jnp.sum(lost if block.live is None else jnp.where(block.live, lost, 0.0))
 
 
-def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
-    """An optimal plan of the true MDP (of each of a batch), computed in float64, as numpy arrays of JAX's width."""
+class Plan(NamedTuple):
+    """An optimal plan of the true MDP, or one of each of a batch, as NumPy arrays.
+
+    Args:
+        q, v: values of the pairs (-inf: illegal) and of the states; `AverageReward`: but for a constant.
+        policy: the best actions.
+        gain: of `AverageReward`.
+        gap: bound on the numerical error; infinite where nothing is proven.
+    """
+
+    q: Float[np.ndarray, "... S A"]
+    v: Float[np.ndarray, "... S"]
+    policy: Int[np.ndarray, "... S"]
+    gain: Float[np.ndarray, "*N"]
+    gap: Float[np.ndarray, "*N"]
+
+
+def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Plan:
+    """An optimal plan of the true MDP, in float64: discounted or of episodes by NumPy; any other, or a batch, by JAX."""
+    if not batched and isinstance(objective, (Discounted, Episodic)):
+        rows, drawn = pairs_of_mdp(mdp)
+        best = best_policies(rows, drawn, objective)
+        q = best.table(rows, mdp.n_actions)[0]
+        return Plan(q, q.max(-1), q.argmax(-1), np.asarray(np.nan), np.asarray(best.values.gap[0]))
+    answer = solved(mdp, objective, batched=batched)
+    return Plan(*map(np.asarray, (answer.q, answer.v, answer.policy, answer.gain, answer.gap)))
+
+
+def solved(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
+    """What `solve` says of the true MDP (of each of a batch), computed in float64, as NumPy arrays."""
     with jax.enable_x64(True):
         wide = jax.tree.map(_wide, (mdp, objective))
-        answer = jax.device_get((_solve_all if batched else _solve_one)(*wide))
-    return answer
+        return jax.device_get((_solve_all if batched else _solve_one)(*wide))
 
 
 _solve_one = jax.jit(solve)

@@ -88,9 +88,11 @@ def test_the_table_and_the_picture():
     assert table.serial_dependence.sel(quantity="p") == found.comparisons["serial_dependence"].p
     assert table.reward_sd.attrs["p_overall"] == found.comparisons["reward_sd"].p_overall
     matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     figure = found.plot()
     assert len(figure.axes) == len(found.comparisons)
-    matplotlib.pyplot.close(figure)
+    pyplot.close(figure)
 
 
 def test_statistics_of_one_s_own():
