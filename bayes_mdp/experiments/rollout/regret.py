@@ -108,7 +108,7 @@ class Plan(NamedTuple):
 
 
 def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Plan:
-    """An optimal plan of the true MDP, in float64: discounted or of episodes by NumPy; any other, or a batch, by JAX."""
+    """An optimal plan of the true MDP, in float64: discounted or of episodes by NumPy; others, or a batch, by JAX."""
     if not batched and isinstance(objective, (Discounted, Episodic)):
         rows, drawn = pairs_of_mdp(mdp)
         best = best_policies(rows, drawn, objective)
