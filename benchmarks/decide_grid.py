@@ -1,7 +1,7 @@
 """Does `decide` recommend what is better, never what is worse, and say how sure it is? Worlds whose truth is known.
 
-`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...]`; all defaults of `decide`, the prior among them. Of
-each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
+`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...]`; all defaults of `decide`, the prior among them.
+Of each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
 interval of the candidate's gain, as `decide` widens it, holds the truth, and the posterior's own; the share of the
 possible gain that is realised; whether a check failed, and whether one stopped the decision. Families: a machine that
 wears; random rows and rewards; those with staff who are nearly as good as can be; those with actions that are rarely
