@@ -997,7 +997,13 @@ CALLS = [
             "rivals": [3, "prior", {"a": 3}],
             "num_replicates": [0, 50, 2.5, "x", None],
             "false_alarm": INSIDE,
+            "choose_by": [3, "greedy"],
         },
+    ),
+    Call(
+        "default_prior",
+        {"log": log},
+        {"log": DATA, "space": [3, "space"], "rewards": ["nosuch", 3, ["normal"]]},
     ),
     Call(
         "decide",
@@ -1018,6 +1024,7 @@ CALLS = [
             "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
             "num_draws": DRAWS,
             "checks": BOOL,
+            "policies": [3, "greedy", [[0, 0]], {"a": "greedy"}, {"a": [0, 2]}, {"chosen": [0, 0]}],
         },
     ),
     Call("probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),

@@ -1,6 +1,6 @@
 """Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones."""
 
-from bayes_mdp.models.default_prior import DefaultPrior, default_prior
+from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.hierarchical import (
     clustered_states,
@@ -29,7 +29,6 @@ from bayes_mdp.models.to_environment import environment, random_environment
 __all__ = [
     "PRIORS",
     "CategoricalCounts",
-    "DefaultPrior",
     "MDPSpec",
     "NormalGamma",
     "RewardStatistics",

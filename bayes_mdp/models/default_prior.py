@@ -116,7 +116,7 @@ def default_prior(log: Log, *, space: StateActionSpace | None = None, rewards: R
         >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 20, "r": [0.0, 1.0] * 20, "t": "a", "end": True})
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
         >>> print(bm.default_prior(log))
-        rows: Dirichlet, one concentration for all pairs, learnt (7 values from 0.063 to 4 for an outcome)
+        rows: Dirichlet, one concentration for all pairs, learnt (7 values from 0.062 to 4 for an outcome)
         rewards: 0 or 1, Bernoulli; a mean reward is 0.5 beforehand, which weighs as 0.05 rewards
     """
     check_type("log", log, Log, "a Log (see read_log)")
@@ -152,12 +152,12 @@ def _rewards_of(log: Log) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"
     transitions = log.transitions
     if transitions.reward is None:
         raise ValueError("log holds no rewards, expected a column of them (read_log(reward=...))")
-    reward = np.asarray(transitions.reward, np.float64)
-    observed = ~np.isnan(reward)
+    weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)))
+    observed = np.asarray(weight) != 0
     if not observed.any():
         raise ValueError("log holds no reward that was observed, expected some")
     pair = np.asarray(transitions.state) * len(log.actions) + np.asarray(transitions.action)
-    return reward[observed], pair[observed]
+    return np.asarray(reward, np.float64)[observed], pair[observed]
 
 
 def _moments(reward: Float[np.ndarray, " N"], pair: Int[np.ndarray, " N"]) -> RewardMoments:

@@ -67,12 +67,13 @@ def unknown_concentration(
     """
     _check_factory(rewards)
     check_positive("weights", weights)
-    if isinstance(concentration, Sequence | np.ndarray) and not isinstance(concentration, str):
+    if not isinstance(concentration, dist.Distribution) and np.ndim(concentration):
         return _listed_concentration(concentration, weights, rewards)
-    _check_hyper_prior("concentration", concentration)
+    law: Any = concentration  # of what is no law, the check says so
+    _check_hyper_prior("concentration", law)
 
     def program(space: StateActionSpace) -> MDPSpec:
-        return rewards(concentration=numpyro.sample("concentration", concentration) * _own(weights))(space)
+        return rewards(concentration=numpyro.sample("concentration", law) * _own(weights))(space)
 
     return program
 

@@ -119,7 +119,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
         >>> decision = bm.decide(jax.random.key(0), "default", log, bm.Episodic(1))
         >>> print(decision.headline)
-        change to the chosen policy: it gains 0.5, 95 % interval ...
+        change to the chosen policy: it gains 0.49..., 95 % interval ...
     """
     check_key("key", key)
     check_bool("checks", checks)
@@ -142,6 +142,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     # 1. The best policy that the data support; where none is as sure as was asked for, the best of the likely ones.
     with stage("decide: choose a policy"):
         chooser = infer(keys[1], problem.prior, first, space=space)
+        _check_named(chooser, problem)
         choice = _choose(keys[2], chooser, problem)
     nothing = choice.abstained and np.array_equal(choice.candidate, choice.policy)
     candidates: dict[str, PolicyLike] = {} if nothing else {CHOSEN: choice.candidate}
@@ -313,6 +314,15 @@ def _read_named(
         if name in named:
             raise ValueError(f"policies has the name {name!r}, which the answer uses itself, expected another one")
     return named
+
+
+def _check_named(posterior: FittedPosterior, problem: Problem) -> None:
+    """Refuse named policies that are none, before anything is chosen."""
+    for name, policy in problem.named.items():
+        try:
+            _action_probs(policy, posterior, problem.objective)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"policies[{name!r}]: {error}") from None
 
 
 def _action_probs(policy: PolicyLike, posterior: FittedPosterior, objective: Objective) -> Float[np.ndarray, "*H S A"]:

@@ -172,7 +172,7 @@ def _gains(decision: Decision) -> list[str]:
             f"<tr><td>{escape(str(row['policy']))}</td>\n<td>{amount(candidate.mean, 4)}</td>\n"
             f"<td>{amounts(*candidate.interval)}</td>\n<td>{candidate.improvement.prob:.3f}</td>\n"
             f'<td class="words">{escape(candidate.support)}</td>\n'
-            f'<td class="words">{escape(str(row["answer"]))}</td></tr>'
+            f"<td>{escape(str(row['answer']))}</td></tr>"
         )
     titles = ("policy", decision.verb.removesuffix("s"), "95 % interval", "P(no worse)", "what it rests on", "answer")
     head = "\n".join(f"<th>{title}</th>" for title in titles)

@@ -19,7 +19,7 @@ UNDECIDED = "keep the baseline: these data do not decide for the chosen policy (
 
 
 def test_an_easy_log_and_a_right_prior_are_recommended(decided):
-    decision = decided()
+    decision: Any = decided()
     assert decision.recommended and decision.reasons == () and decision.lead == "chosen"
     np.testing.assert_array_equal(decision.policy, [1, 1])
     assert decision.policy is decision.candidate
@@ -62,7 +62,7 @@ def counts_of(log: Log) -> np.ndarray:
 
 def test_the_halves_of_a_split(decided):
     """The judge has learnt from the second half alone; the interval is the posterior's."""
-    decision = decided(split=0.5)
+    decision: Any = decided(split=0.5)
     _, second = split_log(jax.random.split(KEY, 6)[0], easy_log())
     found = {row["state"]: row["count"] for _, row in decision.differences.iterrows()}
     assert found == {name: counts_of(second)[s, 1] for s, name in enumerate(STATES)}
@@ -90,7 +90,7 @@ def test_the_halves_of_a_split(decided):
     ],
 )
 def test_it_is_kept_back_and_says_why(decided, options, headline, reasons):
-    decision = decided(**options)
+    decision: Any = decided(**options)
     assert not decision.recommended and decision.lead == "chosen"
     assert len(decision.reasons) == len(reasons)
     for ours, theirs in zip(decision.reasons, reasons, strict=True):
@@ -104,7 +104,7 @@ def test_it_is_kept_back_and_says_why(decided, options, headline, reasons):
 @pytest.mark.parametrize("checks", [True, False])
 def test_where_nothing_is_better_there_is_no_candidate(decided, checks):
     """One reason; nothing is compared with itself."""
-    decision = decided(baseline=(1, 1), checks=checks)
+    decision: Any = decided(baseline=(1, 1), checks=checks)
     assert decision.lead is None and not decision.recommended and decision.policy is decision.baseline
     assert decision.headline == "keep the baseline: no policy that the log supports is better on average"
     assert decision.reasons == ("no policy that the log supports is better on average",)
@@ -126,7 +126,7 @@ def noisy_log(gain: float, episodes: int, seed: int = 0) -> Log:
 def test_a_policy_that_misses_the_probability_is_named():
     """With its gain and its probability, which is that of the difference of two means."""
     log = noisy_log(0.2, 60, seed=5)
-    decision = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1))
+    decision: Any = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1))
     assert not decision.recommended and decision.lead == "chosen"
     reward, action = np.asarray(log.transitions.reward), np.asarray(log.transitions.action)
     means, counts = [reward[action == a].mean() for a in (0, 1)], np.bincount(action)
@@ -135,7 +135,7 @@ def test_a_policy_that_misses_the_probability_is_named():
     prob = norm.cdf(abs(means[1] - means[0]) / np.sqrt((1 / counts).sum()))
     found = decision.improvement
     assert 0.5 < prob < 0.95
-    assert found.prob == pytest.approx(prob, abs=5 * np.sqrt(prob * (1 - prob) / len(found.gain)) + 0.01)
+    assert found.prob == pytest.approx(prob, abs=5 * float(np.sqrt(prob * (1 - prob) / len(found.gain))) + 0.01)
     assert f"is no worse with probability {found.prob:.3f}; 0.95 was asked for" in decision.headline
     assert "P(no worse than the baseline) is" in decision.reasons[0]
 
@@ -143,13 +143,15 @@ def test_a_policy_that_misses_the_probability_is_named():
 def test_draws_go_on_until_the_promise_is_settled():
     """P = .97 in 400 draws does not show .95; in more it does. P = .95 never does, and there is an end."""
     log = noisy_log(0.55, 60, seed=3)
-    few = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1), confidence=0.9)
+    few: Any = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1), confidence=0.9)
     assert few.improvement.settled
     close = float(np.round(few.improvement.prob, 3))
-    more = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1), confidence=close, num_draws=400)
+    more: Any = bm.decide(
+        KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1), confidence=close, num_draws=400
+    )
     assert len(more.improvement.gain) == 400 * MORE ** (LOOKS - 1) and not more.improvement.settled
     assert not more.recommended
-    clear = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), noisy_log(2.0, 60), Episodic(1))
+    clear: Any = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), noisy_log(2.0, 60), Episodic(1))
     assert clear.recommended and len(clear.improvement.gain) == 400
 
 
@@ -157,7 +159,7 @@ def test_named_policies_are_judged_beside_the_choice(decided):
     """In the same draws, by the posterior's own interval, with their promise shared."""
     log, prior = easy_log(), right_prior()
     policies: dict[str, Any] = {"good": {"idle": ACTIONS[1], BAD: ACTIONS[1]}, "bad": [0, 0]}
-    decision = bm.decide(KEY, prior, log, OBJECTIVE, policies=policies)
+    decision: Any = bm.decide(KEY, prior, log, OBJECTIVE, policies=policies)
     assert list(decision.candidates) == ["chosen", "good", "bad"]
     good, bad, chosen = (decision.candidates[name] for name in ("good", "bad", "chosen"))
     np.testing.assert_array_equal(good.improvement.gain, chosen.improvement.gain)  # the same policy
@@ -178,7 +180,7 @@ def test_named_policies_are_judged_beside_the_choice(decided):
     assert set(decision.table()["policy"]) == {"chosen", "good", "bad"}
     assert all(f"  {name} " in str(decision) for name in policies)
     # Of one alone the promise is that of the posterior.
-    alone = bm.decide(KEY, prior, log, OBJECTIVE, policies={"bad": [0, 0]}, baseline=[1, 1])
+    alone: Any = bm.decide(KEY, prior, log, OBJECTIVE, policies={"bad": [0, 0]}, baseline=[1, 1])
     assert alone.lead == "bad" and alone.candidates["bad"].improvement.confidence == 0.95 and not alone.recommended
     assert alone.headline.startswith("keep the baseline: 'bad' gains -")
 
@@ -222,7 +224,7 @@ def test_a_prior_that_does_not_fit_is_named_by_a_check():
     data = Transitions(state, action, reward[state, action], reached, None, cut)
     log = Log(data, tuple(range(states)), (0, 1))
     prior = bm.models.known_rewards(reward, 1.0)
-    decision = bm.decide(KEY, prior, log, OBJECTIVE, num_draws=100)
+    decision: Any = bm.decide(KEY, prior, log, OBJECTIVE, num_draws=100)
     assert "new outcomes" in decision.criticism.alarms
     # It does not matter to this decision: which action pays is known, and is the same under a prior that fits.
     assert decision.recommended
@@ -240,13 +242,13 @@ def test_a_log_with_one_action_has_nothing_to_choose():
         ("wait",),
     )
     prior: Any = bm.models.known_rewards(REWARD[:, :1])
-    decision = bm.decide(KEY, prior, same, OBJECTIVE, num_draws=100)
+    decision: Any = bm.decide(KEY, prior, same, OBJECTIVE, num_draws=100)
     assert not decision.recommended and not len(decision.differences)
     assert "Where it differs" not in str(decision)
 
 
 def test_episodes_of_a_few_steps():
-    decision = bm.decide(KEY, right_prior(), easy_log(), Episodic(3), num_draws=100, baseline=[0, 0], checks=False)
+    decision: Any = bm.decide(KEY, right_prior(), easy_log(), Episodic(3), num_draws=100, baseline=[0, 0], checks=False)
     assert np.shape(decision.candidate) == (3, 2) and (np.asarray(decision.candidate) == 1).all()
     assert decision.variance_shares is None
     assert decision.differences["gain"].to_numpy().sum() == pytest.approx(3.0, rel=1e-6)
@@ -290,7 +292,7 @@ def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
         prior = bm.models.known_rewards(pays, 0.2)
         return bm.decide(KEY, prior, log, bm.FirstExit(), space=hospital(), num_draws=100, checks=False, **more)
 
-    decision = decided()
+    decision: Any = decided()
     survived = np.asarray(log.transitions.reward)[np.asarray(log.transitions.terminated)]
     gain = decision.improvement.gain
     assert decision.anchored["baseline"].mean == pytest.approx(survived.mean())
@@ -332,7 +334,7 @@ def test_a_baseline_and_a_start_by_label(decided):
 
 def test_the_gain_by_the_whole_log_is_kept_where_it_is_split(decided):
     """The mean of 100 draws against that of 2,000 others: 5 standard errors, a false alarm of 6e-7."""
-    decision = decided(split=0.5)
+    decision: Any = decided(split=0.5)
     posterior = bm.infer(jax.random.key(3), right_prior(), easy_log(), space=decision.space)
     policies = {"today": decision.baseline, "new": decision.candidate}
     compared = bm.compare_policies(

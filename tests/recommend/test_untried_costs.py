@@ -1,5 +1,7 @@
 """`decide` on costs under a prior centred at zero: what nobody tried looks free, and is not recommended."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pandas as pd
@@ -35,14 +37,14 @@ def decided(log, limits=PolicyLimits(bootstrap_below=0), **options):
 
 
 def test_it_says_so_and_keeps_the_baseline(log):
-    found = decided(log)
+    found: Any = decided(log)
     assert not found.recommended
     assert any(reason.startswith("chosen: ") and f"2 {SENTENCE}" in reason for reason in found.reasons)
     assert f"2 {SENTENCE}" in str(found.choice) and f"2 {SENTENCE}" in " ".join(found.belief.split())
 
 
 def test_what_was_hardly_tried_is_not_chosen_by_default(log):
-    found = decided(log, PolicyLimits())
+    found: Any = decided(log, PolicyLimits())
     assert not any(SENTENCE in reason for reason in found.reasons) and SENTENCE not in str(found)
     assert found.candidates["chosen"].fewest >= 5
 

@@ -212,6 +212,8 @@ def criticise(
     check_objective(objective)
     check_count("num_replicates", num_replicates, LEAST_REPLICATES)
     check_number("false_alarm", false_alarm, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    if choose_by is not None and not callable(choose_by):
+        raise TypeError(f"choose_by is {described(choose_by)}, expected a function from a posterior to a policy")
     space, program = posterior.space, program_of(posterior)
     rivals = _read_rivals(rivals)
     check_labels("log.states", log.states, space.logged_states)

@@ -49,6 +49,6 @@ def test_weights_outside_the_tail_are_only_normalised():
     # The largest 3 sqrt(N) are smoothed; the sum hardly changes by that.
     kept = np.argsort(log_weights, -1)[:, :-60]
     exact = log_weights - np.logaddexp.reduce(log_weights, -1, keepdims=True)
-    taken = [np.take_along_axis(x, kept, -1) for x in (smoothed, exact)]
-    np.testing.assert_allclose(*taken, atol=0.02)
+    ours, theirs = (np.take_along_axis(x, kept, -1) for x in (smoothed, exact))
+    np.testing.assert_allclose(ours, theirs, atol=0.02)
     assert (pareto_k < 0.5).all()

@@ -43,7 +43,7 @@ def test_values_and_actions_are_those_of_value_iteration(listed):
 def test_the_gain_is_that_of_value_iteration():
     rows = ROWS[..., :STATES] / ROWS[..., :STATES].sum(-1, keepdims=True)
     plan = optimal_plan(MDP(rows, REWARD, legal=LEGAL), AverageReward())
-    values = np.zeros(STATES)
+    values, gain = np.zeros(STATES), 0.0
     for _ in range(5000):
         new = backed_up(values, rows, 1.0).max(-1)
         gain, values = (new - values).mean(), new - new[0]

@@ -1,0 +1,107 @@
+"""What a failed check changes: each check asks the beliefs that it points to, and stops where the promise breaks."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import bayes_mdp as bm
+from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHERE
+from bayes_mdp.mdp import Discounted, Log, Transitions
+from bayes_mdp.mdp.data.log_split import halves_in_time
+from bayes_mdp.recommend.consequences import SHARE, SIGN, Consequence, Question, consequences
+from tests.recommend.shops import REWARD, easy_log, right_prior
+
+KEY = jax.random.key(0)
+TODAY, BETTER, WORSE = np.full((2, 2), 0.5), np.array([1, 1]), np.array([0, 0])
+
+
+def question(log: Log, prior: Any, chosen: str | None = "chosen", **policies: Any) -> Question:
+    space = bm.StateActionSpace.from_log(log)
+    rule = lambda posterior: BETTER  # noqa: E731
+    named = policies or {"chosen": BETTER}
+    return Question(KEY, prior, log, space, Discounted(0.5), log, rule, TODAY, named, chosen, 0.0, 0.95, 100)
+
+
+@pytest.mark.parametrize(
+    ("check", "beliefs"),
+    [
+        (NEW, ["with rows whose concentration is learnt", "with rows that lead where the log leads"]),
+        (WHERE, ["with rows whose concentration is learnt", "with rows that lead where the log leads"]),
+        (CHOSEN, ["chosen by one half of the episodes and judged by the other"]),
+        (
+            RETURNS,
+            [
+                "with rows whose concentration is learnt",
+                "with rows that lead where the log leads",
+                "by the earlier half of the episodes alone",
+                "by the later half of the episodes alone",
+            ],
+        ),
+        (
+            SHARE,
+            [
+                "with rows whose concentration is learnt",
+                "with rows that lead where the log leads",
+                "with rows whose prior weighs one transition",
+            ],
+        ),
+    ],
+)
+def test_each_check_asks_the_beliefs_that_it_points_to(check, beliefs):
+    """The easy log: the better policy gains about 1 whatever is believed, so that nothing stops."""
+    (answers,) = consequences(question(easy_log(), right_prior()), [check], {"chosen": 1.0}).values()
+    assert [each.belief for each in answers] == beliefs and not any(each.stops for each in answers)
+    for each in answers:
+        assert each.gain.mean() == pytest.approx(1.0, abs=0.05) and each.check == check
+        assert "the answer stays" in str(each)
+
+
+def test_a_policy_that_is_worse_is_stopped():
+    asked = question(easy_log(), right_prior(), None, good=BETTER, bad=WORSE)
+    answers = consequences(asked, [NEW, CHOSEN], {"good": 1.0, "bad": 1.0})
+    assert all(each.stops for each in answers["bad"]) and not any(each.stops for each in answers["good"])
+    assert {each.check for each in answers["bad"]} == {NEW}  # nothing was chosen by the rule
+    assert "the gain of 1 is -" in str(answers["bad"][0]) and "the answer changes" in str(answers["bad"][0])
+
+
+def test_the_default_prior_is_not_asked_twice():
+    log = easy_log()
+    (answers,) = consequences(question(log, bm.default_prior(log)), [NEW], {"chosen": 1.0}).values()
+    assert [each.belief for each in answers] == ["with rows that lead where the log leads"]
+
+
+def test_a_trend_is_seen_by_halves():
+    """What pays changes in the middle of the log: by the later half alone the policy loses."""
+    log = easy_log()
+    state, action = (np.asarray(x) for x in (log.transitions.state, log.transitions.action))
+    paid = np.where(np.arange(600) < 300, REWARD[state, action], 0.5 - 0.4 * REWARD[state, action])
+    changed = Log(
+        Transitions(state, action, paid, log.transitions.next_state, None, log.transitions.truncated),
+        log.states,
+        log.actions,
+    )
+    prior = bm.models.dirichlet_normal(noise_scale=0.5)
+    (answers,) = consequences(question(changed, prior), [RETURNS], {"chosen": 1.0}).values()
+    by = {each.belief: each for each in answers}
+    early, late = (by[f"by the {name} half of the episodes alone"] for name in ("earlier", "later"))
+    assert early.gain.mean() > 0.5 and not early.stops and late.gain.mean() < -0.1 and late.stops
+    assert early.confidence == late.confidence == SIGN
+
+
+def test_halves_in_time():
+    """By episodes; of one stretch by rows."""
+    log = easy_log(7)
+    earlier, later = halves_in_time(log)
+    assert [len(part.transitions.state) for part in (earlier, later)] == [30, 40]
+    np.testing.assert_array_equal(earlier.transitions.state, np.asarray(log.transitions.state)[:30])
+    number = np.zeros(9, int)
+    stretch = Log(Transitions(number, number, None, number), ("s",), ("a",))
+    assert [len(part.transitions.state) for part in halves_in_time(stretch)] == [4, 5]
+
+
+def test_a_promise_of_half_of_the_data_is_the_sign():
+    gain = np.array([-1.0] * 30 + [1.0] * 70)
+    assert not Consequence(NEW, "x", 1.0, gain, 0.0, SIGN).stops and Consequence(NEW, "x", 1.0, gain, 0.0, 0.95).stops
+    assert Consequence(NEW, "x", 1.0, gain, 2.0, 0.95).prob == 1.0
