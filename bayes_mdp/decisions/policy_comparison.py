@@ -210,6 +210,21 @@ def compare_policies(
     """
     check_value_range(value_range)
     check_bool("held_out", held_out)
+    policies = read_names(policies)
+    if not policies:
+        raise ValueError("policies is empty, expected at least one policy by its name")
+    with stage("policies in common draws"):
+        values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
+    chosen_by: ChosenBy = "other data" if held_out else ""
+    return comparison_of(values, key, posterior, policies, objective, value_range, chosen_by)
+
+
+def read_names(policies: Mapping[str, PolicyOrLabels]) -> dict[str, PolicyOrLabels]:
+    """Policies by their names as text.
+
+    Raises:
+        TypeError: no mapping, or a text in place of a policy. ValueError: two names that are written alike.
+    """
     if not isinstance(policies, Mapping):
         raise TypeError(f"policies is {described(policies)}, expected name -> policy")
     for name, policy in policies.items():
@@ -222,27 +237,19 @@ def compare_policies(
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(f"policies has two names that are written {twice!r}, expected names that differ as text")
-    policies = dict(zip(names, policies.values(), strict=True))
-    if not policies:
-        raise ValueError("policies is empty, expected at least one policy by its name")
-    chosen_by: ChosenBy = "other data" if held_out else ""
-    return compared(key, posterior, policies, objective, initial, num_draws, value_range, chosen_by, outcomes)
+    return dict(zip(names, policies.values(), strict=True))
 
 
-def compared(
+def comparison_of(
+    values: dict[str, PolicyValue],
     key: PRNGKeyArray,
     posterior: CanSample,
     policies: Mapping[str, PolicyOrLabels],
     objective: Objective,
-    initial: InitialLike | None,
-    num_draws: int,
     value_range: Range | None,
     chosen_by: ChosenBy,
-    outcomes: Mapping[str, Outcome] | None = None,
 ) -> PolicyComparison:
-    """`compare_policies` of arguments that were checked, with what chose the policies."""
-    with stage("policies in common draws"):
-        values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
+    """The comparison of `policy_values`, whose other arguments are as there, with what chose the policies."""
     draws = np.stack([value.draws for value in values.values()], axis=-1)
     probs = dict(zip(values, map(float, shares_of_best(draws)), strict=True))
     space = labels_of(posterior)

@@ -67,29 +67,25 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     form = closed_form_of(prior)
     if form is None:
         return None
-    if isinstance(form, ClosedForms):
-        cells = math.prod((*space.shape, space.n_outcomes))
-        if len(form.forms) * cells > MAX_NUMBERS:
-            return None
-        components = [_ready_made(prior, each, space) for each in form.forms]
-        digest = hashlib.sha256(f"{form.site} {len(components)}".encode())
-        for each in components:
-            digest.update(each.fingerprint.encode())
-        return branches_of(
-            components[0].prior, digest.hexdigest(), form.site, range(len(components)), [_belief(c) for c in components]
-        )
-    return _belief(_ready_made(prior, form, space))
+    forms = form.forms if isinstance(form, ClosedForms) else (form,)
+    if len(forms) > 1 and len(forms) * math.prod((*space.shape, space.n_outcomes)) > MAX_NUMBERS:
+        return None
+    has_arrays = any(isinstance(value, np.ndarray) for each in forms for value in each.numbers)
+    with jax.enable_x64(True):
+        own = isolated_prior(prior) if has_arrays else prior
+    each = [ReadyMade(own, one, space, _digest(one, space)) for one in forms]
+    if not isinstance(form, ClosedForms):
+        return _belief(each[0])
+    digest = hashlib.sha256(f"{form.site} {len(each)} {' '.join(one.fingerprint for one in each)}".encode())
+    return branches_of(own, digest.hexdigest(), form.site, range(len(each)), [_belief(one) for one in each])
 
 
-def _ready_made(prior: Prior, form: ClosedForm, space: StateActionSpace) -> ReadyMade:
+def _digest(form: ClosedForm, space: StateActionSpace) -> str:
     digest = hashlib.sha256(f"{space!r} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
-    hyperparameters = form.concentration, *form.hyperparameters.values()
-    for value in (*jax.tree.leaves(space), *hyperparameters):
+    for value in (*jax.tree.leaves(space), *form.numbers):
         array = np.asarray(value)
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    has_arrays = any(isinstance(value, np.ndarray) for value in hyperparameters)
-    with jax.enable_x64(True):
-        return ReadyMade(isolated_prior(prior) if has_arrays else prior, form, space, digest.hexdigest())
+    return digest.hexdigest()
 
 
 @program_cache

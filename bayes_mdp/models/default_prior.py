@@ -13,7 +13,7 @@ from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp import Log, StateActionSpace
 from bayes_mdp.mdp.space import check_space
@@ -179,15 +179,19 @@ def _moments(reward: Float[np.ndarray, " N"], pair: Int[np.ndarray, " N"]) -> Re
 
 def _fitting(reward: Float[np.ndarray, " N"], moments: RewardMoments) -> RewardLaw:
     """The law that rewards like these may have."""
-    if np.isin(reward, (0.0, 1.0)).all():
+    if _possible("bernoulli", reward).all():
         return "bernoulli"
-    counts = (reward >= 0).all() and (reward == np.round(reward)).all()
-    if (
-        counts
-        and POISSON[0] * moments.total / moments.number < moments.within < POISSON[1] * moments.total / moments.number
-    ):
+    mean = moments.total / moments.number
+    if _possible("poisson", reward).all() and POISSON[0] * mean < moments.within < POISSON[1] * mean:
         return "poisson"
     return "normal"
+
+
+def _possible(law: str, reward: Float[np.ndarray, " N"]) -> Bool[np.ndarray, " N"]:
+    """Which rewards the law can give."""
+    if law == "bernoulli":
+        return np.isin(reward, (0.0, 1.0))
+    return (reward >= 0) & (reward == np.round(reward)) if law == "poisson" else np.ones(len(reward), bool)
 
 
 def _check_law(law: str, reward: Float[np.ndarray, " N"]) -> None:
@@ -196,11 +200,7 @@ def _check_law(law: str, reward: Float[np.ndarray, " N"]) -> None:
     Raises:
         ValueError: names the first one.
     """
-    possible = np.ones(len(reward), bool)
-    if law == "bernoulli":
-        possible = np.isin(reward, (0.0, 1.0))
-    elif law == "poisson":
-        possible = (reward >= 0) & (reward == np.round(reward))
+    possible = _possible(law, reward)
     if not possible.all():
         first = reward[np.flatnonzero(~possible)[0]]
         raise ValueError(f'rewards is "{law}", and the log has a reward of {amount(first)}, expected "normal" for it')
@@ -237,13 +237,11 @@ def _reward_law(law: str, moments: RewardMoments) -> tuple[Callable[..., Prior],
         )
         kind = "normal, of unknown mean and variance"
     else:
-        weight = float(np.clip(weight, *WEIGHTS))
+        weight, mean = float(np.clip(weight, *WEIGHTS)), (moments.total + 0.5) / (moments.number + 1.0)
         if law == "bernoulli":
-            mean = (moments.total + 0.5) / (moments.number + 1.0)
             factory = partial(dirichlet_bernoulli, concentration1=weight * mean, concentration0=weight * (1.0 - mean))
             kind = "0 or 1, Bernoulli"
         else:
-            mean = (moments.total + 0.5) / (moments.number + 1.0)
             factory = partial(dirichlet_poisson, reward_concentration=weight * mean, rate=weight)
             kind = "counts, Poisson"
     return (

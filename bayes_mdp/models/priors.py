@@ -36,6 +36,11 @@ class ClosedForm(NamedTuple):
     hyperparameters: dict[str, ArrayLike]
     by_outcome: bool | None
 
+    @property
+    def numbers(self) -> tuple[ArrayLike, ...]:
+        """The concentration and the hyperparameters, in order."""
+        return self.concentration, *self.hyperparameters.values()
+
 
 class ClosedForms(NamedTuple):
     """One closed form for each of equally likely values 0, 1, ... of a discrete site.

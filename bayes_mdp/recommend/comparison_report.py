@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-import bayes_mdp
 from bayes_mdp.calibration.belief.posterior_views import recipe_of, reference
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
@@ -22,7 +21,7 @@ from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import Source
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.sizes import sizes_of
-from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, pairs_table
+from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, pairs_table, versions
 from bayes_mdp.recommend.policy_table import policy_table
 from bayes_mdp.recommend.report_figures import gains_figure, gains_of
 from bayes_mdp.recommend.units import value_in_words
@@ -244,7 +243,7 @@ def _origin(
     origin["prior"] = prior_in_words(posterior)
     value = next(iter(comparison.values.values()))
     origin["draws"] = f"{len(value.draws):,}, {_key_in_words(key)}"
-    origin["version"] = f"bayes-mdp {bayes_mdp.__version__}, jax {jax.__version__}, numpy {np.__version__}"
+    origin["version"] = versions()
     return origin
 
 

@@ -2,11 +2,10 @@
 
 A check says that a belief does not fit the log somewhere; it does not say that this place matters to the decision. So
 for each check that failed the policies are compared again under the beliefs that it points to: rows of a concentration
-that is learnt, rows that lead where the log leads, rewards that depend on the next state, the earlier and the later
-half of the episodes alone, and, where the check is about the choice itself, the choice made with one half of the
-episodes and judged by the other. If the promise no longer holds there, the check is a reason not to recommend; if it
-does, a note. What none of these beliefs can hold (an unseen cause of actions and outcomes, rewards that are missing for
-a reason) no such comparison can show.
+that is learnt, rows that lead where the log leads, the earlier and the later half of the episodes alone, and, where the
+check is about the choice itself, the choice made with one half of the episodes and judged by the other. If the promise
+no longer holds there, the check is a reason not to recommend; if it does, a note. What none of these beliefs can hold
+(an unseen cause of actions and outcomes, rewards that are missing for a reason) no such comparison can show.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHERE
-from bayes_mdp.decisions.policy_comparison import compared
+from bayes_mdp.calibration.criticism.next_steps import CHOSEN, RETURNS
+from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
@@ -29,6 +28,7 @@ from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.priors import known_rewards
 from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 
 Rule = Callable[[FittedPosterior], PolicyLike]
@@ -116,8 +116,9 @@ class Question(NamedTuple):
         """The gains of policies under a prior after a log."""
         posterior = infer(self.key, prior, log, space=self.space)
         every = {"": self.baseline, **policies}
-        found = compared(self.key, posterior, every, self.objective, self.initial, self.num_draws, None, "other data")
-        return {name: found.values[name].draws - found.values[""].draws for name in policies}
+        with stage("policies in common draws"):
+            values = policy_values(self.key, posterior, every, self.objective, self.initial, self.num_draws)
+        return {name: values[name].draws - values[""].draws for name in policies}
 
 
 def rests_on_prior(basis: ValueBasis | None) -> bool:
@@ -153,27 +154,29 @@ def consequences(
     return answers
 
 
-def _beliefs(check: str, question: Question) -> dict[str, tuple[Callable[[], dict[str, Gain]], float]]:
+Ask = Callable[[], dict[str, Gain]]
+
+
+def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
     """The beliefs that a check points to, in words -> how to ask them, and what P(no worse) must be."""
-    learnt = {} if isinstance(question.prior, DefaultPrior) else {"with rows whose concentration is learnt": 1.0}
-    leading = {} if question.space.successors is not None else {"with rows that lead where the log leads": _arrivals}
-    whole = {
-        words: (partial(_under, question, weights), question.confidence)
-        for words, weights in (learnt | leading).items()
-    }
-    light = {"with rows whose prior weighs one transition": (partial(_under, question, None), question.confidence)}
-    halves = {
-        f"by the {name} half of the episodes alone": (
-            partial(question.gains, question.prior, half, question.policies),
-            SIGN,
-        )
-        for name, half in zip(("earlier", "later"), halves_in_time(question.log), strict=True)
-    }
-    crossed = {"chosen by one half of the episodes and judged by the other": (partial(_crossed, question), SIGN)}
-    return {NEW: whole, WHERE: whole, RETURNS: whole | halves, CHOSEN: crossed, SHARE: whole | light}[check]
+    if check == CHOSEN:
+        return {"chosen by one half of the episodes and judged by the other": (partial(_crossed, question), SIGN)}
+    asks: dict[str, Ask] = {}
+    if not isinstance(question.prior, DefaultPrior):
+        asks["with rows whose concentration is learnt"] = lambda: _under(question, 1.0)
+    if question.space.successors is None:
+        asks["with rows that lead where the log leads"] = lambda: _under(question, _arrivals(question))
+    if check == SHARE:
+        asks["with rows whose prior weighs one transition"] = lambda: _under(question, None)
+    beliefs = {words: (ask, question.confidence) for words, ask in asks.items()}
+    if check == RETURNS:
+        for name, half in zip(("earlier", "later"), halves_in_time(question.log), strict=True):
+            ask = partial(question.gains, question.prior, half, question.policies)
+            beliefs[f"by the {name} half of the episodes alone"] = ask, SIGN
+    return beliefs
 
 
-def _under(question: Question, weights: float | Callable[[Question], ArrayLike] | None) -> dict[str, Gain]:
+def _under(question: Question, weights: ArrayLike | None) -> dict[str, Gain]:
     """The gains with rows ~ Dirichlet(c * weights), c learnt, and rewards of the law that the log suggests.
 
     Without weights the concentration of a row is one, that of an outcome the same for all.
@@ -185,9 +188,9 @@ def _under(question: Question, weights: float | Callable[[Question], ArrayLike] 
     else:
         rewards = reward_law_of(log)[0]
     if weights is None:
-        return question.gains(rewards(concentration=1.0 / space.n_outcomes), log, question.policies)
-    shares = weights(question) if callable(weights) else weights
-    prior = unknown_concentration(concentrations_of(space), weights=shares, rewards=rewards)
+        prior = rewards(concentration=1.0 / space.n_outcomes)
+    else:
+        prior = unknown_concentration(concentrations_of(space), weights=weights, rewards=rewards)
     return question.gains(prior, log, question.policies)
 
 

@@ -18,8 +18,8 @@ from bayes_mdp.decisions.choosing.criteria import Criterion, read_criterion
 from bayes_mdp.decisions.choosing.mean_plan import best_in
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
-from bayes_mdp.decisions.policy_comparison import PolicyComparison, compared
-from bayes_mdp.decisions.policy_evaluation import check_num_draws, read_action_probs
+from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
+from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs
 from bayes_mdp.decisions.start import start_of_log
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
 from bayes_mdp.inference.route import infer
@@ -28,7 +28,7 @@ from bayes_mdp.mdp.data.episode_returns import returns_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labelled_arguments import policy_of
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.sizes import sizes_of
+from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.default_prior import DefaultPrior, default_prior
 from bayes_mdp.models.mdp_spec import Prior
@@ -142,10 +142,8 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     # 1. The best policy that the data support; where none is as sure as was asked for, the best of the likely ones.
     with stage("decide: choose a policy"):
         chooser = infer(keys[1], problem.prior, first, space=space)
-        _check_named(chooser, problem)
         choice = _choose(keys[2], chooser, problem)
-    nothing = choice.abstained and np.array_equal(choice.candidate, choice.policy)
-    candidates: dict[str, PolicyLike] = {} if nothing else {CHOSEN: choice.candidate}
+    candidates: dict[str, PolicyLike] = {} if choice.found_nothing else {CHOSEN: choice.candidate}
     candidates |= problem.named
 
     # 2. All of them against the baseline, in common draws, until it is settled whether the promise holds.
@@ -167,8 +165,8 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
             whole = infer(keys[1], problem.prior, log, space=space)
             if CHOSEN in candidates:
                 both = {BASELINE: today, CHOSEN: choice.candidate}
-                seen = compared(keys[5], whole, both, objective, begins, problem.num_draws, None, "these data")
-                by_all = seen.difference(CHOSEN, BASELINE).draws
+                values = policy_values(keys[5], whole, both, objective, begins, problem.num_draws)
+                by_all = values[CHOSEN].draws - values[BASELINE].draws
         criticism = None
         if checks:
             rule = _rule(problem)
@@ -202,7 +200,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         _anchored(log, objective, judged) if baseline is None and initial is None else None,
         dict(log.columns),
         by_all,
-        _rarely_tried(np.asarray(chooser.visit_counts()), space, problem.limits.bootstrap_below or 0),
+        _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
     )
 
 
@@ -293,51 +291,43 @@ def _read_prior(prior: Prior | str, log: Log, space: StateActionSpace) -> Prior:
 
 
 def _read(policy: PolicyOrLabels, name: str, space: StateActionSpace, objective: Objective) -> PolicyLike:
-    """A policy as an array, where it is by label."""
+    """A policy as an array, where it is by label; refused where it is none."""
     try:
-        return policy_of(policy, space, objective)
+        array = policy_of(policy, space, objective)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
+    _action_probs(array, space, objective, name)
+    return array
 
 
 def _read_named(
     policies: Mapping[str, PolicyOrLabels] | None, space: StateActionSpace, objective: Objective
 ) -> dict[str, PolicyLike]:
-    if policies is None:
-        return {}
-    if not isinstance(policies, Mapping):
-        raise TypeError(f"policies is {described(policies)}, expected name -> policy")
-    named = {str(name): _read(policy, f"policies[{name!r}]", space, objective) for name, policy in policies.items()}
-    if len(named) < len(policies):
-        raise ValueError("policies has two names that are written alike, expected names that differ as text")
+    named = {} if policies is None else read_names(policies)
     for name in (BASELINE, CHOSEN):
         if name in named:
             raise ValueError(f"policies has the name {name!r}, which the answer uses itself, expected another one")
-    return named
+    return {name: _read(policy, f"policies[{name!r}]", space, objective) for name, policy in named.items()}
 
 
-def _check_named(posterior: FittedPosterior, problem: Problem) -> None:
-    """Refuse named policies that are none, before anything is chosen."""
-    for name, policy in problem.named.items():
-        try:
-            _action_probs(policy, posterior, problem.objective)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"policies[{name!r}]: {error}") from None
-
-
-def _action_probs(policy: PolicyLike, posterior: FittedPosterior, objective: Objective) -> Float[np.ndarray, "*H S A"]:
-    space = posterior.space
+def _action_probs(
+    policy: PolicyLike, space: StateActionSpace, objective: Objective, name: str = "policy"
+) -> Float[np.ndarray, "*H S A"]:
     with jax.enable_x64(True):
-        probs = read_action_probs("policy", policy, sizes_of(posterior), objective, space)
+        probs = read_action_probs(name, policy, Sizes.of(space), objective, space)
     shape = (objective.horizon, *space.shape[-2:]) if isinstance(objective, Episodic) else space.shape
     return np.broadcast_to(np.asarray(probs, np.float64), shape)
 
 
+def _seen(posterior: FittedPosterior) -> Float[np.ndarray, "S A"]:
+    """How often the data of a posterior have each pair, at any step."""
+    return np.asarray(posterior.visit_counts(), np.float64).reshape(-1, *posterior.space.shape[-2:]).sum(0)
+
+
 def _policy_set(posterior: FittedPosterior, problem: Problem) -> PolicySet:
     """The policies that the limits leave, by the counts of a posterior."""
-    baseline = _action_probs(problem.baseline, posterior, problem.objective)
-    counts = np.asarray(posterior.visit_counts(), np.float64)
-    return policy_set(problem.limits, posterior.space.legal, baseline.shape, counts, baseline)
+    baseline = _action_probs(problem.baseline, problem.space, problem.objective)
+    return policy_set(problem.limits, problem.space.legal, baseline.shape, _seen(posterior), baseline)
 
 
 def _rule(problem: Problem) -> Rule:
@@ -372,8 +362,7 @@ def _choose(key: PRNGKeyArray, posterior: FittedPosterior, problem: Problem) -> 
         )
 
     choice = chosen(problem.confidence)
-    nothing = choice.abstained and np.array_equal(choice.candidate, choice.policy)
-    return chosen(LIKELIER) if nothing else choice
+    return chosen(LIKELIER) if choice.found_nothing else choice
 
 
 def _judge(
@@ -387,12 +376,11 @@ def _judge(
     num_draws, policies = problem.num_draws, {BASELINE: problem.baseline, **candidates}
     look = 1
     while True:
-        comparison = compared(
-            key, posterior, policies, problem.objective, problem.initial, num_draws, problem.value_range, chosen_by
-        )
+        with stage("policies in common draws"):
+            values = policy_values(key, posterior, policies, problem.objective, problem.initial, num_draws)
         improvements = {
             name: Improvement(
-                comparison.difference(name, BASELINE).draws,
+                values[name].draws - values[BASELINE].draws,
                 problem.slack,
                 shared if name in problem.named else problem.confidence,
                 LOOKS,
@@ -401,8 +389,10 @@ def _judge(
         }
         settled = all(each.settled for each in improvements.values())
         if settled or look == LOOKS or num_draws * MORE * cells > MOST_NUMBERS:
-            return comparison, improvements
+            break
         num_draws, look = num_draws * MORE, look + 1
+    comparison = comparison_of(values, key, posterior, policies, problem.objective, problem.value_range, chosen_by)
+    return comparison, improvements
 
 
 def _candidate(
@@ -417,15 +407,14 @@ def _candidate(
     doubts = [] if improvement.accepted else [str(improvement)]
     values = {key: comparison.values[key] for key in (BASELINE, name)}
     doubts += verdict_on(values, problem.value_range, "these data", MOST_PRIOR).reasons
-    both = (_action_probs(each, posterior, problem.objective) for each in (policy, problem.baseline))
-    counts = np.asarray(posterior.visit_counts(), np.float64).reshape(-1, *problem.space.shape[-2:]).sum(0)
+    both = (_action_probs(each, problem.space, problem.objective) for each in (policy, problem.baseline))
     taken, basis = _more(*both), comparison.values[name].basis
     return Candidate(
         policy,
         improvement,
         name in problem.named,
         prior_share=None if basis is None else basis.prior_share,
-        fewest=float(counts[taken].min()) if taken.any() else None,
+        fewest=float(_seen(posterior)[taken].min()) if taken.any() else None,
         doubts=tuple(doubts),
     )
 
@@ -439,7 +428,7 @@ def _spread(
 ) -> float:
     """By how much the interval of the chosen policy is widened, as the same data chose it."""
     policies = _policy_set(posterior, problem)
-    candidate = _action_probs(choice.candidate, posterior, problem.objective)
+    candidate = _action_probs(choice.candidate, problem.space, problem.objective)
     return choice_spread(
         key, posterior, problem.objective, policies, candidate, improvement.gain, initial=problem.initial
     )
@@ -484,11 +473,10 @@ def _more(policy: Float[np.ndarray, "*H S A"], today: Float[np.ndarray, "*H S A"
     return np.asarray((policy > today + 1e-6).reshape(-1, *policy.shape[-2:]).any(0))
 
 
-def _rarely_tried(visits: Float[np.ndarray, "*H S A"], space: StateActionSpace, below: int) -> RarelyTried | None:
+def _rarely_tried(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below: int) -> RarelyTried | None:
     """The legal pairs that keep the baseline's probability; None: none is asked to."""
     if not below:
         return None
-    seen = np.asarray(visits, np.float64).reshape(-1, space.n_states, space.n_actions).sum(0)
     legal = np.ones(seen.shape, bool) if space.legal is None else np.asarray(space.legal)
     rare = [(space.state_names[s], space.action_names[a]) for s, a in np.argwhere(legal & (seen < below))]
     return RarelyTried(below, tuple(rare), int(legal.sum()))

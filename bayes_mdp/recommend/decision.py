@@ -237,15 +237,14 @@ class Decision:
             )
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
-        lead = self.lead
-        if lead is not None:
-            notes += [str(each) for each in self.candidates[lead].consequences if not each.stops]
+        weighed = () if self.lead is None else self.candidates[self.lead].consequences
+        notes += [str(each) for each in weighed if not each.stops]
         if self.criticism is not None:
             silent = [name for name in self.criticism.findings if name not in self.criticism.alarms]
             notes.append(f"checks passed: {', '.join(silent) or 'none'}")
-            stopped = {each.check for each in self.candidates[lead].consequences} if lead is not None else set()
+            told = {each.check for each in weighed}
             notes += [
-                f"{name} (failed): {self.criticism.said(name)}" for name in self.criticism.alarms if name not in stopped
+                f"{name} (failed): {self.criticism.said(name)}" for name in self.criticism.alarms if name not in told
             ]
         return tuple(notes)
 

@@ -3,6 +3,10 @@
 from html import escape
 from typing import TYPE_CHECKING
 
+import jax
+import numpy as np
+
+import bayes_mdp
 from bayes_mdp.utils.amounts import amount
 
 if TYPE_CHECKING:
@@ -73,6 +77,11 @@ def folded(title: str, content: str, *, is_open: bool = False) -> str:
         is_open: whether it is shown at once.
     """
     return f"<details{' open' if is_open else ''}><summary>{escape(title)}</summary>{content}</details>"
+
+
+def versions() -> str:
+    """Of this package and of those that its numbers depend on."""
+    return f"bayes-mdp {bayes_mdp.__version__}, jax {jax.__version__}, numpy {np.__version__}"
 
 
 def pairs_table(pairs: "dict[str, str]") -> str:

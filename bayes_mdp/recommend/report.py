@@ -4,10 +4,6 @@ import os
 from html import escape
 from pathlib import Path
 
-import jax
-import numpy as np
-
-import bayes_mdp
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
@@ -15,7 +11,7 @@ from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.mdp import FoldedLog, Log
 from bayes_mdp.recommend.comparison_report import comparison_page
 from bayes_mdp.recommend.decision import ANCHORED, BASELINE, WORTH, Decision
-from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, pairs_table
+from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, pairs_table, versions
 from bayes_mdp.recommend.policy_table import policy_table
 from bayes_mdp.recommend.report_figures import gains_figure, values_figure
 from bayes_mdp.recommend.units import reward_in_words
@@ -75,7 +71,7 @@ def _origin(decision: Decision, command: str) -> str:
             "its SHA-256": decision.digest,
             "prior": decision.prior,
             "key": decision.key,
-            "version": f"bayes-mdp {bayes_mdp.__version__}, jax {jax.__version__}, numpy {np.__version__}",
+            "version": versions(),
             "command": command,
         }
     )

@@ -190,7 +190,7 @@ def test_named_policies_are_judged_beside_the_choice(decided):
     [
         ([[0, 0]], TypeError, r"^policies is a list"),
         ({"chosen": [0, 0]}, ValueError, "policies has the name 'chosen', which the answer uses itself"),
-        ({1: [0, 0], "1": [0, 0]}, ValueError, "two names that are written alike"),
+        ({1: [0, 0], "1": [0, 0]}, ValueError, "two names that are written '1', expected names that differ as text"),
         ({"B": {"idle": "wait"}}, ValueError, r"^policies\['B'\]: policy has no action for"),
     ],
 )

@@ -52,13 +52,14 @@ def choice_spread(
     draws = draws_of(key, posterior, objective, NUM_CHOICES, initial=initial, needed=needed, fewest=FEW_CHOICES)
     start = np.where(policies.free, candidate - policies.fixed, -np.inf).argmax(-1)
     others = []
-    with bar_of(draws.num, " choices") as bar:
-        for which, drawn in draws.blocks(slice(NUM_CHOICES if draws.numbers < LARGE else FEW_CHOICES)):
+    number = min(draws.num, NUM_CHOICES if draws.numbers < LARGE else FEW_CHOICES)
+    with bar_of(number, " choices") as bar:
+        for which, drawn in draws.blocks(slice(number)):
             for i in range(len(which)):
                 one = Drawn(drawn.probs[i : i + 1].astype(np.float64), drawn.reward[i : i + 1].astype(np.float64))
                 others.append(policies.policy(improve(draws.rows, one, objective, policies, start)))
                 bar.update(1)
-    own = np.arange(len(others))
+    own = np.arange(number)
     # ahead[w, i]: the policy that is best in draw i, over the candidate, in draw w.
     values = draws.values(np.stack([candidate, *others]))
     ahead = values[:, 1:] - values[:, :1]

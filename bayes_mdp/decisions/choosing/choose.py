@@ -90,6 +90,11 @@ class PolicyChoice(eqx.Module):
     abstained: bool
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
 
+    @property
+    def found_nothing(self) -> bool:
+        """Whether the candidate is the baseline itself."""
+        return self.abstained and np.array_equal(self.candidate, self.policy)
+
     _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
@@ -109,10 +114,9 @@ class PolicyChoice(eqx.Module):
         if self.value.basis is not None and self.value.basis.untried is not None:
             lines.append(f"  {self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
         lines += [f"  {line}" for line in describe_law(self.value.basis)]
-        same = self.abstained and np.array_equal(self.candidate, self.policy)
-        if self.improvement is not None and not same:
+        if self.improvement is not None and not self.found_nothing:
             lines.append(f"  {self.improvement}")
-        if self.baseline is not None and not same and self.value.mean > self.baseline.mean:
+        if self.baseline is not None and not self.found_nothing and self.value.mean > self.baseline.mean:
             doubt = pull_of("candidate", self.value, "the baseline", self.baseline)
             lines += [] if doubt is None else [f"  {doubt.reason}"]
         if self.abstained and self.improvement is not None:

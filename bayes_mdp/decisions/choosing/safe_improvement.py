@@ -39,16 +39,17 @@ class Improvement(eqx.Module):
     @property
     def prob_at_least(self) -> float:
         """Lower bound on the posterior probability, from the number of draws (one-sided, 99 %)."""
-        count = int(np.sum(self.gain >= -self.slack))
-        error = MONTE_CARLO_ERROR / self.looks
-        return float(beta.ppf(error, count, len(self.gain) - count + 1)) if count else 0.0
+        return self._share_at_least(int(np.sum(self.gain >= -self.slack)))
 
     @property
     def prob_at_most(self) -> float:
         """Upper bound on it, likewise."""
-        fails = int(np.sum(self.gain < -self.slack))
+        return 1.0 - self._share_at_least(int(np.sum(self.gain < -self.slack)))
+
+    def _share_at_least(self, count: int) -> float:
+        """The lower Clopper-Pearson bound of so many of the draws."""
         error = MONTE_CARLO_ERROR / self.looks
-        return 1.0 - float(beta.ppf(error, fails, len(self.gain) - fails + 1)) if fails else 1.0
+        return float(beta.ppf(error, count, len(self.gain) - count + 1)) if count else 0.0
 
     @property
     def settled(self) -> bool:
