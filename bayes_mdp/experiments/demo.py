@@ -1,6 +1,6 @@
 """`bayes-mdp demo`: the whole workflow on Gymnasium's FrozenLake, from a log to a regret curve, in about a minute.
 
-A log of random play is read; posteriors are inferred from it under a flat prior and under a prior of six lines; a
+A log of random play is read; posteriors are inferred from it under a vague prior and under a prior of six lines; a
 policy is evaluated under both, and compared with the true value, which is not known in practice; then agents explore
 with both beliefs.
 """
@@ -45,11 +45,11 @@ POLICIES = {
 EVALUATED = "careful"
 
 
-def flat(space: StateActionSpace) -> MDPSpec:
-    """Any step may lead anywhere, any reward is as likely as not."""
+def vague(space: StateActionSpace) -> MDPSpec:
+    """Any step may lead anywhere, any reward is as likely as not (Jeffreys' prior of each row and reward)."""
     with space.plates():
-        probs = numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_outcomes)))
-        reward = numpyro.sample("reward", dist.Beta(1.0, 1.0))
+        probs = numpyro.sample("transition", dist.Dirichlet(jnp.full(space.n_outcomes, 0.5)))
+        reward = numpyro.sample("reward", dist.Beta(0.5, 0.5))
     return MDPSpec(probs, reward=dist.Bernoulli(reward))
 
 
@@ -62,7 +62,7 @@ def neighbours(space: StateActionSpace) -> MDPSpec:
     return MDPSpec(probs, reward=dist.Bernoulli(reward))
 
 
-PRIORS: dict[str, Prior] = {"flat": flat, "neighbours": neighbours}
+PRIORS: dict[str, Prior] = {"vague": vague, "neighbours": neighbours}
 
 
 def _adjacent_or_end() -> np.ndarray:
@@ -184,7 +184,7 @@ def _explore(env: Environment, folder: Path, key: PRNGKeyArray) -> dict[str, xr.
     _title(f"5. Agents that explore the lake: {NUM_STEPS} steps, {NUM_SEEDS} seeds, a new plan every {REPLAN} steps")
     cases = {
         "PSRL, prior neighbours": (PSRL(replan=REPLAN), neighbours),
-        "PSRL, prior flat": (PSRL(replan=REPLAN), flat),
+        "PSRL, prior vague": (PSRL(replan=REPLAN), vague),
         "epsilon-greedy Q-learning": (EpsilonGreedyQ(), None),
     }
     results = {}

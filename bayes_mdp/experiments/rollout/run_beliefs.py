@@ -45,6 +45,15 @@ class CanList(Protocol):
         ...
 
 
+@runtime_checkable
+class CanForgetProgram(Protocol):
+    """A belief that no longer needs the program that it was inferred from."""
+
+    def without_program(self) -> CanUpdate:
+        """The same belief, without its program."""
+        ...
+
+
 def initial_belief(
     key: PRNGKeyArray, prior: PriorLike, space: StateActionSpace, agent: Agent, method: str | Method = "auto"
 ) -> CanUpdate:
@@ -70,6 +79,8 @@ def initial_belief(
         from bayes_mdp.inference.route import infer
 
         belief = infer(key, prior, None, space=space, method=method)
+        # The program would be part of the compiled run: without it, one compilation serves all priors of one structure.
+        belief = belief.without_program() if isinstance(belief, CanForgetProgram) else belief
     if isinstance(agent, ChecksBelief):
         agent.check_belief(belief)
     return belief

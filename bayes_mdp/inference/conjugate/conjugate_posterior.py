@@ -97,6 +97,10 @@ class ConjugatePosterior(eqx.Module):
         """The prior program; None: built without one, or loaded."""
         return None if self.sites is None else self.sites.program
 
+    def without_program(self) -> "ConjugatePosterior":
+        """The same belief, without its way back to the sites of its program."""
+        return replace(self, sites=None)
+
     def site_values(self, rows: Float[AnyArray, "M K"], rewards: Drawn) -> Mapping[str, Float[Array, "..."]]:
         """{site of the program: value} for one draw of both parts' `sample_sites`; empty without a table of sites.
 
