@@ -14,7 +14,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.simulation_based.ranks import Rank, StagedSimulation
-from bayes_mdp.numerics.host_program import quick_jit
+from bayes_mdp.numerics.host_program import QUICKEST, quick_jit
 from bayes_mdp.parallel.executors import ExecutorLike
 from bayes_mdp.parallel.tasks import Task, run_tasks
 from bayes_mdp.utils.identity import UnidentifiedError, identity
@@ -126,7 +126,7 @@ class SimulationBlock:
 def _staged(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable[[int], dict[str, Rank]]:
     """The same in stages: what can be traced is compiled for all simulations of a block at once."""
     keys_of = jax.jit(lambda start: jax.vmap(lambda i: jax.random.fold_in(key, i))(start + np.arange(size)))
-    simulate, examine = quick_jit(jax.vmap(one.simulate)), quick_jit(jax.vmap(one.examine))
+    simulate, examine = (quick_jit(jax.vmap(part), options=QUICKEST) for part in (one.simulate, one.examine))
 
     def run(start: int) -> dict[str, Rank]:
         keys = keys_of(start)

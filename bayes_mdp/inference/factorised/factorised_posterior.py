@@ -22,6 +22,7 @@ from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data.transitions import unmasked
+from bayes_mdp.numerics.numpy_or_jax import concrete_in_numpy, xp
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealScalar
@@ -97,9 +98,10 @@ class FactorisedPosterior(ConjugatePosterior):
         (number,) = rewards
         return of_rows | {name: jnp.asarray(x)[number] for name, x in self.rewards.sites.items()}
 
+    @concrete_in_numpy
     def effective_sample_size(self) -> Float[Array, ""]:
         """1 / sum of the squared weights, from 1 to N: how many draws of the rewards carry the belief."""
-        return 1.0 / jnp.sum(self.rewards.weights**2)
+        return 1.0 / xp.sum(self.rewards.weights**2)
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the draws. Traceable."""

@@ -32,6 +32,7 @@ from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, RewardSums, Statistics
 from bayes_mdp.numerics.moments import merge_moments
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
 
@@ -97,9 +98,9 @@ class SampledRewards(Rewards):
         return self.recipe.statistics_law is not None
 
     @property
-    def weights(self) -> Float[Array, " N"]:
+    def weights(self) -> Float[AnyArray, " N"]:
         """Probabilities of the draws."""
-        return jax.nn.softmax(jnp.asarray(self.log_weights))
+        return xp.softmax(self.log_weights)
 
     @property
     def num_draws(self) -> int:
