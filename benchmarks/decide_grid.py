@@ -3,26 +3,116 @@
 `python -m benchmarks.decide_grid [logs] [episodes,...] [family,...]`; all defaults of `decide`, the prior among them.
 Of each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
 interval of the candidate's gain, as `decide` widens it, holds the truth, and the posterior's own; the share of the
-possible gain that is realised; whether a check failed, and whether one stopped the decision. Families: a machine that
-wears; random rows and rewards; those with staff who are nearly as good as can be; those with actions that are rarely
-tried; an inventory.
+possible gain that is realised; whether a check failed, and whether one stopped the decision.
+
+Families: a machine that wears; random rows and rewards; those with staff who are nearly as good as can be; those with
+actions that are rarely tried; an inventory; a queue; a ward whose patients leave (0 or 1 at the end); Gymnasium's
+FrozenLake and Taxi; ICU-Sepsis. Worlds that break a promise of `decide`: `confounded` (staff see a severity that the
+log has not), `by_step` (they act otherwise in the second half of an episode), `rewards_missing` (low rewards are lost
+more often), `changing_rows` (wear is slower in the later half of the episodes; the truth is the later world).
 """
 
 import sys
 import time
+from dataclasses import dataclass, field, replace
 
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 import bayes_mdp as bm
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN
 
 DISCOUNT, STEPS = 0.95, 30
 Array = np.ndarray
-World = tuple[Float[Array, "S A S"], Float[Array, "S A"], Float[Array, "S A"], float]
-"""Rows, mean rewards, the behaviour, standard deviation of a reward."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A true MDP, and the staff whose log `decide` reads.
+
+    Args:
+        rows: [S, A, O]; O is S, or S + 1 where episodes end (the last outcome).
+        reward: mean rewards.
+        behaviour: of the staff.
+        noise: standard deviation of a reward; 0: a reward is what it is on average.
+        start: distribution of the first state; None: state 0.
+        by_outcome: reward of each outcome instead [S, A, O]; None: they do not depend on it.
+    """
+
+    rows: Float[Array, "S A O"]
+    reward: Float[Array, "S A"]
+    behaviour: Float[Array, "S A"]
+    noise: float
+    start: Float[Array, " S"] | None = None
+    by_outcome: Float[Array, "S A O"] | None = None
+    legal: Bool[Array, "S A"] | None = None
+    steps: int = STEPS
+
+    @property
+    def initial(self) -> Float[Array, " S"]:
+        """Distribution of the first state."""
+        return np.eye(len(self.rows))[0] if self.start is None else self.start
+
+    def columns(self, episodes: int, rng: np.random.Generator) -> pd.DataFrame:
+        """One row a transition, episode by episode."""
+        return play(self, episodes, rng)
+
+    def value(self, policy: Float[Array, "S A"]) -> float:
+        """Of a policy, from the start."""
+        rows = self.rows[..., : len(self.rows)]
+        chain = np.einsum("sa,sat->st", policy, rows)
+        v = np.linalg.solve(np.eye(len(rows)) - DISCOUNT * chain, (policy * self.reward).sum(-1))
+        return float(self.initial @ v)
+
+    def value_of_staff(self) -> float:
+        """Of what the log did."""
+        return self.value(self.behaviour)
+
+    def best(self) -> Float[Array, "S A"]:
+        """The true optimum."""
+        q, states = np.zeros_like(self.reward), len(self.rows)
+        illegal = 0.0 if self.legal is None else np.where(self.legal, 0.0, -np.inf)
+        for _ in range(1000):
+            q = self.reward + DISCOUNT * self.rows[..., :states] @ (q + illegal).max(-1)
+        return np.eye(q.shape[-1])[(q + illegal).argmax(-1)]
+
+
+def play(
+    world: World,
+    episodes: int,
+    rng: np.random.Generator,
+    behaviours: Float[Array, "T S A"] | None = None,
+    first: int = 0,
+) -> pd.DataFrame:
+    """Episodes of a world, played side by side; `behaviours`: of the staff at each step."""
+    rows, states = world.rows, len(world.rows)
+    cumulative = rows.cumsum(-1)
+    state: Int[Array, " E"] = rng.choice(states, episodes, p=world.initial)
+    going = np.arange(episodes)
+    steps = []
+    for t in range(world.steps):
+        chances = (world.behaviour if behaviours is None else behaviours[t])[state]
+        action = (rng.random((len(state), 1)) > chances.cumsum(-1)).sum(-1).clip(0, chances.shape[1] - 1)
+        reached = (rng.random((len(state), 1)) > cumulative[state, action]).sum(-1).clip(0, rows.shape[-1] - 1)
+        paid = world.reward[state, action] if world.by_outcome is None else world.by_outcome[state, action, reached]
+        paid = paid + world.noise * rng.normal(size=len(state))
+        over = reached == states
+        table = {
+            "e": first + going,
+            "n": t,
+            "s": state,
+            "a": action,
+            "r": paid,
+            "t": np.where(over, 0, reached),
+            "z": over,
+        }
+        steps.append(pd.DataFrame(table))
+        going, state = going[~over], reached[~over]
+        if not len(going):
+            break
+    return pd.concat(steps).sort_values(["e", "n"])
 
 
 def maintenance(rng: np.random.Generator) -> World:
@@ -34,7 +124,7 @@ def maintenance(rng: np.random.Generator) -> World:
     rows += rng.uniform(0, 0.04, rows.shape)
     reward = np.array([[20, 14, -30], [16, 10, -34], [8, 2, -40], [-40, -45, -90.0]]) + rng.normal(0, 4, (4, 3))
     behaviour = np.array([[0.85, 0.10, 0.05], [0.60, 0.30, 0.10], [0.30, 0.40, 0.30], [0.10, 0.10, 0.80]])
-    return rows / rows.sum(-1, keepdims=True), reward, behaviour, 6.0
+    return World(rows / rows.sum(-1, keepdims=True), reward, behaviour, 6.0)
 
 
 def random_rows(rng: np.random.Generator) -> World:
@@ -42,25 +132,23 @@ def random_rows(rng: np.random.Generator) -> World:
     rows = np.zeros((6, 3, 6))
     for s, a in np.ndindex(6, 3):
         rows[s, a, rng.choice(6, 3, replace=False)] = rng.dirichlet(np.ones(3))
-    return rows, rng.normal(size=(6, 3)), 0.9 * rng.dirichlet(np.ones(3), 6) + 0.1 / 3, 1.0
+    return World(rows, rng.normal(size=(6, 3)), 0.9 * rng.dirichlet(np.ones(3), 6) + 0.1 / 3, 1.0)
 
 
 def near_best(rng: np.random.Generator) -> World:
     """The same, and the staff act by a softmax of the true values: little can be gained, much lost."""
-    rows, reward, _, noise = random_rows(rng)
-    q = np.zeros((6, 3))
+    world, q = random_rows(rng), np.zeros((6, 3))
     for _ in range(500):
-        q = reward + DISCOUNT * rows @ q.max(-1)
+        q = world.reward + DISCOUNT * world.rows @ q.max(-1)
     behaviour = np.exp(2 * (q - q.max(-1, keepdims=True)))
-    return rows, reward, 0.97 * behaviour / behaviour.sum(-1, keepdims=True) + 0.01, noise
+    return replace(world, behaviour=0.97 * behaviour / behaviour.sum(-1, keepdims=True) + 0.01)
 
 
 def rarely_tried(rng: np.random.Generator) -> World:
     """Random rows, and one action in each state is taken 92 times in a hundred."""
-    rows, reward, _, noise = random_rows(rng)
-    behaviour = np.full((6, 3), 0.04)
+    world, behaviour = random_rows(rng), np.full((6, 3), 0.04)
     behaviour[np.arange(6), rng.integers(0, 3, 6)] = 0.92
-    return rows, reward, behaviour, noise
+    return replace(world, behaviour=behaviour)
 
 
 def inventory(rng: np.random.Generator) -> World:
@@ -75,51 +163,190 @@ def inventory(rng: np.random.Generator) -> World:
         sold = price * np.minimum(stock, wanted) - 2 * np.maximum(wanted - stock, 0)
         reward[s, a] = chances @ sold - holding * stock - fee * (a > 0) - 3.0 * a
     behaviour = np.where(np.arange(8)[:, None] < 3, [[0.2, 0.4, 0.3, 0.1]], [[0.7, 0.2, 0.07, 0.03]])
-    return rows, reward, behaviour, 2.0
+    return World(rows, reward, behaviour, 2.0)
 
 
-FAMILIES = {each.__name__: each for each in (maintenance, random_rows, near_best, rarely_tried, inventory)}
+def queue(rng: np.random.Generator) -> World:
+    """Up to nine who wait, three speeds of service, each dearer than the one before."""
+    arrival, served = rng.uniform(0.3, 0.6), np.sort(rng.uniform(0.2, 0.9, 3))
+    rows, wage = np.zeros((10, 3, 10)), np.array([0.0, rng.uniform(1, 3), rng.uniform(3, 6)])
+    for s, a in np.ndindex(10, 3):
+        leaves = served[a] if s else 0.0
+        for change, chance in ((1, arrival * (1 - leaves)), (-1, (1 - arrival) * leaves)):
+            rows[s, a, min(max(s + change, 0), 9)] += chance
+        rows[s, a, s] += arrival * leaves + (1 - arrival) * (1 - leaves)
+    reward = -np.arange(10.0)[:, None] - wage
+    behaviour = np.where(np.arange(10)[:, None] < 4, [[0.7, 0.25, 0.05]], [[0.3, 0.5, 0.2]])
+    return World(rows, reward, behaviour, 1.0)
+
+
+def triage(rng: np.random.Generator) -> World:
+    """Five grades of illness, three treatments; patients are discharged (1) or die (0)."""
+    rows, paid = np.zeros((5, 3, 6)), np.zeros((5, 3, 6))
+    for s, a in np.ndindex(5, 3):
+        better, worse, stay = rng.dirichlet([2.0 + a * (s > 2), 1.5 + a * (s < 2), 3.0])
+        rows[s, a, s] += stay
+        rows[s, a, s - 1 if s else 5] += better
+        rows[s, a, s + 1 if s < 4 else 5] += worse
+        paid[s, a, 5] = float(s == 0)
+    behaviour = 0.85 * rng.dirichlet(np.ones(3), 5) + 0.05
+    return World(rows, (rows * paid).sum(-1), behaviour, 0.0, np.full(5, 0.2), paid)
+
+
+def _from_environment(name: str, epsilon: float) -> World:
+    """An environment with lists of successors; the staff are right but for `epsilon` of their actions."""
+    env = bm.envs.icu_sepsis() if name == "icu_sepsis" else bm.envs.from_gymnasium(name)
+    mdp, (states, actions) = env.mdp, (env.mdp.n_states, env.mdp.n_actions)
+    successor, chance = np.asarray(mdp.successor), np.asarray(mdp.probability, float)
+    rows = np.zeros((states, actions, states + 1))
+    where = np.ogrid[:states, :actions, :1][:2]
+    np.add.at(rows, (*where, np.minimum(successor, states)), chance)
+    rows[..., -1] += np.maximum(1 - rows.sum(-1), 0)
+    legal = None if mdp.legal is None else np.asarray(mdp.legal)
+    world = World(rows, np.asarray(mdp.reward, float), np.zeros((states, actions)), 0.0, np.asarray(mdp.initial, float))
+    world = replace(world, legal=legal, steps=100)
+    evenly = np.ones((states, actions)) if legal is None else legal.astype(float)
+    mixed = (1 - epsilon) * world.best() + epsilon * evenly / evenly.sum(-1, keepdims=True)
+    return replace(world, behaviour=mixed)
+
+
+def frozen_lake(rng: np.random.Generator) -> World:
+    """Gymnasium's FrozenLake, eight moves in ten at random."""
+    del rng
+    return _from_environment("FrozenLake-v1", 0.8)
+
+
+def taxi(rng: np.random.Generator) -> World:
+    """Gymnasium's Taxi, half of the moves at random."""
+    del rng
+    return _from_environment("Taxi-v3", 0.5)
+
+
+def icu_sepsis(rng: np.random.Generator) -> World:
+    """ICU-Sepsis, half of the treatments at random."""
+    del rng
+    return _from_environment("icu_sepsis", 0.5)
+
+
+@dataclass(frozen=True)
+class Confounded(World):
+    """Half of the episodes are of a kind that wears faster and pays less: staff see it, and then service more often."""
+
+    severe: World = field(kw_only=True)
+
+    def columns(self, episodes: int, rng: np.random.Generator) -> pd.DataFrame:
+        """Of both kinds."""
+        half = episodes // 2
+        return pd.concat([play(self, half, rng), play(self.severe, episodes - half, rng, first=half)])
+
+    def value(self, policy: Float[Array, "S A"]) -> float:
+        """On average over the kinds, as one who does not see them plays."""
+        return (super().value(policy) + self.severe.value(policy)) / 2
+
+    def value_of_staff(self) -> float:
+        """Who see them."""
+        return (super().value(self.behaviour) + self.severe.value(self.severe.behaviour)) / 2
+
+
+def confounded(rng: np.random.Generator) -> World:
+    """See `Confounded`."""
+    mild = maintenance(rng)
+    rows = mild.rows.copy()
+    for s in range(3):
+        rows[s, :, s + 1 :] += 0.5 * rows[s, :, s : s + 1] / (3 - s)
+        rows[s, :, s] *= 0.5
+    careful = np.array([[0.3, 0.4, 0.3], [0.1, 0.4, 0.5], [0.05, 0.25, 0.7], [0.05, 0.05, 0.9]])
+    severe = World(rows, mild.reward - 10.0, careful, mild.noise)
+    return Confounded(mild.rows, mild.reward, mild.behaviour, mild.noise, severe=severe)
+
+
+@dataclass(frozen=True)
+class ByStep(World):
+    """The staff act otherwise from the middle of an episode on."""
+
+    later: Float[Array, "S A"] = field(kw_only=True)
+
+    def columns(self, episodes: int, rng: np.random.Generator) -> pd.DataFrame:
+        """The first half of the steps by one behaviour."""
+        half = self.steps // 2
+        return play(self, episodes, rng, np.stack([self.behaviour] * half + [self.later] * (self.steps - half)))
+
+    def value_of_staff(self) -> float:
+        """Who go on as in the second half."""
+        chain = lambda policy: np.einsum("sa,sat->st", policy, self.rows)  # noqa: E731
+        v = np.linalg.solve(np.eye(len(self.rows)) - DISCOUNT * chain(self.later), (self.later * self.reward).sum(-1))
+        for _ in range(self.steps // 2):
+            v = (self.behaviour * self.reward).sum(-1) + DISCOUNT * chain(self.behaviour) @ v
+        return float(self.initial @ v)
+
+
+def by_step(rng: np.random.Generator) -> World:
+    """See `ByStep`."""
+    world = random_rows(rng)
+    return ByStep(world.rows, world.reward, world.behaviour, world.noise, later=world.behaviour[:, ::-1])
+
+
+class RewardsMissing(World):
+    """Of rewards below their median 60 in a hundred are lost, of the others 10."""
+
+    def columns(self, episodes: int, rng: np.random.Generator) -> pd.DataFrame:
+        """With empty cells."""
+        table = play(self, episodes, rng)
+        lost = rng.random(len(table)) < np.where(table.r < table.r.median(), 0.6, 0.1)
+        return table.assign(r=table.r.where(~lost))
+
+
+def rewards_missing(rng: np.random.Generator) -> World:
+    """See `RewardsMissing`."""
+    world = random_rows(rng)
+    return RewardsMissing(world.rows, world.reward, world.behaviour, 2.0)
+
+
+@dataclass(frozen=True)
+class ChangingRows(World):
+    """Rows of the earlier half of the episodes are others."""
+
+    before: World = field(kw_only=True)
+
+    def columns(self, episodes: int, rng: np.random.Generator) -> pd.DataFrame:
+        """The earlier ones first."""
+        half = episodes // 2
+        return pd.concat([play(self.before, half, rng), play(self, episodes - half, rng, first=half)])
+
+
+def changing_rows(rng: np.random.Generator) -> World:
+    """See `ChangingRows`."""
+    world, other = random_rows(rng), random_rows(rng)
+    before = replace(world, rows=other.rows)
+    return ChangingRows(world.rows, world.reward, world.behaviour, world.noise, before=before)
+
+
+ORDINARY = (maintenance, random_rows, near_best, rarely_tried, inventory, queue, triage, frozen_lake, taxi, icu_sepsis)
+PLANTED = (confounded, by_step, rewards_missing, changing_rows)
+FAMILIES = {each.__name__: each for each in (*ORDINARY, *PLANTED)}
 
 
 def log_of(world: World, episodes: int, rng: np.random.Generator) -> bm.mdp.Log:
-    """Episodes of 30 steps from the first state."""
-    rows, reward, behaviour, noise = world
-    state = np.zeros(episodes, int)
-    steps = []
-    for t in range(STEPS):
-        action = (rng.random((episodes, 1)) > behaviour[state].cumsum(-1)).sum(-1).clip(0, behaviour.shape[1] - 1)
-        reached = (rng.random((episodes, 1)) > rows[state, action].cumsum(-1)).sum(-1).clip(0, len(rows) - 1)
-        paid = reward[state, action] + noise * rng.normal(size=episodes)
-        steps.append(pd.DataFrame({"e": range(episodes), "n": t, "s": state, "a": action, "r": paid, "t": reached}))
-        state = reached
-    frame = pd.concat(steps).sort_values(["e", "n"])
-    names = {"states": range(len(rows)), "actions": range(behaviour.shape[1])}
-    return bm.read_log(frame, state="s", action="a", reward="r", next_state="t", episode="e", **names)
-
-
-def value(world: World, policy: Float[Array, "S A"]) -> float:
-    """In the true world, from the first state."""
-    rows, reward, _, _ = world
-    chain = np.einsum("sa,sat->st", policy, rows)
-    return float(np.linalg.solve(np.eye(len(rows)) - DISCOUNT * chain, (policy * reward).sum(-1))[0])
-
-
-def best(world: World) -> Float[Array, "S A"]:
-    """The true optimum."""
-    rows, reward, _, _ = world
-    q = np.zeros_like(reward)
-    for _ in range(1000):
-        q = reward + DISCOUNT * rows @ q.max(-1)
-    return np.eye(q.shape[-1])[q.argmax(-1)]
+    """As a user reads it."""
+    states, actions, outcomes = world.rows.shape
+    names = {"states": range(states), "actions": range(actions)}
+    ends = {"terminated": "z"} if outcomes > states else {}
+    columns = {"state": "s", "action": "a", "reward": "r", "next_state": "t", "episode": "e"}
+    return bm.read_log(world.columns(episodes, rng), **columns, **ends, **names, missing_reward="ignore")
 
 
 def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, float]:
     """What `decide` says of one log, beside the truth."""
     began = time.process_time()
-    decision = bm.decide(jax.random.key(seed), "default", log, bm.Discounted(DISCOUNT))
+    start = {} if world.start is None else {"initial": world.start}
+    space = bm.StateActionSpace.from_log(log)
+    if world.legal is not None:
+        space = replace(space, legal=world.legal)
+    decision = bm.decide(jax.random.key(seed), "default", log, bm.Discounted(DISCOUNT), space=space, **start)
     seconds = time.process_time() - began
     today = np.asarray(decision.baseline, float)
-    possible = value(world, best(world)) - value(world, today)
+    staff = world.value_of_staff()
+    possible = world.value(world.best()) - staff
     candidate = decision.candidates.get(CHOSEN)
     found = {"recommended": 0.0, "harm": 0.0, "realised": 0.0, "cpu": seconds}
     if candidate is None:
@@ -127,7 +354,7 @@ def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, float]:
     policy = np.asarray(candidate.policy)
     policy = np.eye(today.shape[-1])[policy] if policy.ndim == 1 else policy
     gain = candidate.improvement.gain
-    true = value(world, policy) - value(world, today)
+    true = world.value(policy) - staff
     low, high = np.quantile(gain, (0.05, 0.95))
     mean, spread, recommended = candidate.mean, candidate.spread, decision.recommended
     assert decision.criticism is not None and BASELINE in decision.comparison.values
@@ -160,5 +387,5 @@ def main(logs: int, sizes: list[int], families: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    given = [*sys.argv[1:], *["100", "20,60", ",".join(FAMILIES)][len(sys.argv) - 1 :]]
+    given = [*sys.argv[1:], *["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7])][len(sys.argv) - 1 :]]
     main(int(given[0]), [int(x) for x in given[1].split(",")], given[2].split(","))
