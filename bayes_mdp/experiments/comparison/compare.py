@@ -36,7 +36,7 @@ from bayes_mdp.mdp import (
     restart_at_ends,
 )
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
-from bayes_mdp.parallel.executors import ExecutorLike, check_executor
+from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
 from bayes_mdp.utils.files import check_file, check_folder
 from bayes_mdp.utils.typing import AnyArray

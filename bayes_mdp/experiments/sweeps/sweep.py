@@ -19,8 +19,7 @@ from bayes_mdp.experiments.sweeps.sweep_folder import SweepFolder, make_folder, 
 from bayes_mdp.experiments.sweeps.sweep_results import load_sweep
 from bayes_mdp.mdp import Objective
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
-from bayes_mdp.parallel.executors import ExecutorLike, check_executor
-from bayes_mdp.parallel.tasks import RETRIES, Task, run_tasks
+from bayes_mdp.parallel import RETRIES, ExecutorLike, Task, check_executor, run_tasks
 from bayes_mdp.utils.files import check_folder
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type

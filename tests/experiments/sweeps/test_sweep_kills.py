@@ -91,8 +91,7 @@ def test_two_workers(undisturbed, tmp_path, executor):
     folder = tmp_path / "a"
     first = _client(config, folder, executor)
     _until(lambda: _finished(folder) >= 20)
-    mark = "parallel.worker" if executor.startswith("processes") else "spawn_main"
-    worker = max(one for one, command in _descendants(first.pid).items() if mark in command)
+    worker = max(one for one, command in _descendants(first.pid).items() if "spawn_main" in command)
     os.kill(worker, signal.SIGKILL)
     _until(lambda: _finished(folder) >= 60)
     assert not sweep_status(folder).failed
@@ -117,10 +116,10 @@ def test_ctrl_c(undisturbed, tmp_path):
     """One sentence, exit code 130, no process left; the same command resumes."""
     config, expected = undisturbed
     folder = tmp_path / "a"
-    first = _client(config, folder, "processes:2", stderr=subprocess.PIPE)
+    first = _client(config, folder, "processes:2", stderr=subprocess.PIPE, start_new_session=True)
     _until(lambda: _finished(folder) >= 20)
     workers = list(_descendants(first.pid))
-    first.send_signal(signal.SIGINT)
+    os.killpg(first.pid, signal.SIGINT)  # as a terminal does: all processes get it
     said = first.communicate(timeout=60)[1].decode()
     assert first.returncode == 130 and "interrupted; the same command resumes" in said and "Traceback" not in said
     _until(lambda: not any(Path(f"/proc/{one}").exists() for one in workers), 20)

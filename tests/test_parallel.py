@@ -2,20 +2,24 @@
 
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.parallel import tasks as home
-from bayes_mdp.parallel.tasks import Task, run_tasks
+from bayes_mdp import parallel as home
+from bayes_mdp.parallel import ProcessExecutor, Task, check_executor, open_executor, run_tasks
 
 
 def _work(i, folder):
@@ -121,8 +125,8 @@ def test_what_cannot_be_sent():
 
 
 def test_other_versions_are_refused(monkeypatch):
-    there = home.settings_here()._replace(versions=(("python", "2.7.18"), *home.versions()[1:]))
-    monkeypatch.setattr(home, "settings_here", lambda: there)
+    there = home.current_settings()._replace(versions=(("python", "2.7.18"), *home.versions()[1:]))
+    monkeypatch.setattr(home, "current_settings", lambda: there)
     with ThreadPoolExecutor(1) as pool:
         (one,) = run_tasks(_double, [Task("a", (1,))], pool)
     assert one.value is None and "other versions than the caller" in one.error and "expected 2.7.18" in one.error
@@ -131,6 +135,14 @@ def test_other_versions_are_refused(monkeypatch):
 @pytest.mark.slow
 def test_a_pool_of_the_standard_library():
     with ProcessPoolExecutor(1, mp_context=__import__("multiprocessing").get_context("spawn")) as pool:
+        found: list[Any] = [one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], pool)]
+    assert sorted(found) == [0, 2, 4]
+
+
+@pytest.mark.slow
+def test_loky_of_joblib():
+    loky = pytest.importorskip("joblib.externals.loky")
+    with loky.ProcessPoolExecutor(2) as pool:
         found: list[Any] = [one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], pool)]
     assert sorted(found) == [0, 2, 4]
 
@@ -149,12 +161,11 @@ def test_dask(tmp_path):
 def test_workers_end_with_their_parent(tmp_path):
     """A parent that is killed leaves no process behind, even one that computes."""
     import subprocess
-    import sys
 
     script = tmp_path / "parent.py"
     script.write_text(
         "import os, time\n"
-        "from bayes_mdp.parallel.tasks import Task, run_tasks\n"
+        "from bayes_mdp.parallel import Task, run_tasks\n"
         "def work(i):\n"
         f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
         "    time.sleep(600)\n"
@@ -181,3 +192,119 @@ def _runs(process):
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+@pytest.mark.parametrize("executor", [None, "serial", "processes", "processes:3", "dask:2", "tcp://127.0.0.1:8786"])
+def test_names(executor, fake_dask):
+    check_executor(executor)
+
+
+@pytest.mark.parametrize("executor", ["dask", "dask:2", "tcp://127.0.0.1:8786"])
+def test_dask_is_asked_for_before_anything_runs(executor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=rf"executor is '{executor}', which needs Dask: pip install"):
+        check_executor(executor)
+
+
+@pytest.mark.parametrize(
+    ("executor", "says"),
+    [
+        ("process", "did you mean 'processes'"),
+        ("processes:0", "expected one of serial"),
+        ("processes:two", "expected one of serial"),
+        ("serial:2", "expected one of serial"),
+        ("", "expected one of serial"),
+        ("http:/x", "'http:/x', expected the address of a Dask scheduler, such as tcp://"),
+        ("http://host:8786", "'http://host:8786', expected the address of a Dask scheduler, such as tcp://"),
+        (3, "executor is 3, expected"),
+        (ThreadPoolExecutor, "executor is the class ThreadPoolExecutor"),
+    ],
+)
+def test_wrong_executors(executor, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        check_executor(executor)
+
+
+class FakeDask:
+    """`distributed` as documented: `Client(address, timeout=)` or `Client(n_workers=, ...)`, `.get_executor(pure=)`."""
+
+    def __init__(self):
+        self.asked = []
+        self.pool = ThreadPoolExecutor(2)
+
+    def client(self, address=None, timeout=None, **options):
+        """A client of a scheduler, which does not answer on port 1, or of a new cluster on this machine."""
+        if address == "tcp://127.0.0.1:1":
+            raise OSError("Timed out trying to connect to tcp://127.0.0.1:1 after 10 s")
+        self.asked.append(address or (options["n_workers"], options["threads_per_worker"]))
+        return FakeClient(self.get_executor)
+
+    def get_executor(self, *, pure):
+        """Its executor."""
+        assert pure is False  # a task that is tried again must be computed again
+        return self.pool
+
+
+class FakeClient(NamedTuple):
+    """Of a cluster, in a `with` statement."""
+
+    get_executor: Callable[..., Executor]
+
+    def __enter__(self):
+        """Itself."""
+        return self
+
+    def __exit__(self, *error):
+        """Nothing is to be ended."""
+
+
+@pytest.fixture
+def fake_dask(monkeypatch):
+    fake, dask, distributed = FakeDask(), ModuleType("dask"), ModuleType("distributed")
+    vars(dask)["config"] = SimpleNamespace(set=lambda options: nullcontext())
+    vars(distributed)["Client"] = fake.client
+    monkeypatch.setitem(sys.modules, "dask", dask)
+    monkeypatch.setitem(sys.modules, "distributed", distributed)
+    return fake
+
+
+def _values(executor):
+    found: list[Any] = [one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], executor)]
+    return sorted(found)
+
+
+def test_dask_by_name_and_address(fake_dask):
+    assert _values("dask:3") == [0, 2, 4]
+    assert fake_dask.asked == [(3, 1)]
+    fake_dask.pool = ThreadPoolExecutor(2)
+    assert _values("tcp://10.0.0.1:8786") == [0, 2, 4]
+    assert fake_dask.asked[1:] == ["tcp://10.0.0.1:8786"]
+    fake_dask.pool = ThreadPoolExecutor(2)
+    assert _values(SimpleNamespace(get_executor=fake_dask.get_executor)) == [0, 2, 4]
+
+
+def test_a_scheduler_that_does_not_answer(fake_dask):
+    with pytest.raises(ConnectionError, match=r"'tcp://127.0.0.1:1', where no Dask scheduler answered within 10 s"):
+        _values("tcp://127.0.0.1:1")
+
+
+def test_dask_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(ImportError, match=r"pip install 'distributed>=.*the extra 'cluster'"):
+        _values("dask")
+
+
+def test_the_executor_of_the_caller_stays_open():
+    with ThreadPoolExecutor(1) as pool:
+        with open_executor(pool) as opened:
+            assert opened is pool
+        assert pool.submit(_double, 2).result() == 4
+
+
+def test_wrong_number_of_workers():
+    with pytest.raises(ValueError, match="num_workers is 0"):
+        ProcessExecutor(0)
+    pool = ProcessExecutor(1)
+    pool.shutdown()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(_double, 1)
