@@ -17,7 +17,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp as bm
-from bayes_mdp.experiments.sweeps.grid import Cell, Variant
+from bayes_mdp.experiments.sweep_grid import Cell, Variant
 from bayes_mdp.parallel import Task, open_executor, run_tasks
 
 REPEATS = 3

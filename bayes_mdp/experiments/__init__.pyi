@@ -24,7 +24,7 @@ from .results import load_result as load_result
 from .results import save_result as save_result
 from .run_agent import run as run
 from .run_config import RunOptions as RunOptions
-from .sweeps.sweep import sweep as sweep
-from .sweeps.sweep_results import load_sweep as load_sweep
-from .sweeps.sweep_results import sweep_status as sweep_status
+from .run_sweep import sweep as sweep
+from .sweep_folder import load_sweep as load_sweep
+from .sweep_folder import sweep_status as sweep_status
 from .versions import show_versions as show_versions

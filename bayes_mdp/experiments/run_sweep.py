@@ -1,23 +1,28 @@
-"""`sweep`: agents x environments x priors, with their arguments, on one process, on many or on a cluster."""
+"""`sweep`: agents x environments x priors, with their arguments, on one process, on many or on a cluster.
+
+`sweep_grid` makes the cells, `bayes_mdp.parallel` computes them (`CellRunner`: one `run`, of whose result it keeps what
+depends on seed and time), `sweep_folder` keeps them and makes one Dataset of them.
+"""
 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.describe import Json, describe_key, versions
+from bayes_mdp.experiments.describe import Json, describe, describe_key, versions
 from bayes_mdp.experiments.results import save_result
+from bayes_mdp.experiments.resume import Values
+from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import REGRETS, RunOptions
-from bayes_mdp.experiments.sweeps.cell_runs import CellRunner, RunSettings
-from bayes_mdp.experiments.sweeps.grid import Cell, PartsLike, make_cells
-from bayes_mdp.experiments.sweeps.sweep_folder import SweepFolder, make_folder, patiently
-from bayes_mdp.experiments.sweeps.sweep_results import load_sweep
-from bayes_mdp.mdp import Objective
+from bayes_mdp.experiments.sweep_folder import SweepFolder, load_sweep, make_folder, patiently
+from bayes_mdp.experiments.sweep_grid import Cell, PartsLike, Variant, make_cells
+from bayes_mdp.mdp import Environment, Episodic, Objective
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.parallel import RETRIES, ExecutorLike, Task, check_executor, run_tasks
 from bayes_mdp.utils.files import check_folder
@@ -27,7 +32,107 @@ from bayes_mdp.utils.validation import check_count, check_key, check_name, check
 if TYPE_CHECKING:
     import xarray as xr
 
+
 _LOG = logging.getLogger(__name__)
+
+
+_KEPT = 16  # agents, environments and priors that a process keeps
+ROWS = ("checkpoint", "episode")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """The arguments of `run` that all cells share.
+
+    Args:
+        objective: None: episodes of as many steps as the environment has.
+        num_steps, num_episodes, num_seeds, regret, options: as in `run`.
+    """
+
+    objective: Objective | None
+    num_steps: int | None
+    num_episodes: int | None
+    num_seeds: int
+    regret: str | None
+    options: RunOptions
+
+    @property
+    def description(self) -> dict[str, Json]:
+        """JSON values that identify it; what shows progress changes no number."""
+        options = replace(self.options, progress=False)
+        return {
+            "objective": describe(self.objective),
+            "num_steps": self.num_steps,
+            "num_episodes": self.num_episodes,
+            "num_seeds": self.num_seeds,
+            "regret": self.regret,
+            "options": describe(options, "options"),
+        }
+
+
+class CellRunner:
+    """(cell, key) -> arrays. What a cell is made of is kept for the next cells of the same process.
+
+    Args:
+        settings: of all cells.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings = settings
+        self._built: dict[Variant, Any] = {}
+
+    def __call__(self, cell: Cell, key: PRNGKeyArray) -> Values:
+        """`reward`, `regret` and what else `run` has [seed, row], `time` [row], `rows` (their name), `regret_unknown`.
+
+        Args:
+            cell: of the grid.
+            key: of the sweep.
+
+        Raises:
+            ValueError, TypeError: as `run`.
+        """
+        settings, env = self._settings, self._build(cell.env)
+        result = run(
+            self._build(cell.agent),
+            env,
+            objective=_objective(settings.objective, env, cell.env.name),
+            key=cell.key(key),
+            prior=None if cell.prior is None else self._build(cell.prior),
+            num_steps=settings.num_steps,
+            num_episodes=settings.num_episodes,
+            num_seeds=settings.num_seeds,
+            regret=settings.regret,
+            options=replace(settings.options, progress=False),
+        )
+        return cell_values(result)
+
+    def _build(self, variant: Variant) -> Any:
+        if variant not in self._built:
+            if len(self._built) >= _KEPT:
+                del self._built[next(iter(self._built))]
+            self._built[variant] = variant.build()
+        return self._built[variant]
+
+
+def _objective(objective: Objective | None, env: object, name: str) -> Objective:
+    if objective is not None:
+        return objective
+    horizon = env.mdp.horizon if isinstance(env, Environment) else None
+    if horizon is None:
+        raise ValueError(f"objective is None, expected one for envs.{name}, which has no horizon of its own")
+    return Episodic(horizon)
+
+
+def cell_values(result: "xr.Dataset") -> Values:
+    """What a sweep keeps of the result of `run`."""
+    rows = next(name for name in ROWS if name in result.dims)
+    values = {str(name): np.asarray(array) for name, array in result.data_vars.items() if array.dims == ("seed", rows)}
+    # The end of every row: steps or episodes so far.
+    ends = next((result[name] for name in ("time", "episode") if name in result.coords and name != rows), None)
+    values["time"] = np.arange(1, result.sizes[rows] + 1) if ends is None else np.asarray(ends)
+    values["rows"] = np.array(rows)
+    values["regret_unknown"] = np.array(result.attrs.get("regret_unknown", ""))
+    return values
 
 
 def sweep(  # noqa: PLR0913 - the parts of an experiment

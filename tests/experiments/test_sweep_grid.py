@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from bayes_mdp.experiments.sweeps.sweep_config import KEYS, read_sweep_config
+from bayes_mdp.experiments.sweep_grid import KEYS, read_sweep_config
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit
 
 LEAST = 'agents = ["psrl"]\nenvs = ["chain"]\n'

@@ -18,8 +18,8 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
-from bayes_mdp.experiments.sweeps import cell_runs, grid, sweep_folder, sweep_results
-from bayes_mdp.experiments.sweeps import sweep as home
+from bayes_mdp.experiments import run_sweep as home
+from bayes_mdp.experiments import sweep_folder, sweep_grid
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.utils.files import read_json
 
@@ -55,7 +55,7 @@ def quick(monkeypatch):
         calls.append(arguments)
         return fake_run(*arguments, **named)
 
-    monkeypatch.setattr(cell_runs, "run", run)
+    monkeypatch.setattr(home, "run", run)
     monkeypatch.setattr(sweep_folder, "PAUSES", (0.0, 0.0, 0.0))
     return calls
 
@@ -142,7 +142,7 @@ def test_failing_cells_are_reported(monkeypatch, quick, tmp_path, caplog):
             raise OSError("out of order")
         return fake_run(agent, env, **named)
 
-    monkeypatch.setattr(cell_runs, "run", sick)
+    monkeypatch.setattr(home, "run", sick)
     result = sweep(tmp_path / "a", retries=1)
     failed = np.asarray(result["status"] == "failed")
     assert failed.sum() == 4 and len(tried) == 8
@@ -151,7 +151,7 @@ def test_failing_cells_are_reported(monkeypatch, quick, tmp_path, caplog):
     status = bm.sweep_status(tmp_path / "a")
     assert len(status.failed) == 4 and "12 of 16 cells finished, 4 failed, 0 left, not running" in str(status)
     assert sum("failed: OSError: out of order" in record.message for record in caplog.records) == 4
-    monkeypatch.setattr(cell_runs, "run", fake_run)
+    monkeypatch.setattr(home, "run", fake_run)
     assert sweep(tmp_path / "a").identical(whole) and not bm.sweep_status(tmp_path / "a").failed
     with pytest.raises(ValueError, match=r"all of the 16 cells failed, the first: num_episodes is 13"):
         sweep(num_episodes=13)
@@ -166,7 +166,7 @@ def test_ctrl_c_leaves_the_finished_cells(monkeypatch, quick, tmp_path):
             raise KeyboardInterrupt
         return fake_run(*arguments, **named)
 
-    monkeypatch.setattr(cell_runs, "run", interrupted)
+    monkeypatch.setattr(home, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sweep(tmp_path / "a")
     assert bm.sweep_status(tmp_path / "a")[:2] == (NUM_CELLS, 5)
@@ -219,7 +219,7 @@ def test_two_sweeps_on_one_folder(monkeypatch, quick, tmp_path):
         assert go_on.wait(60)
         return fake_run(*arguments, **named)
 
-    monkeypatch.setattr(cell_runs, "run", slow)
+    monkeypatch.setattr(home, "run", slow)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(sweep, tmp_path / "a")
         assert running.wait(60)
@@ -230,7 +230,7 @@ def test_two_sweeps_on_one_folder(monkeypatch, quick, tmp_path):
         assert first.result().identical(whole)
     assert not bm.sweep_status(tmp_path / "a").running
     monkeypatch.setattr(sweep_folder, "fcntl", None)
-    monkeypatch.setattr(cell_runs, "run", lambda *a, **k: (time.sleep(0.002), fake_run(*a, **k))[1])
+    monkeypatch.setattr(home, "run", lambda *a, **k: (time.sleep(0.002), fake_run(*a, **k))[1])
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(sweep, tmp_path / "b") for _ in range(2)]
         assert all(one.result().identical(whole) for one in both)
@@ -337,14 +337,14 @@ def test_real_runs_on_two_threads(tmp_path):
 
 
 def _key_of(env):
-    cell = grid.Cell(grid.Variant("agents", "x"), grid.Variant("envs", env), None, 0)
+    cell = sweep_grid.Cell(sweep_grid.Variant("agents", "x"), sweep_grid.Variant("envs", env), None, 0)
     return jax.random.key_data(cell.key(jax.random.key(0)))
 
 
 def test_columns_of_other_kinds():
     """Text and truth values as text, whole numbers as integers, an axis that a cell does not have as nan or empty."""
     cells = [{"coordinates": {"a": 1, "b": 0.5, "c": "x"}}, {"coordinates": {"a": 2, "c": True}}]
-    columns = sweep_results._columns(cells)
+    columns = sweep_folder._columns(cells)
     assert columns["a"].dtype == np.int64 and np.isnan(columns["b"][1]) and columns["c"].tolist() == ["x", "true"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bayes_mdp.experiments.sweeps.sweep_results import sweep_status
+from bayes_mdp.experiments.sweep_folder import sweep_status
 
 pytestmark = pytest.mark.slow
 

@@ -1,16 +1,18 @@
 """The grid of a sweep: agents, environments and priors, each by name with arguments, and the cells of their product.
 
 An argument with a list of values is an axis: {"deep_sea": {"size": [5, 10, 20]}} is three environments. The cells are
-counted before any of them is made.
+counted before any of them is made. `read_sweep_config` reads the grid, and what else `sweep` takes, from a TOML file.
 """
 
 import json
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, signature
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -21,11 +23,22 @@ from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.envs import ENVS, SIMULATED
 from bayes_mdp.experiments.describe import Json, describe
 from bayes_mdp.experiments.registry_names import find_environment, find_prior
-from bayes_mdp.experiments.run_config import check_agent
-from bayes_mdp.mdp import Agent, CanUpdate, Environment, SimulatedEnvironment
+from bayes_mdp.experiments.run_config import RunOptions, check_agent
+from bayes_mdp.mdp import (
+    Agent,
+    AverageReward,
+    CanUpdate,
+    Discounted,
+    Environment,
+    Episodic,
+    FirstExit,
+    Objective,
+    SimulatedEnvironment,
+)
 from bayes_mdp.models import PRIORS
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.utils.validation import check_name, described
+from bayes_mdp.utils.files import read_bytes
+from bayes_mdp.utils.validation import check_name, check_seed, check_type, described
 
 Argument: TypeAlias = "bool | int | float | str | list[Argument]"
 """An argument of a factory, as TOML has them."""
@@ -317,3 +330,62 @@ def _check_built(variant: Variant) -> None:
             raise TypeError(f"{where} is {described(built)}, expected an Environment or a SimulatedEnvironment")
     elif not callable(built) and not isinstance(built, CanUpdate):
         raise TypeError(f"{where} is {described(built)}, expected a NumPyro program or a posterior that can update")
+
+
+_OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
+    "horizon": Episodic,
+    "discount": Discounted,
+    "first_exit": lambda _: FirstExit(),
+    "average_reward": lambda _: AverageReward(),
+}
+_PARTS = ("agents", "envs", "priors")
+_PLAIN = ("num_steps", "num_episodes", "num_seeds", "num_blocks", "regret", "executor", "retries")
+_OPTIONS = ("num_checkpoints", "method", "num_particles", "refit_every", "table_rows")
+KEYS = (*_PARTS, *_PLAIN, *_OBJECTIVES, "seed", "options")
+"""What a file may hold: arguments of `sweep`, one of the objectives, `seed` of the key, `options` of `RunOptions`."""
+
+
+def read_sweep_config(path: str | Path) -> dict[str, Any]:
+    """The arguments of `sweep` that a file holds, but for `path`.
+
+    Args:
+        path: of a TOML file with entries of `KEYS`.
+
+    Raises:
+        ValueError, TypeError: no TOML, an unknown entry (the nearest known one is named), a value of another type.
+        OSError: it cannot be read.
+    """
+    try:
+        config = tomllib.loads(read_bytes(path, "a configuration in TOML").decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"path is {str(path)!r}, which is no TOML ({error}), expected a configuration") from error
+    for name in config:
+        check_name(f"an entry of {path}", name, KEYS)
+    for name in ("agents", "envs"):
+        if name not in config:
+            raise ValueError(f"{path} has no entry {name!r}, expected names of {name} with their arguments")
+    seed = config.pop("seed", 0)
+    check_seed("seed", seed)
+    arguments = {name: config[name] for name in (*_PARTS, *_PLAIN) if name in config}
+    arguments |= {"key": jax.random.key(seed), "objective": _objective(config, path)}
+    return arguments | {"options": _options(config.get("options", {}))}
+
+
+def _objective(config: Mapping[str, Any], path: str | Path) -> Objective | None:
+    given = [name for name in _OBJECTIVES if name in config]
+    if len(given) > 1:
+        raise ValueError(f"{path} has {given[0]!r} and {given[1]!r}, expected one objective")
+    if not given:
+        return None
+    name, value = given[0], config[given[0]]
+    if name in ("first_exit", "average_reward") and value is not True:
+        raise ValueError(f"{name} is {described(value)}, expected true, or no such entry")
+    return _OBJECTIVES[name](value)
+
+
+def _options(options: object) -> RunOptions:
+    check_type("options", options, dict, "a table of options")
+    assert isinstance(options, dict)
+    for name in options:
+        check_name("an entry of options", name, _OPTIONS)
+    return RunOptions(**options)
