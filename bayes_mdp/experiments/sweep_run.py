@@ -15,9 +15,12 @@ from bayes_mdp.agents.common.replan import EveryEpisode, as_rule
 from bayes_mdp.experiments.describe import Json, describe, describe_case
 from bayes_mdp.experiments.results import FORMAT
 from bayes_mdp.experiments.resume import Snapshots
-from bayes_mdp.experiments.rollout.hashed_states import HashedStates, HashIndex
-from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_episodes
-from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment, listed_environment
+from bayes_mdp.experiments.rollout.host.host_choice import (
+    ListedEnvironment,
+    chooses_numba,
+    listed_environment,
+    why_not_episodes,
+)
 from bayes_mdp.experiments.rollout.regret import solved
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.simulator import simulator
@@ -25,6 +28,8 @@ from bayes_mdp.experiments.rollout.sweep_loop import (
     FINISHED,
     EpisodeContext,
     EpisodeLayout,
+    HashedStates,
+    HashIndex,
     SeedState,
     SweepLearner,
     TabularStates,

@@ -13,8 +13,7 @@ from bayes_mdp.agents.common.replan import EveryLearnedEpisode, EverySteps, peri
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.actor.actor_programs import ActorCore
 from bayes_mdp.experiments.actor.host_rules import ReplanStats, host_rule
-from bayes_mdp.experiments.rollout.paid_rewards import held_rewards
-from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, thinned
+from bayes_mdp.experiments.rollout.run_beliefs import Refits, held_rewards, initial_belief, thinned
 from bayes_mdp.experiments.rollout.time_loop import RngKeys
 from bayes_mdp.experiments.run_config import NUM_PARTICLES, BeliefTree, PriorLike, check_agent, rule_of
 from bayes_mdp.mdp import (

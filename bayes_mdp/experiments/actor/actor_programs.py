@@ -19,9 +19,15 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.agents import Learner
-from bayes_mdp.experiments.rollout.agent_calls import acted, planned
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
-from bayes_mdp.experiments.rollout.time_loop import RngKeys, account_block, observe_block, streams
+from bayes_mdp.experiments.rollout.time_loop import (
+    RngKeys,
+    account_block,
+    checked_action,
+    checked_plan,
+    observe_block,
+    streams,
+)
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Agent, CanUpdate, DecisionPoint, Episodic, KeepsAccount, Policy, Problem, Transitions
@@ -114,7 +120,7 @@ def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_row
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
         belief, state = _learn(agent, problem, belief, state, buffer)
         key = jax.random.fold_in(_streams(words).plan, clock[0])
-        policy, state = planned(agent, key, problem, state, belief, DecisionPoint(place[0], place[1]))
+        policy, state = checked_plan(agent, key, problem, state, belief, DecisionPoint(place[0], place[1]))
         return changed(belief, state), policy, _table(policy, problem, words, clock, num_envs, num_rows)
 
     return Programs(jax.jit(plan), jax.jit(learn), jax.jit(act), num_fixed)
@@ -176,7 +182,7 @@ def _table(policy: Policy, problem: Problem, words: Words, clock: Clock, num_env
     def row(key: Key[Array, ""], time: Int[Array, ""]) -> Int[Array, " S"]:
         step = time % objective.horizon if isinstance(objective, Episodic) else jnp.zeros_like(time)
         # One key for all states of a row, as in a compiled run: the action in the state that is visited is the same.
-        return jax.vmap(lambda s: acted(policy, jax.random.fold_in(key, time), s, step))(states)
+        return jax.vmap(lambda s: checked_action(policy, jax.random.fold_in(key, time), s, step))(states)
 
     def one_env(key: Key[Array, ""], first: Int[Array, ""]) -> Int[Array, "K S"]:
         return jax.vmap(partial(row, key))(first + jnp.arange(num_rows)).astype(jnp.int32)

@@ -26,9 +26,16 @@ from bayes_mdp.experiments.gymnasium.gymnasium_envs import (
 from bayes_mdp.experiments.results import to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Outcome, join, rows_so_far, units
-from bayes_mdp.experiments.rollout.paid_rewards import check_paid, held_rewards
 from bayes_mdp.experiments.rollout.regret import optimal_rate
-from bayes_mdp.experiments.rollout.run_beliefs import COSTS, Refits, initial_belief, listed, thins
+from bayes_mdp.experiments.rollout.run_beliefs import (
+    COSTS,
+    Refits,
+    check_paid,
+    held_rewards,
+    initial_belief,
+    listed,
+    thins,
+)
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request

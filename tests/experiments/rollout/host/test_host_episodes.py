@@ -22,9 +22,9 @@ from tests.experiments.rollout.host.random_runs import QUIET, random_trials
 pytestmark = pytest.mark.numerics
 pytest.importorskip("numba")
 
-from bayes_mdp.experiments.rollout.host import episode_kernel, host_episodes  # noqa: E402
+from bayes_mdp.experiments.rollout.host import host_episodes  # noqa: E402
+from bayes_mdp.experiments.rollout.host.host_draws import fold_in  # noqa: E402
 from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes  # noqa: E402
-from bayes_mdp.experiments.rollout.host.host_threefry import fold_in  # noqa: E402
 
 
 def prepared(case: RunConfig, compiler: str) -> Prepared:
@@ -139,8 +139,8 @@ def on_the_corner_track(compiler: str) -> SeedState:
 def test_a_broken_twin_is_caught(twin, monkeypatch):
     """The text of the loop run by Python: as it is, it is the run of XLA; with one rule changed, it is not."""
     for name, value in TWINS[twin].items():
-        monkeypatch.setattr(episode_kernel, name, value)
-    plain: Any = episode_kernel.play_seeds
+        monkeypatch.setattr(host_episodes, name, value)
+    plain: Any = host_episodes.play_seeds
     monkeypatch.setattr(host_episodes, "play_all_seeds", plain.py_func)
     right, found = on_the_corner_track("xla"), on_the_corner_track.__wrapped__("numba")
     if twin == "none":

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.numerics
 pytest.importorskip("numba")
 
-from bayes_mdp.experiments.rollout.host.host_threefry import fill_bits, fold_in, uniform, uniform32  # noqa: E402
+from bayes_mdp.experiments.rollout.host.host_draws import fill_bits, fold_in, uniform, uniform32  # noqa: E402
 
 
 def words_of(key):

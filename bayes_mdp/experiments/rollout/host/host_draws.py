@@ -1,13 +1,26 @@
-"""Threefry-2x32 in numba: the numbers of `jax.random`, bit by bit (see `bayes_mdp.random.threefry`).
+"""What both numba loops draw: random numbers, outcomes, rewards; and the first of the largest values.
 
-A key is two words, and so is what a key makes of a counter (high word, low word). JAX's partitionable layout: element n
-of an array has the counter (0, n).
+Threefry-2x32 gives the numbers of `jax.random`, bit by bit (see `bayes_mdp.random.threefry`). A key is two words, and
+so is what a key makes of a counter (high word, low word). JAX's partitionable layout: element n of an array has the
+counter (0, n). Searches take whole arrays and indices, not slices: a slice would be counted as a reference, at every
+step.
 """
+
+from pathlib import Path
 
 import numpy as np
 
-from bayes_mdp.numerics.numba_function import compiled
+from bayes_mdp.numerics.numba_function import code_of, compiled
+from bayes_mdp.utils.typing import RealScalar
 
+_PACKAGE = Path(__file__).parents[3]
+CODE = code_of(
+    Path(__file__).parent,
+    _PACKAGE / "numerics/numba_function.py",
+    _PACKAGE / "experiments/rollout/sweep_loop.py",
+    _PACKAGE / "planning/sweeping/prioritized_sweeping.py",
+)
+"""A number of the text of the loops of this folder, and of the files whose constants they use: see `kept`."""
 _PARITY = np.uint32(0x1BD11BDA)
 _UNIT32 = np.float32(2.0**-23)
 _UNIT64 = 2.0**-52
@@ -91,3 +104,45 @@ def uniform(key: Words, size: int) -> float:
     """`jax.random.uniform` of a float of so many bytes."""
     high, low = block(key, np.uint32(0))
     return as_uniform(high, low, size)
+
+
+@compiled
+def search(u: RealScalar, threshold: np.ndarray, state: int, action: int) -> int:
+    """How many of the 2^m - 1 increasing thresholds of a pair a uniform number reaches, as in `Simulator`."""
+    half, position = (threshold.shape[2] + 1) // 2, 0
+    while half:
+        if u >= threshold[state, action, position + half - 1]:
+            position += half
+        half //= 2
+    return position
+
+
+@compiled
+def search_first(u: RealScalar, threshold: np.ndarray) -> int:
+    """The same of the thresholds of the first state."""
+    half, position = (threshold.size + 1) // 2, 0
+    while half:
+        if u >= threshold[position + half - 1]:
+            position += half
+        half //= 2
+    return position
+
+
+@compiled
+def first_of_largest(q: np.ndarray, first: int, n_actions: int) -> int:
+    """The first action of largest value, of those from place `first` of `q` on."""
+    best, top = 0, q[first]
+    for a in range(1, n_actions):
+        if q[first + a] > top:
+            best, top = a, q[first + a]
+    return best
+
+
+@compiled
+def drawn_reward(key: Words, weight: np.ndarray, value: np.ndarray, row: int) -> np.floating:
+    """A reward in a row of `value` [M E], by their cumulative weights: the numbers of `ListedReward.sample`."""
+    kind, last = weight.dtype.type, weight.shape[1] - 1
+    reached, k = kind(uniform(key, weight.itemsize)) * weight[row, last], 0
+    for e in range(last):
+        k += reached >= weight[row, e]
+    return value[row, k]
