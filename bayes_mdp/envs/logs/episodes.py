@@ -1,16 +1,96 @@
-"""`OpenEpisodes`: the last rows of episodes that may go on in the next chunk, carried over its boundary."""
+"""Rows of episodes: which one follows which, whether steps go up by one, which episodes go on in the next chunk.
+
+Rows of an episode may stand anywhere in a log (`episode_order`). Where next states are those of the next rows, steps go
+up by one from row to row (`first_gap`). `OpenEpisodes` carries the last rows of episodes over the boundary of a chunk.
+"""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from bayes_mdp.envs.logs.episode_order import episode_order
-from bayes_mdp.envs.logs.step_gaps import StepGap, first_gap
+from bayes_mdp.envs.logs.tables import Table
+from bayes_mdp.utils.pages import see
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class EpisodeOrder(NamedTuple):
+    """The rows of episodes, which may be interleaved.
+
+    Args:
+        order: the rows, those of an episode together, else as they are.
+        next_row: of each row the next one of its episode (itself at the last).
+        place: of each row in its episode.
+        last: whether a row is the last of its episode.
+    """
+
+    order: Int[np.ndarray, " N"]
+    next_row: Int[np.ndarray, " N"]
+    place: Int[np.ndarray, " N"]
+    last: Bool[np.ndarray, " N"]
+
+
+def episode_order(episodes: Int[np.ndarray, " N"]) -> EpisodeOrder:
+    """The order of rows by the number of their episode, in which episodes are numbered as they appear."""
+    order = np.argsort(episodes, kind="stable")
+    is_last = np.append(np.diff(episodes[order]) != 0, True)
+    start = np.flatnonzero(np.append(True, is_last[:-1]))
+    next_row, place, last = (np.empty(len(order), dtype) for dtype in (np.intp, np.int32, bool))
+    next_row[order] = np.where(is_last, order, np.roll(order, -1))
+    place[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
+    last[order] = is_last
+    return EpisodeOrder(order, next_row, place, last)
+
+
+class StepGap(NamedTuple):
+    """A row whose step is not the one after that of the row before it in its episode.
+
+    Args:
+        row: of the source, 0-based.
+        before: the row before it in its episode, likewise.
+        found, expected: the step of the row, and the one that follows the step before.
+    """
+
+    row: int
+    before: int
+    found: int
+    expected: int
+
+    def refuse(self, table: Table) -> None:
+        """Refuse the row of the source of `table`.
+
+        Raises:
+            ValueError: names both rows.
+        """
+        expected = f"{self.expected}, the step after that of row {self.before + 1} of its episode"
+        table.refuse(self.row, "step", repr(self.found), f"{expected} {see('how-to/read-a-log')}")
+
+
+def first_gap(
+    step: Int[np.ndarray, " N"],
+    next_row: Int[np.ndarray, " N"],
+    last: Bool[np.ndarray, " N"],
+    row: Int[np.ndarray, " N"],
+) -> StepGap | None:
+    """The gap that comes first in the source; None: there is none.
+
+    Args:
+        step: of each row.
+        next_row: the next row of its episode, as an index of these arrays.
+        last: whether there is none.
+        row: of the source, 0-based.
+    """
+    after = np.asarray(step, np.int64) + 1  # 2^31 is the step after the largest one
+    wrong = np.flatnonzero(~last & (step[next_row] != after))
+    if not wrong.size:
+        return None
+    before = int(wrong[row[next_row[wrong]].argmin()])
+    at = int(next_row[before])
+    return StepGap(int(row[at]), int(row[before]), int(step[at]), int(after[before]))
+
 
 Columns = dict[str, Shaped[np.ndarray, " N"]]
 
