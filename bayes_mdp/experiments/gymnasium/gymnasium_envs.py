@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Real
 
 from bayes_mdp.envs import from_gymnasium
-from bayes_mdp.envs.gymnasium.registered import check_id
+from bayes_mdp.envs.gymnasium.from_gymnasium import check_id
 from bayes_mdp.experiments.describe import Json, describe, described
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
 

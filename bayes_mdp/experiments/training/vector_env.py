@@ -7,7 +7,7 @@ import numpy as np
 
 from bayes_mdp.agents.neural.contract import Spec
 from bayes_mdp.agents.neural.replay import Stack
-from bayes_mdp.envs.gymnasium.registered import check_id
+from bayes_mdp.envs.gymnasium.from_gymnasium import check_id
 from bayes_mdp.experiments.gymnasium.gymnasium_envs import autoreset_mode, describe_source
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import check_count, first_index

@@ -9,7 +9,7 @@ import bayes_mdp as bm
 from bayes_mdp.envs.logs.episodes import OpenEpisodes
 from tests.envs.logs.random_logs import ACTIONS, FAULTS, STATES, random_steps, written
 from tests.envs.logs.test_fold_log import assert_same, independent
-from tests.envs.logs.test_log_chunks import rows
+from tests.envs.logs.test_transition_chunks import rows
 
 LABELS = {"states": STATES, "actions": ACTIONS}
 

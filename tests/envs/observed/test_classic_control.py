@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.envs import OBSERVED, cartpole
-from bayes_mdp.envs.observed.cartpole import CartPoleState
+from bayes_mdp.envs.observed.classic_control import CartPoleState
 from bayes_mdp.mdp import ObservedEnvironment
 from tests.envs.classic_control import episode, stepped
 
