@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 import cloudpickle
 import jax
 
-from bayes_mdp.utils.cores import usable_cores
-from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.memory import usable_cores
+from bayes_mdp.utils.messages import install
 from bayes_mdp.utils.validation import check_count, check_name, described
 
 if TYPE_CHECKING:

@@ -213,7 +213,7 @@ def _mean(x: np.ndarray) -> str:
 
 
 def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Dataset], path: Path) -> None:
-    from bayes_mdp.utils.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.figures import NotebookFigure
 
     figure = NotebookFigure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)

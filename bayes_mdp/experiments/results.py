@@ -14,7 +14,7 @@ from bayes_mdp.experiments.rollout.time_loop import Layout
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.utils.netcdf import read_netcdf, write_netcdf
+from bayes_mdp.utils.files import read_netcdf, write_netcdf
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -30,7 +30,7 @@ from bayes_mdp.experiments.describe import Json, first_difference, unidentified
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
 from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
 from bayes_mdp.utils.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 

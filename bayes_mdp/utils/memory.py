@@ -1,4 +1,4 @@
-"""Memory: what is free, and what does not fit in it, refused before it is taken."""
+"""Memory and cores: what is free; what does not fit in it is refused before it is taken; how many may be used."""
 
 import os
 import time
@@ -94,3 +94,8 @@ def _lines(path: Path) -> list[str]:
         return path.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return []
+
+
+def usable_cores() -> int:
+    """Those that it is bound to; where the system does not say, all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

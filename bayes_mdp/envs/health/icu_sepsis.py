@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, Environment, Log, NormalReward, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.extras import install
 from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.messages import install
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import (
     as_real,

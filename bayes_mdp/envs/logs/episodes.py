@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from bayes_mdp.envs.logs.tables import Table
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import numpy as np
 
-from bayes_mdp.utils.did_you_mean import did_you_mean
+from bayes_mdp.utils.messages import did_you_mean
 
 WALL, GRAY, FREE, START = "#x.S"
 

@@ -122,7 +122,7 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
     """
     check_dataset("result", result, "score", "rank")
     check_count("num_profiles", num_profiles, 0)
-    from bayes_mdp.utils.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.figures import NotebookFigure
 
     names = order_of(result)
     result = result.sel(agent=names)

@@ -11,8 +11,7 @@ from bayes_mdp.experiments.plots.result_plots import place
 from bayes_mdp.mdp import AverageReward
 from bayes_mdp.recommend.report_figures import draw_gains, forest_height, gains_of
 from bayes_mdp.utils.axis_labels import shorten
-from bayes_mdp.utils.notebook_figure import whole_figure
-from bayes_mdp.utils.number_axis import number_x
+from bayes_mdp.utils.figures import number_x, whole_figure
 from bayes_mdp.utils.typing import RealScalar
 from bayes_mdp.utils.validation import check_dataset, check_finite, check_name, check_number, check_type, described
 
@@ -108,7 +107,7 @@ def _two_panels(
     if len(comparison.values) < 2:
         raise ValueError(f"baseline is {baseline!r}, the only policy, expected another one that is compared with it")
     if axes is None:
-        from bayes_mdp.utils.notebook_figure import NotebookFigure
+        from bayes_mdp.utils.figures import NotebookFigure
 
         low = forest_height(len(comparison.values) - 1)
         figure = NotebookFigure(figsize=(6.4, 4.0 + low), layout="constrained")

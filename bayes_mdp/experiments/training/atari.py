@@ -5,7 +5,7 @@ from typing import Any
 
 from bayes_mdp.agents.neural.replay import Stack
 from bayes_mdp.experiments.training.vector_env import HostEnv, Rules
-from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.messages import install
 from bayes_mdp.utils.validation import check_count
 
 FRAME_SKIP = 4

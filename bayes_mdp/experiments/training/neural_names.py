@@ -16,7 +16,7 @@ from bayes_mdp.envs.observed.one_hot_observations import one_hot
 from bayes_mdp.experiments.registry_names import find_environment
 from bayes_mdp.experiments.training.vector_env import HostEnv, host_env
 from bayes_mdp.mdp import Environment, ObservedEnvironment
-from bayes_mdp.utils.did_you_mean import did_you_mean
+from bayes_mdp.utils.messages import did_you_mean
 from bayes_mdp.utils.validation import check_name
 
 TRUNKS = {"minatar": MinAtarConv, "nature": NatureConv}

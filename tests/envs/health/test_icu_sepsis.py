@@ -13,7 +13,7 @@ from bayes_mdp.envs import ENVS
 from bayes_mdp.envs.health.icu_sepsis import DOSES, Inversion
 from bayes_mdp.experiments import plot_env
 from bayes_mdp.mdp import SparseMDP
-from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.messages import install
 
 KEY = jax.random.key(0)
 INSTALLED = find_spec("icu_sepsis") is not None

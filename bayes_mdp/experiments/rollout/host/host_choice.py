@@ -37,7 +37,7 @@ from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, TabularStat
 from bayes_mdp.experiments.rollout.time_loop import Layout, RunContext
 from bayes_mdp.mdp import NormalReward, RewardLaw
 from bayes_mdp.models.mdp_spec import RewardTable
-from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.messages import install
 
 
 def chooses_numba(compiler: str, why_not: str | None) -> bool:

@@ -1,13 +1,34 @@
-"""Numbers along x: as many as there is room for, round, inside the axes."""
+"""Figures bring their picture to notebooks, without pyplot; numbers along x are round, and never overlap."""
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bayes_mdp.utils.number_axis import MOST, number_x
+from bayes_mdp.utils.figures import MOST, NotebookFigure, number_x
 from tests.utils.test_axis_labels import overlaps
+
+PLOT = """
+import sys
+import numpy as np
+import bayes_mdp as bm
+figure = bm.plot_values(np.zeros((3, 2)))
+assert figure._repr_png_().startswith(b"\\x89PNG"), "no picture"
+assert "matplotlib.pyplot" not in sys.modules, "pyplot was imported"
+"""
+
+
+def test_the_picture_is_a_png():
+    figure = NotebookFigure(figsize=(1, 1))
+    figure.subplots().plot([0, 1])
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_what_is_drawn_leaves_pyplot_alone():
+    subprocess.run([sys.executable, "-c", PLOT], check=True)
 
 
 def shown(width, low, high):
