@@ -143,7 +143,7 @@ def _draw(
     sampler: "NUTS",
 ) -> None:
     """The learning curve, and beside it every parameter by subject: within the group and alone."""
-    from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
+    from bayes_mdp.experiments.plots.decision_plots import plot_learning_curve, plot_shrinkage
     from bayes_mdp.utils.figures import NotebookFigure
 
     shown = list(model.parameters) if arguments.pooling == "partial" else []

@@ -22,8 +22,8 @@ from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
 from bayes_mdp.decisions import PolicyComparison, compare_policies
 from bayes_mdp.envs import from_gymnasium, read_log
-from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.inference import infer, save
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_mdp.agents import PSRL, UBE, MomentMatching
 from bayes_mdp.envs import chain, riverswim
-from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment

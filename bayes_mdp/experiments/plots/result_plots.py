@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.mdp import CanCount, CanMean, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.utils.axis_labels import label_axis, shorten

@@ -13,8 +13,8 @@ from bayes_mdp.agents import TDBMA
 from bayes_mdp.envs import racetrack
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.sweep_loop import FINISHED, SeedState, begin_all, play
+from bayes_mdp.experiments.run_agent import PreparedEpisodes, play_episodes, prepare_episodes
 from bayes_mdp.experiments.run_config import RunConfig
-from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
 from bayes_mdp.utils.progress import Progress
 from tests.experiments.rollout.host.random_runs import QUIET, random_trials
@@ -27,16 +27,16 @@ from bayes_mdp.experiments.rollout.host.host_draws import fold_in  # noqa: E402
 from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes  # noqa: E402
 
 
-def prepared(case: RunConfig, compiler: str) -> Prepared:
+def prepared(case: RunConfig, compiler: str) -> PreparedEpisodes:
     """The run, for one compiler."""
-    return prepare(replace(case, options=replace(case.options, compiler=compiler)))
+    return prepare_episodes(replace(case, options=replace(case.options, compiler=compiler)))
 
 
 def played(case: RunConfig, compiler: str) -> SeedState:
     """All seeds at their ends."""
     ready = prepared(case, compiler)
     assert (ready.listed is not None) == (compiler == "numba")
-    return play_all(ready, Progress(1, 1, show=False), Snapshots(None, {}))
+    return play_episodes(ready, Progress(1, 1, show=False), Snapshots(None, {}))
 
 
 def assert_same(one: SeedState, other: SeedState, rtol: float) -> None:

@@ -13,7 +13,7 @@ import pytest
 from bayes_mdp.agents import PSRL, TDBMA, SarsaLambda
 from bayes_mdp.envs import mail_robot
 from bayes_mdp.experiments import Actor, RunOptions, load_result, plot_regret, run
-from bayes_mdp.experiments import sweep_run as trial_run
+from bayes_mdp.experiments import run_agent as trial_run
 from bayes_mdp.experiments.rollout import sweep_loop as trial_loop
 from bayes_mdp.mdp import (
     MDP,

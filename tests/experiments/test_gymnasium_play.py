@@ -10,14 +10,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from bayes_mdp.agents import PSRL
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments.actor.actor import Actor
-from bayes_mdp.experiments.gymnasium import gymnasium_run as playing
-from bayes_mdp.experiments.gymnasium.gymnasium_envs import ParallelEnvs, open_env
+from bayes_mdp.experiments import gymnasium_run as playing
+from bayes_mdp.experiments.actor import Actor
+from bayes_mdp.experiments.gymnasium_envs import ParallelEnvs, open_env
 from bayes_mdp.experiments.rollout.time_loop import Layout
 from bayes_mdp.experiments.training.vector_env import host_env
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace
 from bayes_mdp.utils.progress import Progress
-from tests.experiments.gymnasium.test_gymnasium_run import ENDING, KEY, _run
+from tests.experiments.test_gymnasium_run import ENDING, KEY, _run
 from tests.experiments.toy import walk_that_ends
 from tests.planted import ID, NAME, Planted
 

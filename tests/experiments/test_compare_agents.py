@@ -14,15 +14,14 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, PSRL, UCBVI, EpsilonGreedyQ
-from bayes_mdp.experiments.comparison.compare import SCALED, comparison_agents, levels_of
-from bayes_mdp.experiments.comparison.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, Task
-from bayes_mdp.experiments.comparison.compare_report import describe_compare
+from bayes_mdp.experiments.compare_agents import DEFAULT_PROBLEMS, PROBLEMS, SCALED, Task, comparison_agents, levels_of
+from bayes_mdp.experiments.ranking import describe_compare
 from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward
 
-home: Any = import_module("bayes_mdp.experiments.comparison.compare")
+home: Any = import_module("bayes_mdp.experiments.compare_agents")
 HORIZON, EPISODES, SEEDS = 4, 60, 3
 FIRST, RANDOM = EpsilonGreedyQ(epsilon=0.0), EpsilonGreedyQ(epsilon=1.0)
 

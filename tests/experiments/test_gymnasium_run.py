@@ -11,7 +11,7 @@ import pytest
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, load_result, plot_regret, run
-from bayes_mdp.experiments.actor.actor_programs import ActorCore
+from bayes_mdp.experiments.actor_programs import ActorCore
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward, StateActionSpace
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from bayes_mdp.experiments.run_config import GymnasiumEnv, GymnasiumSource
 
+
 # Wrappers of Gymnasium that leave transitions and rewards as they are (a time limit is no part of the MDP).
 _TRANSPARENT = (
     "TimeLimit",

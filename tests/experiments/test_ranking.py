@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from bayes_mdp.experiments.comparison.leaderboard import (
+from bayes_mdp.experiments.ranking import (
     STATISTICS,
     THRESHOLDS,
     aggregates,

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bayes_mdp.agents import Learner
-from bayes_mdp.experiments.actor.actor import Actor
+from bayes_mdp.experiments.actor import Actor
 from bayes_mdp.experiments.describe import describe_case
-from bayes_mdp.experiments.gymnasium.gymnasium_envs import (
+from bayes_mdp.experiments.gymnasium_envs import (
     Known,
     ParallelEnvs,
     SingleEnv,

@@ -20,8 +20,8 @@ from bayes_mdp.agents import (
     SarsaLambda,
 )
 from bayes_mdp.agents.common.replan import as_rule
-from bayes_mdp.experiments.actor import actor_programs
-from bayes_mdp.experiments.actor.actor import Actor
+from bayes_mdp.experiments import actor_programs
+from bayes_mdp.experiments.actor import Actor
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.utils.typing import ArrayLike
 from tests.experiments.toy import ToyBelief
