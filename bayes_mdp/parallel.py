@@ -249,11 +249,11 @@ def compute_sent(content: bytes, settings: Settings, arguments: bytes) -> Any:
         settings: of the caller.
         arguments: pickled.
     """
-    of_worker = dict(versions())
-    differs = [f"{name} {of_worker[name]}, expected {one}" for name, one in settings.versions if of_worker[name] != one]
+    of_worker, of_caller = dict(versions()), settings.versions
+    differs = [f"{name} {of_worker[name]}, expected {known}" for name, known in of_caller if of_worker[name] != known]
     if differs:
-        where = f"the worker on {platform.node()} has other versions than the caller"
-        return Failure(f"{where}: {'; '.join(differs)}", True, "")
+        worker = f"the worker on {platform.node()} has other versions than the caller"
+        return Failure(f"{worker}: {'; '.join(differs)}", True, "")
     with (
         jax.enable_x64(settings.x64),
         jax.default_matmul_precision(settings.matmul_precision),

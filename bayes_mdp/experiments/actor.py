@@ -134,10 +134,10 @@ class ActorChecks:
         cell = (step, state, action) if self._by_step else (state, action)
         if self._successors is not None:
             outcome = int(self._space.place(tuple(map(np.asarray, cell)), np.asarray(outcome)))
-        own = held.at(cell, outcome)
-        if not own.holds(reward):
-            where = f"state {state}, action {action}"
-            raise ValueError(f"reward is {reward:g} in {where}, {own.expected(of_env=True)}")
+        support = held.at(cell, outcome)
+        if not support.holds(reward):
+            pair = f"state {state}, action {action}"
+            raise ValueError(f"reward is {reward:g} in {pair}, {support.expected(of_env=True)}")
         if len(self._rewards_seen) < MOST_REWARDS_SEEN:
             self._rewards_seen.add(seen)
 

@@ -103,10 +103,10 @@ def leaderboard(
     middle, low, high = np.full((3, num_statistics + 1 + len(THRESHOLDS), num_agents), np.nan)
     best, improvement = np.full(num_agents, np.nan), np.full((num_agents, num_agents), np.nan)
     if ranked.any():
-        some = scores[np.ix_(ranked, counts)]
+        played = scores[np.ix_(ranked, counts)]
         # Every problem is a sample of seeds of its own (a stratum); its resamples are the same for all agents.
-        found = bootstrap(
-            tuple(np.moveaxis(some, 1, 0)),
+        intervals = bootstrap(
+            tuple(np.moveaxis(played, 1, 0)),
             statistics_of,
             n_resamples=num_resamples,
             batch=_BATCH,
@@ -115,14 +115,14 @@ def leaderboard(
             axis=-1,
             random_state=host_generator(key),  # pyright: ignore[reportCallIssue] - `rng` from SciPy 1.15 on
         )
-        middle[:, ranked] = statistics_of(*np.moveaxis(some, 1, 0))
-        low[:, ranked], high[:, ranked] = found.confidence_interval
-        iqm = found.bootstrap_distribution[0]
+        middle[:, ranked] = statistics_of(*np.moveaxis(played, 1, 0))
+        low[:, ranked], high[:, ranked] = intervals.confidence_interval
+        iqm = intervals.bootstrap_distribution[0]
         largest = iqm == iqm.max(0)
         best[ranked] = (largest / largest.sum(0)).mean(-1)
         # P(X > Y) + P(X = Y) / 2 is the statistic of Mann and Whitney over the number of pairs of runs.
-        wins = mannwhitneyu(some[:, None], some[None], method="asymptotic", axis=-1).statistic
-        improvement[np.ix_(ranked, ranked)] = wins.mean(-1) / some.shape[2] ** 2
+        wins = mannwhitneyu(played[:, None], played[None], method="asymptotic", axis=-1).statistic
+        improvement[np.ix_(ranked, ranked)] = wins.mean(-1) / played.shape[2] ** 2
     variables = {"best": ("agent", best), "improvement": (("agent", "other"), improvement)}
     for ending, values in (("", middle), ("_low", low), ("_high", high)):
         variables["aggregate" + ending] = ("agent", "statistic"), values[:num_statistics].T
@@ -192,22 +192,22 @@ def describe_compare(result: "xr.Dataset") -> str:
 
 def _line(result: "xr.Dataset", number: int, names: list[str], width: int) -> str:
     name = names[number]
-    one = result.sel(agent=name)
-    means = "".join(_number(x, 10) for x in one["score"].mean("seed").to_numpy())
-    iqm, mean, median = (float(one["aggregate"].sel(statistic=x)) for x in ("iqm", "mean", "median"))
+    row = result.sel(agent=name)
+    means = "".join(_number(x, 10) for x in row["score"].mean("seed").to_numpy())
+    iqm, mean, median = (float(row["aggregate"].sel(statistic=x)) for x in ("iqm", "mean", "median"))
     if np.isnan(iqm):
         return f"{'-':>3} {name:<{width}}{'not ranked':>24}{'':>41}  {means}"
-    low, high = (float(one[f"aggregate_{x}"].sel(statistic="iqm")) for x in ("low", "high"))
+    low, high = (float(row[f"aggregate_{x}"].sel(statistic="iqm")) for x in ("low", "high"))
     after = names[number + 1] if number + 1 < len(names) else None
-    over = np.nan if after is None else float(one["improvement"].sel(other=after))
+    chance = np.nan if after is None else float(row["improvement"].sel(other=after))
     return (
         f"{number + 1:>3} {name:<{width}}{iqm:>7.3f}{f'{low:.3f} to {high:.3f}':>17}{mean:>8.3f}{median:>8.3f}"
-        f"{float(one['rank']):>7.1f}{float(one['best']):>7.0%}{_number(over, 11)}  {means}"
+        f"{float(row['rank']):>7.1f}{float(row['best']):>7.0%}{_number(chance, 11)}  {means}"
     )
 
 
 def _remarks(result: "xr.Dataset", names: list[str], envs: list[str]) -> list[str]:
-    found = [
+    remarks = [
         f"not scored: {env}: {result['unscored'].sel(env=env).item()}"
         for env in envs
         if result["unscored"].sel(env=env).item()
@@ -215,9 +215,9 @@ def _remarks(result: "xr.Dataset", names: list[str], envs: list[str]) -> list[st
     for name in names:
         sentences = {env: str(result["refused"].sel(agent=name, env=env).item()) for env in envs}
         for sentence in dict.fromkeys(filter(None, sentences.values())):
-            where = ", ".join(env for env in envs if sentences[env] == sentence)
-            found.append(f"refused: {name} on {where}: {sentence}")
-    return ["", *found] if found else []
+            problems = ", ".join(env for env in envs if sentences[env] == sentence)
+            remarks.append(f"refused: {name} on {problems}: {sentence}")
+    return ["", *remarks] if remarks else []
 
 
 def _number(value: float, width: int) -> str:

@@ -89,16 +89,16 @@ class SweepFolder:
         Raises:
             ValueError: the folder holds a sweep of another configuration, or other files.
         """
-        wanted = json.loads(json.dumps({"format": FORMAT, **manifest}))
+        expected = json.loads(json.dumps({"format": FORMAT, **manifest}))
         place = self.folder / MANIFEST
         if place.exists():
-            there = self.read_manifest()
-            before, now = ({name: one[name] for name in _IDENTITY} for one in (there, wanted))
+            stored = self.read_manifest()
+            before, now = ({name: manifest_of[name] for name in _IDENTITY} for manifest_of in (stored, expected))
             refuse_another(before, now, self.folder, "another sweep")
             return
         self.refuse_other_files()
         (self.folder / CELLS).mkdir(exist_ok=True)
-        patiently(lambda: write_json(place, wanted))
+        patiently(lambda: write_json(place, expected))
 
     def refuse_other_files(self) -> None:
         """A folder that holds no sweep holds nothing else.
@@ -359,9 +359,12 @@ def load_sweep(path: str | os.PathLike[str]) -> "xr.Dataset":
     cells = manifest["cells"]
     values: list[Values | None] = []
     for cell in cells:
-        there = folder.is_finished(cell["file"], cell["description"])
-        values.append(folder.read(cell["file"], cell["description"]) if there else None)
-    errors = [folder.failure(cell["file"]) if one is None else "" for cell, one in zip(cells, values, strict=True)]
+        is_finished = folder.is_finished(cell["file"], cell["description"])
+        values.append(folder.read(cell["file"], cell["description"]) if is_finished else None)
+    errors = [
+        folder.failure(cell["file"]) if cell_values is None else ""
+        for cell, cell_values in zip(cells, values, strict=True)
+    ]
     return sweep_dataset(manifest, values, errors)
 
 
@@ -381,24 +384,27 @@ def sweep_dataset(manifest: Mapping[str, Json], values: Sequence[Values | None],
     import xarray as xr
 
     cells = manifest["cells"]
-    found = [one for one in values if one is not None]
+    finished = [cell_values for cell_values in values if cell_values is not None]
     # Cells may have different numbers of rows: nan after the last one.
-    num_rows, num_seeds = max((len(one["time"]) for one in found), default=0), manifest["configuration"]["num_seeds"]
-    rows = str(found[0]["rows"]) if found else "checkpoint"
-    names = sorted({name for one in found for name in one if name not in _LEFT_OUT})
+    num_rows, num_seeds = (
+        max((len(cell_values["time"]) for cell_values in finished), default=0),
+        manifest["configuration"]["num_seeds"],
+    )
+    rows = str(finished[0]["rows"]) if finished else "checkpoint"
+    names = sorted({name for cell_values in finished for name in cell_values if name not in _LEFT_OUT})
     tables = {name: np.full((len(cells), num_seeds, num_rows), np.nan) for name in names}
     times = np.full((len(cells), num_rows), np.nan)
-    for i, one in enumerate(values):
-        if one is not None:
-            times[i, : len(one["time"])] = one["time"]
+    for i, cell_values in enumerate(values):
+        if cell_values is not None:
+            times[i, : len(cell_values["time"])] = cell_values["time"]
             for name in names:
-                if name in one:
-                    tables[name][i, :, : one[name].shape[1]] = one[name]
+                if name in cell_values:
+                    tables[name][i, :, : cell_values[name].shape[1]] = cell_values[name]
     status = [
-        "finished" if one is not None else "failed" if error else "missing"
-        for one, error in zip(values, errors, strict=True)
+        "finished" if cell_values is not None else "failed" if error else "missing"
+        for cell_values, error in zip(values, errors, strict=True)
     ]
-    unknown = ["" if one is None else str(one["regret_unknown"]) for one in values]
+    unknown = ["" if cell_values is None else str(cell_values["regret_unknown"]) for cell_values in values]
     dims = ("cell", "seed", rows)
     result = xr.Dataset(
         {
@@ -414,8 +420,8 @@ def sweep_dataset(manifest: Mapping[str, Json], values: Sequence[Values | None],
             **{name: ("cell", column) for name, column in _columns(cells).items()},
         },
     )
-    kept = {name: json.dumps(manifest[name]) for name in ("configuration", "versions", "key")}
-    result.attrs = {"format": SWEEP_FORMAT, **kept}
+    attributes = {name: json.dumps(manifest[name]) for name in ("configuration", "versions", "key")}
+    result.attrs = {"format": SWEEP_FORMAT, **attributes}
     return result
 
 

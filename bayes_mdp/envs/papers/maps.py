@@ -112,8 +112,8 @@ def moves(free: np.ndarray) -> np.ndarray:
     Args:
         free: Bool[R C], free cells; those beyond the border are not.
     """
-    here = np.moveaxis(np.indices(free.shape), 0, -1)
-    there = here[:, :, None] + STEPS
-    row, column = np.moveaxis(there + 1, -1, 0)
-    there = np.where(np.pad(free, 1)[row, column][..., None], there, here[:, :, None])
-    return there[..., 0] * free.shape[1] + there[..., 1]
+    cells = np.moveaxis(np.indices(free.shape), 0, -1)
+    target = cells[:, :, None] + STEPS
+    row, column = np.moveaxis(target + 1, -1, 0)
+    target = np.where(np.pad(free, 1)[row, column][..., None], target, cells[:, :, None])
+    return target[..., 0] * free.shape[1] + target[..., 1]

@@ -138,8 +138,8 @@ def _draw_rooms(num_rooms: int, room_size: int, per_row: int) -> np.ndarray:
         cells[top : top + room_size, left : left + room_size] = FREE
     centre = np.stack([row, column], axis=-1) * pitch + room_size // 2
     # The straight way from a centre to the next one passes the door between them.
-    for here, there in pairwise(centre):
-        (top, left), (bottom, right) = np.minimum(here, there), np.maximum(here, there)
+    for first, second in pairwise(centre):
+        (top, left), (bottom, right) = np.minimum(first, second), np.maximum(first, second)
         cells[top : bottom + 1, left : right + 1] = FREE
     for kind, room in ((SMALL, 0), (START, num_rooms // 2), (GOAL, num_rooms - 1)):
         cells[tuple(centre[room])] = kind
@@ -233,14 +233,14 @@ def _flag_moves(cells: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, int]:
     number = np.cumsum(free).reshape(free.shape) - 1
     target = number.ravel()[moves(free)][free]  # [cells 4]
     kinds = grid[free]
-    found = np.zeros(len(kinds), int)
-    found[kinds == FLAG] = 1 << np.arange(np.sum(kinds == FLAG))
-    held = np.arange(1 << np.sum(kinds == FLAG))
-    number_held = sum((held >> bit) & 1 for bit in range(MOST_FLAGS))
-    start = int(np.argmax(kinds == START)) * len(held)
+    flag_of_cell = np.zeros(len(kinds), int)
+    flag_of_cell[kinds == FLAG] = 1 << np.arange(np.sum(kinds == FLAG))
+    flags = np.arange(1 << np.sum(kinds == FLAG))
+    number_held = sum((flags >> bit) & 1 for bit in range(MOST_FLAGS))
+    start = int(np.argmax(kinds == START)) * len(flags)
     # State = cell, then the bits of the flags held. The goal pays them and is the start again, without flags.
     ends = (kinds[target] == GOAL)[:, None]
-    after = np.where(ends, start, target[:, None] * len(held) + (held[:, None] | found[target][:, None]))
+    after = np.where(ends, start, target[:, None] * len(flags) + (flags[:, None] | flag_of_cell[target][:, None]))
     paid = np.where(ends, np.asarray(number_held)[:, None], 0)
     return after.reshape(-1, 4), paid.reshape(-1, 4), start
 

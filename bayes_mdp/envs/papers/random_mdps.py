@@ -83,11 +83,11 @@ def _one_by_one(rng: np.random.Generator, pairs: tuple[int, int], branching: int
     """Int[S A b]: the k-th next state is drawn from the n - k states that are left (Floyd's algorithm)."""
     n_states, _ = pairs
     chosen = np.full((*pairs, branching), -1)
-    for place, most in enumerate(range(n_states - branching, n_states)):
-        # A number from 0 to `most`; where it was drawn before, `most` itself, which cannot have been.
-        drawn = rng.integers(most, size=pairs, endpoint=True)
-        again = (chosen == drawn[..., None]).any(-1)
-        chosen[..., place] = np.where(again, most, drawn)
+    for place, last in enumerate(range(n_states - branching, n_states)):
+        # A number from 0 to `last`; where it was drawn before, `last` itself, which cannot have been.
+        drawn = rng.integers(last, size=pairs, endpoint=True)
+        drawn_before = (chosen == drawn[..., None]).any(-1)
+        chosen[..., place] = np.where(drawn_before, last, drawn)
     return np.sort(chosen, -1)
 
 

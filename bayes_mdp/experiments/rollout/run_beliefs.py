@@ -141,7 +141,7 @@ def split_constants(belief: BeliefTree, transitions: Transitions) -> tuple[Belie
     change = _changed(belief, "update", transitions, jnp.ones(()))
     if isinstance(belief, CanRefit):
         refitted = _refitted_leaves(belief) if refits_on_host(belief) else _changed(belief, "refit", jax.random.key(0))
-        change = [one or other for one, other in zip(change, refitted, strict=True)]
+        change = [by_update or by_refit for by_update, by_refit in zip(change, refitted, strict=True)]
     return eqx.partition(belief, jax.tree.unflatten(jax.tree.structure(belief), change))
 
 
