@@ -20,10 +20,10 @@ import numpy as np
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, EverySteps
 from bayes_mdp.envs import riverswim
-from bayes_mdp.envs.papers.scaled_rewards import scaled
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal_gamma
 from benchmarks.record.turns import Measured, Size, in_turns
+from benchmarks.scaled_rewards import scaled
 
 REPEATS, STEPS, PERIOD = 7, 4000, 20
 

@@ -37,7 +37,7 @@ from bayes_mdp.agents.neural import (
 )
 from bayes_mdp.envs import deep_sea_observed
 from bayes_mdp.experiments.resume import Cells
-from bayes_mdp.experiments.rollout.time_to_solve import first_visit, sustained_time_to_solve, time_to_solve
+from bayes_mdp.experiments.rollout.execute import first_visit, sustained_time_to_solve, time_to_solve
 from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 
 SEED = 20_262

@@ -21,7 +21,6 @@ import numpy as np
 
 from bayes_mdp.agents import PSRL, Greedy
 from bayes_mdp.envs import deep_sea, riverswim
-from bayes_mdp.envs.papers.scaled_rewards import scaled
 from bayes_mdp.experiments import RunOptions
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Prepared, execute, play_chunk, prepare, start_all
@@ -32,6 +31,7 @@ from bayes_mdp.planning import solve
 from bayes_mdp.utils.progress import Progress
 from benchmarks import psrl_numpy
 from benchmarks.record.turns import Measured, Size, in_turns
+from benchmarks.scaled_rewards import scaled
 
 SEEDS = (1, 20, 100)
 IN_CHECK = ("RiverSwim, every 20, steps", "DeepSea L = 20, episodes")

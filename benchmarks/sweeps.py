@@ -17,9 +17,8 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp as bm
-from bayes_mdp.experiments.sweeps.grid import Cell, Variant
-from bayes_mdp.parallel.executors import open_executor
-from bayes_mdp.parallel.tasks import Task, run_tasks
+from bayes_mdp.experiments.sweep_grid import Cell, Variant
+from bayes_mdp.parallel import Task, open_executor, run_tasks
 
 REPEATS = 3
 OPTIONS = bm.RunOptions(progress=False)
@@ -55,9 +54,9 @@ def tasks(number: int, executor: str) -> float:
     """Milliseconds of wall time a task, on workers that are warm."""
     with open_executor(executor) as opened:
         some = [Task(str(i), (i,)) for i in range(number)]
-        list(run_tasks(nothing, some[:50], opened.executor))
+        list(run_tasks(nothing, some[:50], opened))
         began = time.perf_counter()
-        list(run_tasks(nothing, some, opened.executor))
+        list(run_tasks(nothing, some, opened))
         return 1e3 * (time.perf_counter() - began) / number
 
 

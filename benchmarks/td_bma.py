@@ -28,8 +28,8 @@ from bayes_mdp.envs import racetrack
 from bayes_mdp.experiments import RunOptions
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
+from bayes_mdp.experiments.run_agent import PreparedEpisodes, play_episodes, prepare_episodes
 from bayes_mdp.experiments.run_config import RunConfig
-from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
 from bayes_mdp.utils.progress import Progress
 
@@ -117,9 +117,9 @@ def by_peer(sim: Simulator, reward: np.ndarray, agent: EpisodeLearner, num_seeds
     return sum(steps for steps, _ in played), statistics.mean(late for _, late in played)
 
 
-def by_run(prepared: Prepared) -> tuple[int, float]:
+def by_run(prepared: PreparedEpisodes) -> tuple[int, float]:
     """The same of the loop of `run`."""
-    log = np.asarray(play_all(prepared, Progress(1, 1, show=False), Snapshots(None, {})).log, np.float64)
+    log = np.asarray(play_episodes(prepared, Progress(1, 1, show=False), Snapshots(None, {})).log, np.float64)
     tenth = prepared.layout.num_rows // 10
     return int(log[..., 1].sum()), float(log[:, -tenth:, 0].sum(1).mean() / (tenth * prepared.layout.per_row))
 
@@ -135,10 +135,10 @@ def report(agent: EpisodeLearner, num_seeds: int) -> None:
     """Speeds, their ratios to the peer, and the mean returns, which ought to be alike."""
     env = racetrack("corner")
 
-    def prepared(compiler: str) -> Prepared:
+    def prepared(compiler: str) -> PreparedEpisodes:
         options = RunOptions(progress=False, compiler=compiler)
         arguments = FirstExit(), jax.random.key(0), None, None, TRIALS, num_seeds, None, options
-        return prepare(RunConfig(agent, env, *arguments))
+        return prepare_episodes(RunConfig(agent, env, *arguments))
 
     runs, parts = [prepared(name) for name in ("xla", "numba")], (simulator(env), np.asarray(env.mdp.reward), agent)
     plays = [partial(by_run, one) for one in runs] + [partial(by_peer, *parts, num_seeds)]

@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
-from bayes_mdp.parallel.executors import ExecutorLike, check_executor
+from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.utils.files import check_file, check_folder, write_beside, write_json
 from bayes_mdp.utils.validation import check_key, check_name, check_type, described
 from reproductions.reproduction import SCALES, Reproduction, Row, Scale

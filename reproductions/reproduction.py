@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, ChecksBelief, Learner
-from bayes_mdp.experiments.rollout.agent_calls import planned
+from bayes_mdp.experiments.rollout.time_loop import planned
 from bayes_mdp.inference import SamplingWarning, describe, table
 from bayes_mdp.mdp import MDP, DecisionPoint, Environment, Problem
 from bayes_mdp.models import MDPSpec

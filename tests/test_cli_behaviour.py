@@ -93,7 +93,7 @@ def test_every_model_by_name_describes_itself_and_takes_its_log():
 
 
 def test_a_fit_is_no_stranger_to_the_plots():
-    from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
+    from bayes_mdp.experiments.plots.decision_plots import plot_learning_curve, plot_shrinkage
 
     for plot in (plot_learning_curve, plot_shrinkage):
         with pytest.raises(TypeError, match=r"posterior is .*, expected what bayes_mdp.behaviour.fit returns"):

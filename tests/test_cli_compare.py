@@ -9,9 +9,8 @@ import xarray as xr
 
 from bayes_mdp.agents import AGENTS
 from bayes_mdp.cli import main
-from bayes_mdp.experiments.comparison.compare import QUICK_AGENTS
-from bayes_mdp.experiments.comparison.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, QUICK_PROBLEMS
-from bayes_mdp.experiments.comparison.leaderboard import leaderboard
+from bayes_mdp.experiments.compare_agents import DEFAULT_PROBLEMS, PROBLEMS, QUICK_AGENTS, QUICK_PROBLEMS
+from bayes_mdp.experiments.ranking import leaderboard
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def asked(monkeypatch):
         result = xr.Dataset(variables, {"agent": list(agents), "env": list(envs)})
         return result.merge(leaderboard(result, key=jax.random.key(0), num_resamples=20))
 
-    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.comparison.compare"], "compare", compare)
+    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.compare_agents"], "compare", compare)
     return calls
 
 
@@ -87,6 +86,6 @@ def test_a_comparison_that_is_interrupted_says_that_it_goes_on(capsys, tmp_path,
     def interrupted(*agents_and_envs, **arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.comparison.compare"], "compare", interrupted)
+    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.compare_agents"], "compare", interrupted)
     assert main(["compare", "--quick", "--out", str(tmp_path / "board")]) == 130
     assert "the same command resumes from what was finished" in capsys.readouterr().err

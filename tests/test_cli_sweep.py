@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 
 import bayes_mdp as bm
+from bayes_mdp import parallel
 from bayes_mdp.cli import main
-from bayes_mdp.experiments.sweeps import cell_runs
-from bayes_mdp.parallel import executors
+from bayes_mdp.experiments import run_sweep
 
 CONFIG = """
 num_episodes = 3
@@ -32,7 +32,7 @@ def config(tmp_path, monkeypatch):
         return xr.Dataset({name: (("seed", "episode"), rewards) for name in ("reward", "regret")})
 
     sick = [True]
-    monkeypatch.setattr(cell_runs, "run", run)
+    monkeypatch.setattr(run_sweep, "run", run)
     (tmp_path / "grid.toml").write_text(CONFIG)
     return tmp_path / "grid.toml", sick
 
@@ -113,7 +113,7 @@ def test_many_cells_are_not_all_listed(monkeypatch):
 def test_a_scheduler_that_does_not_answer(config, tmp_path, capsys, monkeypatch):
     """One sentence with the address, after the time that Dask is given."""
     pytest.importorskip("distributed", reason="the extra cluster is not installed")
-    monkeypatch.setattr(executors, "DASK_TIMEOUT", 1)
+    monkeypatch.setattr(parallel, "DASK_TIMEOUT", 1)
     path, _ = config
     assert main(["sweep", str(path), "--out", str(tmp_path / "x"), "--executor", "tcp://127.0.0.1:9"]) == 2
     error = capsys.readouterr().err

@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            from bayes_mdp.utils.did_you_mean import did_you_mean
+            from bayes_mdp.utils.messages import did_you_mean
 
             raise argparse.ArgumentError(action, error.message + did_you_mean(value, action.choices or ())) from None
 

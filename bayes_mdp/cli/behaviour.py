@@ -143,8 +143,8 @@ def _draw(
     sampler: "NUTS",
 ) -> None:
     """The learning curve, and beside it every parameter by subject: within the group and alone."""
-    from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
-    from bayes_mdp.utils.notebook_figure import NotebookFigure
+    from bayes_mdp.experiments.plots.decision_plots import plot_learning_curve, plot_shrinkage
+    from bayes_mdp.utils.figures import NotebookFigure
 
     shown = list(model.parameters) if arguments.pooling == "partial" else []
     figure = NotebookFigure((4.5 * (1 + len(shown)), 4.5), layout="constrained")

@@ -31,9 +31,16 @@ def add_compare(commands: Commands) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     import jax
 
-    from bayes_mdp.experiments.comparison.compare import QUICK_AGENTS, compare, comparison_agents, named_tasks
-    from bayes_mdp.experiments.comparison.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, QUICK_PROBLEMS
-    from bayes_mdp.experiments.comparison.compare_report import describe_compare, plot_compare
+    from bayes_mdp.experiments.compare_agents import (
+        DEFAULT_PROBLEMS,
+        PROBLEMS,
+        QUICK_AGENTS,
+        QUICK_PROBLEMS,
+        compare,
+        comparison_agents,
+        named_tasks,
+    )
+    from bayes_mdp.experiments.ranking import describe_compare, plot_compare
     from bayes_mdp.utils.files import check_file, new_folder
 
     some = QUICK_AGENTS if arguments.quick else None

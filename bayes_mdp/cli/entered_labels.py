@@ -76,7 +76,7 @@ def entered_policy(
         state = lambda text: label(option, text, space.state_names, "state")  # noqa: E731
         action = lambda text: label(option, text, space.action_names, "action")  # noqa: E731
         return {state(left): action(right) for left, right in pairs}
-    from bayes_mdp.utils.did_you_mean import did_you_mean
+    from bayes_mdp.utils.messages import did_you_mean
 
     near = did_you_mean(text, [*also, *actions])
     other = "".join(f"{each!r} or " for each in also)
@@ -197,7 +197,7 @@ def _find(
     also: str = "",
 ) -> int:
     from bayes_mdp.envs.logs.columns import number_of
-    from bayes_mdp.utils.did_you_mean import did_you_mean
+    from bayes_mdp.utils.messages import did_you_mean
 
     found = places.get(text) or places.get(number_of(text), [])
     if len(found) > 1:

@@ -91,7 +91,7 @@ def summary_of_run(agent: str, env: str, result: "xr.Dataset") -> str:
 
     Of a run measured in trials [TDBMA10]: the mean return of the trials of the last checkpoint.
     """
-    from bayes_mdp.experiments.intervals import half_width
+    from bayes_mdp.experiments.results import half_width
 
     if "trace_decay" in result:
         returns = result["reward"].to_numpy()[:, -1]

@@ -27,8 +27,8 @@ def add_sweep(commands: Commands) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from bayes_mdp.experiments.sweeps.sweep import sweep
-    from bayes_mdp.experiments.sweeps.sweep_config import read_sweep_config
+    from bayes_mdp.experiments.run_sweep import sweep
+    from bayes_mdp.experiments.sweep_grid import read_sweep_config
 
     config = read_sweep_config(arguments.config)
     if arguments.out is None:
@@ -57,7 +57,7 @@ def add_status(commands: Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from bayes_mdp.experiments.sweeps.sweep_results import sweep_status
+    from bayes_mdp.experiments.sweep_folder import sweep_status
 
     status = sweep_status(arguments.folder)
     print(status)
@@ -75,7 +75,7 @@ def add_results(commands: Commands) -> None:
 
 def _results(arguments: argparse.Namespace) -> int:
     from bayes_mdp.experiments.results import save_result
-    from bayes_mdp.experiments.sweeps.sweep_results import load_sweep
+    from bayes_mdp.experiments.sweep_folder import load_sweep
 
     check_outputs(arguments, "out")
     result = load_sweep(arguments.folder)

@@ -9,7 +9,7 @@ from bayes_mdp.cli.options import Commands, add_command, check_outputs, count, s
 if TYPE_CHECKING:
     import xarray as xr
 
-    from bayes_mdp.experiments.training.train_options import Evaluation
+    from bayes_mdp.experiments.training.training_loop import Evaluation
     from bayes_mdp.experiments.training.vector_env import HostEnv
     from bayes_mdp.mdp import ObservedEnvironment
 
@@ -63,7 +63,7 @@ def _add_evaluation(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluation(arguments: argparse.Namespace, every: int) -> "Evaluation":
-    from bayes_mdp.experiments.training.train_options import Evaluation
+    from bayes_mdp.experiments.training.training_loop import Evaluation
 
     return Evaluation(every, arguments.evaluate_steps, arguments.evaluate_epsilon, arguments.evaluate_envs)
 
@@ -72,9 +72,9 @@ def _train(arguments: argparse.Namespace) -> int | None:
     import jax
 
     from bayes_mdp.experiments.plots.result_plots import plot_training, plot_visits
-    from bayes_mdp.experiments.training.neural_names import find_neural_agent
     from bayes_mdp.experiments.training.train import train
-    from bayes_mdp.experiments.training.train_options import TrainOptions
+    from bayes_mdp.experiments.training.training_loop import TrainOptions
+    from bayes_mdp.experiments.training.vector_env import find_neural_agent
     from bayes_mdp.utils.files import check_folder
 
     check_outputs(arguments, "figure", "film")
@@ -128,7 +128,7 @@ def _environments(name: str, num_envs: int, *, import_module: bool) -> Environme
 
     `import_module`: whether a user, not a file, names it, so that it may import a module.
     """
-    from bayes_mdp.experiments.training.neural_names import find_hosted, find_observed, is_hosted
+    from bayes_mdp.experiments.training.vector_env import find_hosted, find_observed, is_hosted
 
     if is_hosted(name):
         return find_hosted(name, num_envs, import_module=import_module)
@@ -207,8 +207,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     import jax
 
     from bayes_mdp.experiments.results import save_result
-    from bayes_mdp.experiments.training.loading import evaluate_agent, load_training
-    from bayes_mdp.experiments.training.neural_names import find_neural_agent
+    from bayes_mdp.experiments.training.train import evaluate_agent, load_training
+    from bayes_mdp.experiments.training.vector_env import find_neural_agent
 
     check_outputs(arguments, "out", inputs=_files(arguments.folder))
     named = _noted(arguments.folder)

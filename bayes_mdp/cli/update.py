@@ -85,7 +85,7 @@ def _print_values(
 
     import bayes_mdp as bm
     from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_start
-    from bayes_mdp.utils.amounts import amount, amounts
+    from bayes_mdp.utils.messages import amount, amounts
 
     best, next_best = (bm.greedy(posterior, objective) for posterior in (before, after))
     policies = {"logged": bm.behaviour_policy(after), "greedy before": best, "greedy after": next_best}

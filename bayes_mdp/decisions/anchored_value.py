@@ -19,7 +19,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.data.episode_returns import returns_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_type
 

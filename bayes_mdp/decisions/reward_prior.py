@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from bayes_mdp.decisions.unvisited import SHOWN, Pair
 from bayes_mdp.mdp import CanWeighRewards
-from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.messages import amount
 
 
 class RewardWeights(NamedTuple):

@@ -30,7 +30,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
 )
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
-from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.messages import amount
 from bayes_mdp.utils.typing import AnyArray
 
 PRIOR_SHARE = 0.1

@@ -11,8 +11,7 @@ from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
 from bayes_mdp.inference.untried_rewards import REMEDY
-from bayes_mdp.utils.amounts import amount
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import described
 

@@ -1,27 +1,22 @@
 """The environments by name."""
 
 from bayes_mdp.envs.health.icu_sepsis import icu_sepsis
-from bayes_mdp.envs.observed.bsuite_deep_sea import bsuite_deep_sea
-from bayes_mdp.envs.observed.cartpole import cartpole
+from bayes_mdp.envs.observed.classic_control import cartpole, mountain_car
 from bayes_mdp.envs.observed.deep_sea_observed import deep_sea_observed, deep_sea_stochastic_observed
-from bayes_mdp.envs.observed.mountain_car import mountain_car
-from bayes_mdp.envs.papers.chain import chain
-from bayes_mdp.envs.papers.deep_sea import deep_sea
-from bayes_mdp.envs.papers.deep_sea_continuing import deep_sea_continuing
-from bayes_mdp.envs.papers.flag_maze import flag_maze
-from bayes_mdp.envs.papers.garnet import garnet
-from bayes_mdp.envs.papers.loop import loop
+from bayes_mdp.envs.papers.chain_mdps import (
+    chain,
+    deep_sea_continuing,
+    osband_chain,
+    riverswim,
+    riverswim_episodic,
+    two_action_chain,
+)
+from bayes_mdp.envs.papers.deep_sea import bsuite_deep_sea, deep_sea
+from bayes_mdp.envs.papers.loop_mdps import loop, six_arms, wide_narrow
 from bayes_mdp.envs.papers.mail_robot import mail_robot
-from bayes_mdp.envs.papers.maze_with_subgoals import maze_with_subgoals
-from bayes_mdp.envs.papers.osband_chain import osband_chain
-from bayes_mdp.envs.papers.prior_mdp import prior_mdp
+from bayes_mdp.envs.papers.mazes import flag_maze, maze_with_subgoals, seven_rooms, slippery_grid
 from bayes_mdp.envs.papers.racetrack import racetrack
-from bayes_mdp.envs.papers.riverswim import riverswim, riverswim_episodic
-from bayes_mdp.envs.papers.seven_rooms import seven_rooms
-from bayes_mdp.envs.papers.six_arms import six_arms
-from bayes_mdp.envs.papers.slippery_grid import slippery_grid
-from bayes_mdp.envs.papers.two_action_chain import two_action_chain
-from bayes_mdp.envs.papers.wide_narrow import wide_narrow
+from bayes_mdp.envs.papers.random_mdps import garnet, prior_mdp
 
 ENVS = {
     "bsuite_deep_sea": bsuite_deep_sea,

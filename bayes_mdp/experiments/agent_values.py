@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions, check_agent
 from bayes_mdp.mdp import Agent, Environment, Episodic, StateActionSpace

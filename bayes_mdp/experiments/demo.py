@@ -22,8 +22,8 @@ from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
 from bayes_mdp.decisions import PolicyComparison, compare_policies
 from bayes_mdp.envs import from_gymnasium, read_log
-from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.inference import infer, save
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -213,7 +213,7 @@ def _mean(x: np.ndarray) -> str:
 
 
 def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Dataset], path: Path) -> None:
-    from bayes_mdp.utils.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.figures import NotebookFigure
 
     figure = NotebookFigure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)

@@ -132,7 +132,7 @@ def _arguments(
         return ()
     first = next(iter(signature(factory).parameters), None)
     if first == "track":
-        from bayes_mdp.envs.papers.tracks import TRACKS
+        from bayes_mdp.envs.papers.racetrack import TRACKS
 
         check_name(f"track of {base}", argument, TRACKS)
         return (argument,)

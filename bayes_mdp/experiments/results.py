@@ -1,4 +1,4 @@
-"""The result of a run: an `xarray.Dataset`, and its NetCDF file."""
+"""The result of a run: an `xarray.Dataset`, its NetCDF file, and confidence intervals of means over its seeds."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from bayes_mdp.experiments.describe import Json
 from bayes_mdp.experiments.rollout.execute import Outcome
@@ -14,10 +14,12 @@ from bayes_mdp.experiments.rollout.time_loop import Layout
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.utils.netcdf import read_netcdf, write_netcdf
+from bayes_mdp.utils.files import read_netcdf, write_netcdf
+from bayes_mdp.utils.typing import AnyArray
 
 if TYPE_CHECKING:
     import xarray as xr
+
 
 FORMAT = "bayes_mdp run 1"
 REPRODUCTION_FORMAT = "bayes_mdp reproduction 1"
@@ -125,3 +127,16 @@ def load_result(path: str | Path) -> "xr.Dataset":
     if result.attrs.get("format") not in _FORMATS:
         raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
     return result
+
+
+NORMAL_QUANTILE = {0.9: 1.6448536, 0.95: 1.959964, 0.99: 2.5758293}
+
+
+def half_width(samples: Shaped[AnyArray, "N *shape"], level: float = 0.95) -> Float[np.ndarray, "*shape"]:
+    """Half the width of the normal interval of the mean over the first axis, of at least two samples.
+
+    Args:
+        samples: [N ...], numbers or booleans.
+        level: a key of `NORMAL_QUANTILE`.
+    """
+    return np.asarray(NORMAL_QUANTILE[level] * np.std(samples, axis=0, ddof=1) / np.sqrt(len(samples)))

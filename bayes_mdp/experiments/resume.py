@@ -28,10 +28,9 @@ from jaxtyping import Array, Int, PyTree
 
 from bayes_mdp.experiments.describe import Json, first_difference, unidentified
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
-from bayes_mdp.parallel.executors import ExecutorLike, check_executor
-from bayes_mdp.parallel.tasks import Task, run_tasks
+from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
 from bayes_mdp.utils.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
@@ -136,14 +135,14 @@ def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
         name = jax.tree_util.keystr(path)
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         like = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
-        found = arrays.get(name)
-        if found is None or found.shape != like.shape or found.dtype != like.dtype:
-            there = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+        stored = arrays.get(name)
+        if stored is None or stored.shape != like.shape or stored.dtype != like.dtype:
+            shown = "nothing" if stored is None else f"{stored.dtype}{list(stored.shape)}"
             raise ValueError(
-                f"{where} is a checkpoint of another architecture: {name} is {there} there, "
+                f"{where} is a checkpoint of another architecture: {name} is {shown} there, "
                 f"expected {like.dtype}{list(like.shape)}"
             )
-        array = jnp.array(found)  # a copy: compiled loops donate their state
+        array = jnp.array(stored)  # a copy: compiled loops donate their state
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf)) if is_key else array
 
     return jax.tree_util.tree_map_with_path(one, tree)
@@ -346,17 +345,17 @@ class Cells:
         return {name: found[name] for name in computes}
 
     def _get_on_executor(self, computes: Mapping[str, ComputeCell]) -> dict[str, Values]:
-        there = {name for name in computes if self._folder is not None and (self._folder / f"{name}.npz").exists()}
-        tasks = [Task(name, (compute,)) for name, compute in computes.items() if name not in there]
-        found, failed = {name: self.get(name, computes[name]) for name in there}, []
-        for one in run_tasks(_compute_cell, tasks, self._executor):
-            if one.value is None:
-                failed.append(f"{one.name} ({one.error})")
+        stored = {name for name in computes if self._folder is not None and (self._folder / f"{name}.npz").exists()}
+        tasks = [Task(name, (compute,)) for name, compute in computes.items() if name not in stored]
+        results, failed = {name: self.get(name, computes[name]) for name in stored}, []
+        for finished in run_tasks(_compute_cell, tasks, self._executor):
+            if finished.value is None:
+                failed.append(f"{finished.name} ({finished.error})")
             else:
-                found[one.name] = self.get(one.name, lambda path, values=one.value: values)
+                results[finished.name] = self.get(finished.name, lambda path, values=finished.value: values)
         if failed:
             raise RuntimeError(f"{len(failed)} of {len(computes)} cells failed, the others are finished: {failed[0]}")
-        return {name: found[name] for name in computes}
+        return {name: results[name] for name in computes}
 
     def _advance(self) -> None:
         with self._lock:

@@ -14,8 +14,7 @@ from bayes_mdp.inference.detection.trace import Program, improper_value
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
-from bayes_mdp.utils.pages import see
-from bayes_mdp.utils.user_warning import warn_user
+from bayes_mdp.utils.messages import see, warn_user
 
 SLICE = 20
 """Values of a site that are looked for among the rewards of the data, at least."""

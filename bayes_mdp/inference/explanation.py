@@ -23,7 +23,7 @@ from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import tracing
 from bayes_mdp.numerics.compact import compact
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 CONJUGATE_LAWS = {
     "StudentT": "Normal, or a normal-gamma prior: its predictive density is a Student-t",

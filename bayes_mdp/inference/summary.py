@@ -21,7 +21,7 @@ from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
 from bayes_mdp.utils.validation import described, is_concrete
 

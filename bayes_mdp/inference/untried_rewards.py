@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, in_numpy
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray
 
 ROUNDING = 1e-9

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from bayes_mdp.models.sufficient_statistics import RewardSums
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 ENOUGH = 10
 """Rewards from which on a log that looks like counts is taken for one."""

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.utils.did_you_mean import did_you_mean
+from bayes_mdp.utils.messages import did_you_mean
 from bayes_mdp.utils.typing import ArrayLike, Names, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,

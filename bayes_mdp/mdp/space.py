@@ -19,7 +19,7 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.plates import Plate, open_plates
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (

@@ -22,7 +22,7 @@ from numpyro.distributions import constraints
 from numpyro.primitives import Message, Messenger
 
 from bayes_mdp.models.reward_laws import unwrap
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import is_concrete
 

@@ -26,7 +26,7 @@ from bayes_mdp.models.priors import (
     dirichlet_poisson,
     ready,
 )
-from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.messages import amount
 from bayes_mdp.utils.validation import check_name, check_type
 
 RewardLaw = Literal["bernoulli", "poisson", "normal"]

@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from bayes_mdp.mdp import Counts
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import unwrap
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.utils.validation import at, first_index, is_concrete
 

@@ -7,7 +7,7 @@ import numpy as np
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.mdp import PolicyLike
 from bayes_mdp.recommend.consequences import Consequence
-from bayes_mdp.utils.amounts import amount, amounts
+from bayes_mdp.utils.messages import amount, amounts
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,8 @@ from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, p
 from bayes_mdp.recommend.policy_table import policy_table
 from bayes_mdp.recommend.report_figures import gains_figure, gains_of
 from bayes_mdp.recommend.units import value_in_words
-from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.axis_labels import shorten
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_name, check_type
 

@@ -26,8 +26,7 @@ from bayes_mdp.models.default_prior import DefaultPrior, concentrations_of, rewa
 from bayes_mdp.models.hierarchical import unknown_concentration
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.priors import known_rewards
-from bayes_mdp.utils.amounts import amount, amounts
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 

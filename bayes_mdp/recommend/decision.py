@@ -16,9 +16,8 @@ from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.candidate import Candidate
 from bayes_mdp.recommend.units import value_in_words
-from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 import bayes_mdp
-from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.messages import amount
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,9 +15,8 @@ from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, p
 from bayes_mdp.recommend.policy_table import policy_table
 from bayes_mdp.recommend.report_figures import gains_figure, values_figure
 from bayes_mdp.recommend.units import reward_in_words
-from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.files import write_beside
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.validation import check_type
 
 

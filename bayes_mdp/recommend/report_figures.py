@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.utils.axis_labels import shorten
-from bayes_mdp.utils.number_axis import number_x
+from bayes_mdp.utils.figures import number_x
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

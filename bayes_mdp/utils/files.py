@@ -6,16 +6,21 @@ pass over it, so that such a file stays what it is to every other program.
 
 import errno
 import hashlib
+import io
 import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from bayes_mdp.utils.validation import check_type
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 AnyPath = str | os.PathLike[str]
 _SEAL = b"\nbayes_mdp sha256 "
@@ -199,6 +204,30 @@ def read_json(path: AnyPath, expected: str) -> dict[str, Any]:
     if not fits:
         raise ValueError(f"path is {str(path)!r}, whose checksum is missing or does not fit, expected {expected}")
     return values
+
+
+def write_netcdf(dataset: "xr.Dataset", path: AnyPath) -> None:
+    """Write NetCDF with a checksum at its end, beside and then renamed: never half a file under `path`.
+
+    Raises:
+        ValueError, OSError: see `bayes_mdp.utils.files.check_file`.
+    """
+    write_sealed(path, lambda beside: dataset.to_netcdf(beside, engine="h5netcdf"))
+
+
+def read_netcdf(path: AnyPath, expected: str = "a whole NetCDF file, as this package wrote it") -> "xr.Dataset":
+    """What `write_netcdf` wrote.
+
+    Raises:
+        ValueError: the file is cut, altered, or not ours. OSError: it cannot be read.
+    """
+    import xarray as xr
+
+    content = read_sealed(path, expected)
+    try:
+        return xr.load_dataset(io.BytesIO(content), engine="h5netcdf")
+    except Exception as error:  # HDF5 raises what it likes
+        raise ValueError(f"path is {str(path)!r}, which is no NetCDF, expected {expected}") from error
 
 
 def _checksum(values: object) -> str:

@@ -1,4 +1,4 @@
-"""Memory: what is free, and what does not fit in it, refused before it is taken."""
+"""Memory and cores: what is free; what does not fit in it is refused before it is taken; how many may be used."""
 
 import os
 import time
@@ -75,18 +75,18 @@ def _free_in_system() -> int:
 
 def _free_in_groups() -> list[int]:
     """What the control groups of this process leave (versions 2 and 1); nothing where there is no limit."""
-    own = {controllers: path for _, controllers, path in (line.split(":", 2) for line in _lines(_OWN_GROUPS))}
-    second = own.get("", "/"), "memory.max", "memory.current"
-    first = own.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"
-    found = []
+    groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in _lines(_OWN_GROUPS))}
+    second = groups.get("", "/"), "memory.max", "memory.current"
+    first = groups.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"
+    left = []
     for root, (path, most, used) in ((_GROUPS, second), (_GROUPS / "memory", first)):
         # Inside a container the root is often the group itself.
         for folder in {root, root / path.lstrip("/")}:
             limit, now = ("".join(_lines(folder / name)).strip() for name in (most, used))
             if limit.isdigit() and now.isdigit():
                 cached = [int(x.split()[1]) for x in _lines(folder / "memory.stat") if x.startswith("inactive_file ")]
-                found.append(max(int(limit) - int(now) + sum(cached), 0))
-    return found
+                left.append(max(int(limit) - int(now) + sum(cached), 0))
+    return left
 
 
 def _lines(path: Path) -> list[str]:
@@ -94,3 +94,8 @@ def _lines(path: Path) -> list[str]:
         return path.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return []
+
+
+def usable_cores() -> int:
+    """Those that it is bound to; where the system does not say, all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

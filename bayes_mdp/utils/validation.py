@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
-from bayes_mdp.utils.did_you_mean import did_you_mean
+from bayes_mdp.utils.messages import did_you_mean
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Names
 
 ROW_SUM_TOLERANCE = {"float32": 1e-5, "float64": 1e-6}

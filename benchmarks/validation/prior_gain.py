@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import PSRL
 from bayes_mdp.experiments.agent_values import outline_of
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, StateActionSpace

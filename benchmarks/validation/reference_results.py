@@ -8,12 +8,12 @@ import numpy as np
 
 from bayes_mdp.agents import PSRL, UBE, MomentMatching
 from bayes_mdp.envs import chain, riverswim
-from bayes_mdp.envs.papers.scaled_rewards import scaled
-from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment
 from bayes_mdp.utils.validation import check_count, check_seed
+from benchmarks.scaled_rewards import scaled
 
 DISCOUNT = 0.95
 

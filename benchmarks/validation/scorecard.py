@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import describe_key, versions
-from bayes_mdp.experiments.intervals import half_width
-from bayes_mdp.experiments.results import SCORECARD_FORMAT
+from bayes_mdp.experiments.results import SCORECARD_FORMAT, half_width
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 from benchmarks.validation import proper_scores as scores

@@ -24,7 +24,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.agents import BAMCP, BEB, PSRL
 from bayes_mdp.envs import flag_maze, loop, slippery_grid
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions

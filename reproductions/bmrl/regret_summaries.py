@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.envs.papers.deep_sea_continuing import LEFT, RIGHT, deep_sea_continuing
-from bayes_mdp.envs.papers.prior_mdp import prior_mdp
-from bayes_mdp.envs.papers.wide_narrow import wide_narrow
+from bayes_mdp.envs.papers.chain_mdps import LEFT, RIGHT, deep_sea_continuing
+from bayes_mdp.envs.papers.loop_mdps import wide_narrow
+from bayes_mdp.envs.papers.random_mdps import prior_mdp
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.utils.validation import check_count

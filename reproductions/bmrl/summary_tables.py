@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from reproductions.bmrl.published_regret import READING, SEEDS, Published
 from reproductions.bmrl.q_evolution import draw_evolution
 from reproductions.bmrl.summary_runs import METHODS

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.envs.papers.deep_sea import reachable
-from bayes_mdp.experiments.rollout.time_to_solve import first_visit
+from bayes_mdp.experiments.rollout.execute import first_visit
 from bayes_mdp.utils.validation import check_count, check_key
 from reproductions.klearning.deep_sea_methods import METHODS, case
 from reproductions.klearning.frames import frames

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell
-from bayes_mdp.experiments.rollout.time_to_solve import play_until_solved
+from bayes_mdp.experiments.rollout.execute import play_until_solved
 from bayes_mdp.utils.validation import check_count, check_key, check_name
 from reproductions.klearning.deep_sea_methods import METHODS, case
 from reproductions.reproduction import Reproduction, Row, mean_row

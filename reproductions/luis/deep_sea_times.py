@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.envs.papers.deep_sea import RIGHT, deep_sea
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
-from bayes_mdp.experiments.rollout.time_to_solve import time_to_solve
+from bayes_mdp.experiments.rollout.execute import time_to_solve
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Environment, Episodic, NormalReward, SparseMDP

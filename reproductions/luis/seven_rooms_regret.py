@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.envs.papers.seven_rooms import seven_rooms
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.envs.papers.mazes import seven_rooms
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions

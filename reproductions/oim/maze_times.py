@@ -19,7 +19,7 @@ from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyMo
 from bayes_mdp.agents.model_based.exploration_reward import FrequencyBonus, RecencyBonus
 from bayes_mdp.agents.model_based.mbie_ws import MBIEWS
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
-from bayes_mdp.envs.papers.maze_with_subgoals import maze_with_subgoals
+from bayes_mdp.envs.papers.mazes import maze_with_subgoals
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace
 from bayes_mdp.utils.validation import check_count, check_key, check_name

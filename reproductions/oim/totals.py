@@ -27,7 +27,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
 from bayes_mdp.envs import riverswim, six_arms
-from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions

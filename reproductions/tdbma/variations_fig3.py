@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from reproductions.reproduction import Reproduction, Row, mean_row
 from reproductions.tdbma.trainings import (
     ABOVE,

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.resume import Cells
-from bayes_mdp.experiments.training.atari import FRAME_SKIP, atari
 from bayes_mdp.experiments.training.train import train
-from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions
+from bayes_mdp.experiments.training.training_loop import Evaluation, TrainOptions
+from bayes_mdp.experiments.training.vector_env import FRAME_SKIP, atari
 from bayes_mdp.utils.validation import check_count, check_name
 from reproductions.reproduction import Reproduction, Row
 from reproductions.ube.atari_agents import ATARI_AGENTS, atari_agent

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from bayes_mdp.agents.optimism import count_bonus
 from bayes_mdp.agents.value_uncertainty import ube
 from bayes_mdp.envs import two_action_chain
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Discounted, Environment, StateActionSpace, Transitions
 from bayes_mdp.utils.progress import Progress

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents.neural import DeepUBE, UnitPrior
-from bayes_mdp.experiments.rollout.time_to_solve import time_to_solve
+from bayes_mdp.experiments.rollout.execute import time_to_solve
 from benchmarks.neural_deep_sea_table import Rule, exact, replayed
 
 

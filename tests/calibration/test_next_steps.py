@@ -23,7 +23,7 @@ from bayes_mdp.calibration.simulation_based import remedies
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.route import METHODS
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 SEE = see("how-to/check-a-posterior")
 PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to/check-a-posterior.md").read_text()

@@ -30,7 +30,7 @@ from tests.experiments.toy import ToyBelief, two_states
 
 KEY = jax.random.key(7)
 QUIET = RunOptions(num_checkpoints=20, progress=False, snapshot_seconds=0.0)
-home: Any = import_module("bayes_mdp.experiments.comparison.compare")
+home: Any = import_module("bayes_mdp.experiments.compare_agents")
 
 
 class Killed(Exception):

@@ -24,6 +24,6 @@ def test_what_is_missing_is_said(monkeypatch, capsys):
         return "1"
 
     # The package has the function under the name of the module.
-    monkeypatch.setattr(importlib.import_module("bayes_mdp.experiments.versions"), "version", version)
+    monkeypatch.setattr(importlib.import_module("bayes_mdp.experiments.describe"), "version", version)
     bm.show_versions()
     assert any(line.split() == ["numba", "not", "installed"] for line in capsys.readouterr().out.splitlines())

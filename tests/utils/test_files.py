@@ -16,12 +16,13 @@ from bayes_mdp.utils.files import (
     new_folder,
     read_bytes,
     read_json,
+    read_netcdf,
     read_sealed,
     write_beside,
     write_json,
+    write_netcdf,
     write_sealed,
 )
-from bayes_mdp.utils.netcdf import read_netcdf, write_netcdf
 from tests.flips import NUMBER, refused_flips
 
 

@@ -11,7 +11,7 @@ from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.validity import Kind
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning.linear.structure import find_cycle
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import is_concrete
 

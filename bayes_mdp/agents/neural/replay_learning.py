@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import Watched
 from bayes_mdp.agents.neural.replay import Batch, Replay, sample
-from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.messages import install
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar
 
 if TYPE_CHECKING:

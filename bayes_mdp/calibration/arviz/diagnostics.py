@@ -23,7 +23,7 @@ from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPoster
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.utils.files import read_sealed, write_sealed
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 LARGE_PARETO_K = 0.7
 MOST_ASKED = 200  # elements of a table that are given to ArviZ, which takes time for each

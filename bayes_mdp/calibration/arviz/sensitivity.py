@@ -34,7 +34,7 @@ from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.planning import solve
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import check_functions
 
 ALPHAS = (0.99, 1.01)

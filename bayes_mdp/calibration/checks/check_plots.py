@@ -40,7 +40,7 @@ def plot_check(check: Check) -> "Figure":
         >>> bm.plot_check(result).savefig("check.png")
     """
     check_type("check", check, Check, "a Check")
-    from bayes_mdp.utils.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.figures import NotebookFigure
 
     pictures = [plot_recovery, plot_ecdf, plot_coverage, plot_z_score]
     pictures += [plot_joint] if "joint_rank" in check.dataset else []
@@ -198,6 +198,6 @@ def _ecdf(rank: np.ndarray, num_draws: int) -> np.ndarray:
 
 def _place(axes: "Axes | None") -> "tuple[Figure, Axes]":
     """The figure and axes to draw in: a new figure, if no axes are given."""
-    from bayes_mdp.utils.notebook_figure import place
+    from bayes_mdp.utils.figures import place
 
     return place(axes, (6.4, 4.8))

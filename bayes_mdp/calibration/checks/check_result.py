@@ -9,8 +9,8 @@ import xarray as xr
 
 from bayes_mdp.calibration.simulation_based.ecdf import Detectable, detectable
 from bayes_mdp.calibration.simulation_based.remedies import remedy
+from bayes_mdp.utils.files import read_netcdf, write_netcdf
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.netcdf import read_netcdf, write_netcdf
 
 FORMAT = "bayes_mdp check 1"
 WIDTH = 100

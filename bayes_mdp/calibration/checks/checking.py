@@ -34,7 +34,7 @@ from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Log, Objective, S
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.parallel.executors import ExecutorLike, check_executor
+from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_number

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import ArrayLike
 
 Axes = tuple[tuple[str, ...], Mapping[str, Sequence[Hashable] | np.ndarray]]

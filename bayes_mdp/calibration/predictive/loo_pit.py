@@ -21,7 +21,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ class LooPit(NamedTuple):
 
     def plot(self) -> "Figure":
         """ECDF minus the diagonal, with the 99 % simultaneous band of uniform numbers."""
-        from bayes_mdp.utils.notebook_figure import NotebookFigure
+        from bayes_mdp.utils.figures import NotebookFigure
 
         figure = NotebookFigure(figsize=(4 * len(self.variables), 3), layout="constrained")
         axes = figure.subplots(1, len(self.variables), squeeze=False)

@@ -69,7 +69,7 @@ class PredictiveCheck(NamedTuple):
 
     def plot(self) -> "Figure":
         """A histogram of the replicates of every statistic (of its worst pair), and the data as a line."""
-        from bayes_mdp.utils.notebook_figure import NotebookFigure
+        from bayes_mdp.utils.figures import NotebookFigure
 
         figure = NotebookFigure(figsize=(3 * len(self.comparisons), 2.6), layout="constrained")
         axes = figure.subplots(1, len(self.comparisons), squeeze=False)

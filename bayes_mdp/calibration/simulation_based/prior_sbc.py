@@ -31,7 +31,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
-from bayes_mdp.parallel.executors import ExecutorLike, check_executor
+from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.progress import DELAY
 from bayes_mdp.utils.validation import check_count, check_functions, check_key

@@ -1,6 +1,6 @@
 """`remedy`: what to try where simulations show that a method's posteriors are not calibrated."""
 
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 APPROXIMATIONS = ("svi", "laplace")
 INTEGRALS = ("quadrature", "importance")

@@ -15,7 +15,7 @@ from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.calibration.simulation_based.quantities import varying
 from bayes_mdp.calibration.simulation_based.remedies import remedy
 from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,7 +165,7 @@ class SBC:
 
     def plot_ecdf(self) -> "Figure":
         """ECDF of the ranks minus that of uniform ranks, one panel a quantity, with the band of the test."""
-        from bayes_mdp.utils.notebook_figure import NotebookFigure
+        from bayes_mdp.utils.figures import NotebookFigure
 
         rows = -(-len(self.judged) // 3)
         figure = NotebookFigure(figsize=(9.0, 2.4 * rows + 0.4), layout="constrained")

@@ -15,11 +15,10 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.simulation_based.ranks import Rank, StagedSimulation
 from bayes_mdp.numerics.host_program import QUICKEST, quick_jit
-from bayes_mdp.parallel.executors import ExecutorLike
-from bayes_mdp.parallel.tasks import Task, run_tasks
+from bayes_mdp.parallel import ExecutorLike, Task, run_tasks
+from bayes_mdp.utils.files import read_netcdf, write_netcdf
 from bayes_mdp.utils.identity import UnidentifiedError, identity
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.utils.progress import bar_of
 
 Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]] | StagedSimulation

@@ -42,8 +42,8 @@ from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.utils.amounts import amount, amounts
 from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_key, check_number, check_type

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import beta
 
-from bayes_mdp.utils.amounts import amount
+from bayes_mdp.utils.messages import amount
 
 MONTE_CARLO_ERROR = 0.01
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from bayes_mdp.utils.extras import install
+from bayes_mdp.utils.messages import install
 
 MOST_INTERACTING = 4
 """Elements up to which pairs of splines are multiplied; more enter as a sum of splines."""

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bayes_mdp.envs.gymnasium.registered import check_id
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
 from bayes_mdp.utils.typing import ArrayLike, Index, IntScalar
 from bayes_mdp.utils.validation import as_mask, check_initial, check_number, described
@@ -160,3 +159,22 @@ def _mdp(
         legal=legal,
         initial=initial,
     )
+
+
+def check_id(name: str, value: str, *, import_module: bool, otherwise: str) -> None:
+    """Refuse an id that would import a module, unless that is requested.
+
+    Args:
+        name: of the argument, for the sentence.
+        value: the id.
+        import_module: whether that was requested.
+        otherwise: how it can be, for the sentence.
+
+    Raises:
+        ValueError: the id names a module, and that was not requested.
+    """
+    module, colon, _ = value.partition(":")
+    if colon and not import_module:
+        raise ValueError(
+            f"{name} is {value!r}, which would import the module {module!r}, expected a registered id, or {otherwise}"
+        )

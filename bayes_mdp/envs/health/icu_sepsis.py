@@ -1,28 +1,228 @@
-"""ICU-Sepsis: the treatment of sepsis in intensive care as a tabular benchmark ([SEPSIS24])."""
+"""ICU-Sepsis: the treatment of sepsis in intensive care as a tabular benchmark ([SEPSIS24]).
 
+Its tables are read by numpy from the files of the package `icu-sepsis`, which is not imported (it would import gym).
+Many episodes are simulated at once, in numpy: all that go on make a step together.
+"""
+
+from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.envs.health.icu_sepsis_files import N_LAST, SepsisFiles, find_assets, read_files
-from bayes_mdp.envs.health.table_episodes import simulate_episodes
-from bayes_mdp.mdp import MDP, Environment, Log, NormalReward, SparseMDP, StateActionSpace
+from bayes_mdp.mdp import MDP, Environment, Log, NormalReward, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.messages import install
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import (
     as_real,
     check_bool,
     check_count,
     check_index,
+    check_initial,
     check_key,
     check_probability_rows,
     check_shape,
     require,
 )
+
+PACKAGE = "icu_sepsis"
+ASSETS = Path("envs", "assets")
+DYNAMICS = "dynamics.npz"
+ACTION_LISTS = ("admissible_actions.txt", "allowed_actions.txt")  # the second is its name in 1.0
+N_ACTIONS = 25
+N_LAST = 3  # death, survival, and the state that both lead to for ever
+
+
+class SepsisFiles(NamedTuple):
+    """What the package has of the MDP, over its own states: N - 3 of patients, death, survival, an absorbing one.
+
+    Args:
+        rows: [N A N], probabilities of next states; of an inadmissible action the mean of the admissible ones.
+        initial: [N], of the first state.
+        expert: [N A], how often clinicians chose each action.
+        admissible: [N A].
+    """
+
+    rows: Float[np.ndarray, "N A N"]
+    initial: Float[np.ndarray, " N"]
+    expert: Float[np.ndarray, "N A"]
+    admissible: Bool[np.ndarray, "N A"]
+
+
+def find_assets() -> Path:
+    """The folder of the files, in the installed package.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    found = find_spec(PACKAGE)  # of a name without dots: nothing is imported
+    folders = [] if found is None else list(found.submodule_search_locations or ())
+    if not folders:
+        raise ImportError(f"icu_sepsis needs the files of the package icu-sepsis: {install('health')}")
+    return Path(folders[0]) / ASSETS
+
+
+def read_files(folder: Path) -> SepsisFiles:
+    """Read and check the files in a folder.
+
+    Raises:
+        FileNotFoundError: one is missing.
+        ValueError: one cannot be read, or holds something else: arrays of other shapes, rows that do not sum to one,
+            actions that do not exist, a patient who can neither die nor survive nor stay a patient.
+    """
+    path = folder / DYNAMICS
+    lists = next((folder / name for name in ACTION_LISTS if (folder / name).is_file()), None)
+    if lists is None or not path.is_file():
+        missing = DYNAMICS if not path.is_file() else " or ".join(ACTION_LISTS)
+        raise FileNotFoundError(
+            f"{PACKAGE} has no file {missing} in {ASSETS.as_posix()}, expected one: {install('health')}"
+        )
+    rows, initial, expert = _arrays(path)
+    size = len(rows) if rows.ndim else 0
+    if rows.shape != (size, N_ACTIONS, size) or size <= N_LAST:
+        expected = f"(N, {N_ACTIONS}, N) (state, action, next state) with N at least {N_LAST + 1}"
+        raise ValueError(f"tx_mat of {DYNAMICS} has shape {rows.shape}, expected {expected}")
+    check_probability_rows(f"tx_mat of {DYNAMICS}", rows)
+    check_initial(initial, size, f"d_0 of {DYNAMICS}")
+    check_shape(f"expert_policy of {DYNAMICS}", expert, (size, N_ACTIONS), "state, action")
+    check_probability_rows(f"expert_policy of {DYNAMICS}", expert[:-N_LAST])
+    admissible = _admissible(lists, size)
+    patients = slice(size - N_LAST)
+    beyond = rows[patients, :, -1].max(-1)
+    require(
+        beyond > 0, f"the probability of the last state in tx_mat of {DYNAMICS}", beyond, "0 from a patient's state"
+    )
+    late = initial[-N_LAST:].sum()
+    require(late > 0, f"d_0 of {DYNAMICS} beyond the patients", late, "0: an episode starts with a patient")
+    known = np.where(admissible, expert, 0.0)[patients].sum(-1)
+    require(known <= 0, f"expert_policy of {DYNAMICS}, summed over admissible actions,", known, "more than 0")
+    return SepsisFiles(rows, initial, expert, admissible)
+
+
+def _arrays(path: Path) -> list[np.ndarray]:
+    """`tx_mat`, `d_0`, `expert_policy` as float64; the rewards are not read, since they are known."""
+    try:
+        # Opened here: numpy would leave a broken file open.
+        with path.open("rb") as opened, np.load(opened) as file:
+            found: dict[str, Any] = {name: file[name] for name in ("tx_mat", "d_0", "expert_policy") if name in file}
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
+        raise ValueError(
+            f"{path.name} of {PACKAGE} cannot be read, expected arrays of numpy: {install('health')}"
+        ) from error
+    arrays = []
+    for name in ("tx_mat", "d_0", "expert_policy"):
+        if name not in found:
+            raise ValueError(f"{path.name} of {PACKAGE} has no array {name!r}, expected one: {install('health')}")
+        if found[name].dtype.kind not in "biuf":
+            raise ValueError(f"{name} of {path.name} has dtype {found[name].dtype}, expected real numbers")
+        arrays.append(found[name].astype(np.float64, copy=False))
+    return arrays
+
+
+def _admissible(path: Path, size: int) -> Bool[np.ndarray, "N A"]:
+    """The lists as a mask. The first line says how many actions each state has, line 1 + s which those of s are."""
+    lines = path.read_text(errors="replace").splitlines()
+    if len(lines) < size + 1:
+        raise ValueError(
+            f"{path.name} has {len(lines)} lines, expected {size + 1}: a line of counts, one for each state"
+        )
+    mask = np.zeros((size, N_ACTIONS), bool)
+    counts = _integers(path.name, 1, lines[0], 2**31)
+    if len(counts) != size:
+        raise ValueError(f"{path.name}, line 1 has {len(counts)} counts, expected {size}, one for each state")
+    for state, line in enumerate(lines[1 : size + 1]):
+        actions = _integers(path.name, state + 2, line, N_ACTIONS)
+        if not actions or len(set(actions)) != counts[state]:
+            expected = f"{counts[state]}, as line 1 says," if counts[state] else "at least one"
+            raise ValueError(f"{path.name}, line {state + 2} has {len(set(actions))} actions, expected {expected}")
+        mask[state, actions] = True
+    return mask
+
+
+def _integers(name: str, number: int, line: str, most: int) -> list[int]:
+    """The whole numbers below `most` of a line."""
+    words = line.split()
+    wrong = next((word for word in words if not (word.isdecimal() and int(word) < most)), None)
+    if wrong is not None:
+        raise ValueError(f"{name}, line {number} has {wrong[:20]!r}, expected whole numbers from 0 to {most - 1}")
+    return [int(word) for word in words]
+
+
+GRID = 2**32
+
+
+class Inversion:
+    """Draws from the rows of a table [N K] of probabilities, any row each time; an entry of zero is never drawn."""
+
+    def __init__(self, rows: Float[np.ndarray, "N K"]) -> None:
+        cumulative = np.cumsum(rows, -1)
+        cumulative /= cumulative[:, -1:]
+        self.width = rows.shape[1]
+        # Row i, raised by i: all rows are one ascending list, and one search finds any of them.
+        self.ascending = (cumulative + np.arange(len(rows))[:, None]).ravel()
+
+    def draw(self, rng: np.random.Generator, row: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """A column of each of these rows."""
+        # On a grid of 2^-32, row + u is exact: it never rounds up into the next row.
+        u = rng.integers(GRID, size=len(row)) / GRID
+        return np.searchsorted(self.ascending, row + u, side="right") - row * self.width
+
+
+def simulate_episodes(
+    rng: np.random.Generator, mdp: MDP | SparseMDP, policy: Float[np.ndarray, "S A"], num_episodes: int, max_steps: int
+) -> Transitions:
+    """Episodes of a stationary MDP whose rewards are those of the pairs, one after the other.
+
+    Args:
+        rng: numpy's.
+        mdp: with an initial distribution; its rewards are paid without noise.
+        policy: probabilities of legal actions.
+        num_episodes: how many.
+        max_steps: an episode in which so many transitions came to pass is truncated, unless an end is all that can
+            follow.
+    """
+    taken = policy > 0
+    number = np.cumsum(taken).reshape(taken.shape) - 1  # of each pair that can occur, among those
+    rows = np.asarray(mdp.row_probs)[taken].astype(np.float64)
+    ends = np.zeros(taken.shape) if mdp.end_probs is None else np.asarray(mdp.end_probs, np.float64)
+    outcomes = Inversion(np.concatenate([rows, ends[taken][:, None]], -1))  # the last one is the end
+    listed = np.asarray(mdp.successor)[taken] if isinstance(mdp, SparseMDP) else None
+    reward = np.asarray(mdp.reward, np.float64)
+    over = np.all((ends >= 1.0) | ~taken, -1)
+    actions, first = Inversion(policy), Inversion(np.asarray(mdp.initial, np.float64)[None])
+    episode = np.arange(num_episodes)
+    state, step, parts = first.draw(rng, np.zeros(num_episodes, int)), 0, []
+    while len(episode):
+        action = actions.draw(rng, state)
+        pair = number[state, action]
+        place = outcomes.draw(rng, pair)
+        ended = place == rows.shape[-1]
+        after = place if listed is None else listed[pair, np.minimum(place, rows.shape[-1] - 1)]
+        after = np.where(ended, state, after)
+        cut = ~ended & ~over[after] & (step + 1 >= max_steps)
+        parts.append((episode, state, action, after, ended, cut, np.full(len(episode), step)))
+        goes_on = ~(ended | cut)
+        episode, state, step = episode[goes_on], after[goes_on], step + 1
+    episode, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(episode, kind="stable")
+    state, action, after, ended, cut, steps = (column[order] for column in columns)
+    return Transitions(
+        state.astype(np.int32),
+        action.astype(np.int32),
+        reward[state, action],
+        after.astype(np.int32),
+        ended,
+        cut if cut.any() else None,
+        steps.astype(np.int32),
+    )
+
 
 DEATH, SURVIVAL = "death", "survival"
 N_OUTCOMES = 2

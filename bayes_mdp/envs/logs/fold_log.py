@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
-from bayes_mdp.envs.logs.label_book import LabelBook
 from bayes_mdp.envs.logs.tables import check_roles
-from bayes_mdp.envs.logs.transition_chunks import Rows, Wanted, transition_chunks
+from bayes_mdp.envs.logs.transition_chunks import LabelBook, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
 from bayes_mdp.mdp.data.cell_table import CellTable, Where, joined, table_of_rows
 from bayes_mdp.mdp.data.folded_log import check_new_sources

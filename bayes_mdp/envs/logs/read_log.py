@@ -14,13 +14,11 @@ from bayes_mdp.envs.logs.columns import (
     read_rewards,
     read_steps,
 )
-from bayes_mdp.envs.logs.episode_order import EpisodeOrder, episode_order
-from bayes_mdp.envs.logs.log_chunks import log_chunks
-from bayes_mdp.envs.logs.step_gaps import first_gap
+from bayes_mdp.envs.logs.episodes import EpisodeOrder, episode_order, first_gap
 from bayes_mdp.envs.logs.tables import Table, file_digest, open_table
+from bayes_mdp.envs.logs.transition_chunks import log_chunks
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.utils.pages import see
-from bayes_mdp.utils.user_warning import warn_user
+from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.validation import check_name
 
 if TYPE_CHECKING:

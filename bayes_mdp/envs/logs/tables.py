@@ -14,7 +14,7 @@ from zlib import error as zlib_error
 
 import numpy as np
 
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import described
 
 if TYPE_CHECKING:

@@ -1,27 +1,154 @@
-"""The transitions of one log, chunk by chunk: together exactly those that reading it as a whole gives."""
+"""The transitions of one log, chunk by chunk: together exactly those that reading it as a whole gives.
 
-from collections.abc import Iterator
+`LabelBook` numbers labels in the order in which they are met, `transition_chunks` reads the rows, `log_chunks` makes a
+log of each chunk.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.envs.logs.chunked_tables import ChunkedLog
+from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, open_log
 from bayes_mdp.envs.logs.columns import (
     EXPECTED_REWARD,
+    as_numbers,
     expected_label,
     factorised,
+    number_of,
     read_flags,
     read_steps,
+    refuse_vague,
     require_cells,
     reward_cells,
     reward_role,
 )
-from bayes_mdp.envs.logs.label_book import LabelBook
-from bayes_mdp.envs.logs.open_episodes import Columns, OpenEpisodes, Settled
-from bayes_mdp.envs.logs.tables import Table
+from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled
+from bayes_mdp.envs.logs.tables import Table, plain
+from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.data.similar_labels import warn_of_similar
 from bayes_mdp.numerics.exact_sums import LARGEST
+from bayes_mdp.utils.natural_order import natural_order
+from bayes_mdp.utils.typing import Names
+from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_TABULATED = 2**24
+"""Whole labels below are looked up in an array, others one by one."""
+
+
+class LabelBook:
+    """The numbers of the states, or of the actions, of logs that are read in chunks.
+
+    Args:
+        role: "state" or "action".
+        given: all labels in order: their numbers are known, and others are refused; None: labels are found on the way.
+    """
+
+    def __init__(self, role: str, given: Sequence[Hashable] | None) -> None:
+        self.role = role
+        self.given = None if given is None else as_names(given)
+        if self.given is not None:
+            check_names(f"{role}s", self.given)
+        self.numbers: dict[Hashable, int] = {}
+        if self.given is not None:
+            self.numbers = {label: i for i, label in enumerate(self.given)}
+        self._by_text = self.given is not None and all(isinstance(label, str) for label in self.given)
+        # Of labels that are whole numbers, and of those that are the text of one.
+        self._tables = {False: np.full(0, -1, np.int32), True: np.full(0, -1, np.int32)}
+        self._names: dict[str, None] = {}  # of the logs
+        self._column = ""
+        self._rows: dict[str, Int[np.ndarray, " L"]] = {}  # of each column of these labels: rows of each number
+
+    def number(
+        self, table: Table, role: str, ignored: Bool[np.ndarray, " N"] | None = None, *, holes: bool = False
+    ) -> Int[np.ndarray, " N"]:
+        """The number of the label of each row.
+
+        Args:
+            table: a chunk.
+            role: of the column.
+            ignored: rows that are not looked at; their number is -1.
+            holes: whether cells may be empty; their number is -1.
+
+        Raises:
+            ValueError: an empty cell, a label that is not one of those given; names the row.
+        """
+        self._names[table.name] = None
+        self._column = self._column or f"{role} {table.columns[role]!r}"
+        codes, uniques = factorised(table, role)
+        needed = np.ones(len(codes), bool) if ignored is None else ~ignored
+        if not holes:
+            require_cells(table, needed & (codes < 0), role, expected_label(role))
+        looked = needed & (codes >= 0)
+        # A label that stands in ignored rows alone is none.
+        used = np.zeros(len(uniques), bool)
+        used[codes[looked]] = True
+        number = np.full(len(uniques) + 1, -1, np.int32)  # the last: of the code -1
+        what = f"{table.name}: {role} {table.columns[role]!r}"
+        number[:-1][used] = self._look_up(what, uniques, np.flatnonzero(used), table.text is not None)
+        result = np.where(looked, number[codes], -1).astype(np.int32)
+        if self.given is not None:
+            names = label_list(self.given)
+            require_cells(table, looked & (result < 0), role, f"one of the labels given ({names})")
+        else:
+            self._rows[role] = self._counted(role) + np.bincount(result[looked], minlength=len(self.numbers))
+        return result
+
+    def _counted(self, role: str) -> Int[np.ndarray, " L"]:
+        """How many rows of a column each number had so far."""
+        before = self._rows.get(role, np.zeros(0, np.int64))
+        return np.append(before, np.zeros(len(self.numbers) - len(before), np.int64))
+
+    def _look_up(
+        self, what: str, uniques: "pd.Index | range", used: Int[np.ndarray, " U"], is_text: bool
+    ) -> np.ndarray:
+        """The numbers of the labels `uniques[used]`; whole ones are text in truth where the source `is_text`."""
+        if isinstance(uniques, range):
+            whole = used + uniques.start
+        elif uniques.dtype.kind in "iu":
+            whole = np.asarray(uniques)[used]
+        else:
+            labels = [plain(uniques[i]) for i in used]
+            refuse_vague(what, labels)
+            return np.array([self._number(label) for label in labels], np.int32)
+        if not whole.size or whole.min() < 0 or whole.max() >= _TABULATED:
+            return np.array([self._number(str(n) if is_text else n) for n in whole.tolist()], np.int32)
+        table = self._tables[is_text]
+        if whole.max() >= len(table):
+            more = max(int(whole.max()) + 1 - len(table), len(table))
+            table = self._tables[is_text] = np.append(table, np.full(more, -1, np.int32))
+        new = whole[table[whole] < 0]
+        table[new] = [self._number(str(n) if is_text else n) for n in new.tolist()]
+        return table[whole]
+
+    def _number(self, label: Hashable) -> int:
+        if self.given is None:
+            return self.numbers.setdefault(label, len(self.numbers))
+        found = self.numbers.get(label, -1)
+        if found < 0 and isinstance(label, str) and not self._by_text:
+            return self.numbers.get(number_of(label), -1)
+        return found
+
+    def finish(self) -> tuple[Names, Int[np.ndarray, " L"]]:
+        """The labels in order, and the place there of each number that was given out.
+
+        Labels that were found and may be two spellings of one are named in a warning.
+        """
+        if self.given is not None:
+            return self.given, np.arange(len(self.given), dtype=np.int32)
+        first = next(iter(self._names), "")
+        what = f"{first if len(self._names) < 2 else f'{len(self._names)} logs, {first} first'}: {self._column}"
+        found = as_numbers(what, list(self.numbers), None)
+        warn_of_similar(what, self.role, found, [self._counted(role) for role in self._rows])
+        names = natural_order(set(found))
+        place = {label: i for i, label in enumerate(names)}
+        return names, np.array([place[label] for label in found], np.int32)
 
 
 class Rows(NamedTuple):
@@ -145,3 +272,43 @@ def _require_there(
 ) -> None:
     if empty.any():
         table.refuse(int(row[empty].min()), role, "empty", expected)
+
+
+def log_chunks(
+    source: object,
+    roles: dict[str, Any],
+    states: Sequence[Hashable] | None,
+    actions: Sequence[Hashable] | None,
+    chunksize: int,
+    ignore_missing: bool,
+) -> Iterator[Log]:
+    """The chunks of a log; arguments and errors as for `read_log`, which checks them.
+
+    Raises:
+        ValueError: states or actions are None: labels that are found on the way have no numbers before the end.
+    """
+    check_count("chunksize", chunksize)
+    for name, labels in (("states", states), ("actions", actions)):
+        if labels is None:
+            raise ValueError(
+                f"{name} is None, expected all labels in order, where chunksize is given: labels are numbered in "
+                "natural order, which is known at the end of a log (fold_log finds them)"
+            )
+    books = LabelBook("state", states), LabelBook("action", actions)
+    log = open_log(source, roles, chunksize)
+    steps = roles.get("step") is not None or roles.get("episode") is not None
+    rows = transition_chunks(log, *books, Wanted(steps, True, ignore_missing))
+    return (_log(some, books, log) for some in rows)
+
+
+def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> Log:
+    reward, observed = rows.reward, None
+    if reward is not None and np.isnan(reward).any():
+        reward, observed = np.where(np.isnan(reward), 0.0, reward), ~np.isnan(reward)
+    # The next state of a transition that ended is not looked at.
+    reached = np.maximum(rows.next_state, 0)
+    step = None if rows.step is None else rows.step.astype(np.int32)
+    columns = (rows.state, rows.action, reward, reached, rows.terminated, rows.truncated, step)
+    states, actions = (book.finish()[0] for book in books)
+    transitions = Transitions(*columns, reward_observed=observed)
+    return Log(transitions, states, actions, source.name, columns=source.columns)

@@ -1,11 +1,16 @@
-"""Text maps of grids: characters with the same meaning in every map, and a reader with precise errors."""
+"""Text maps of grids, and moves on them.
+
+Characters have the same meaning in every map; `read_map` and `check_map` say what is wrong with one, line and column.
+"""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from textwrap import dedent
 
-from bayes_mdp.utils.did_you_mean import did_you_mean
+import numpy as np
+
+from bayes_mdp.utils.messages import did_you_mean
 
 WALL, GRAY, FREE, START = "#x.S"
 
@@ -94,3 +99,21 @@ def _lines(text: str) -> tuple[str, ...]:
     lines = [line.rstrip() for line in text.splitlines()]
     used = [i for i, line in enumerate(lines) if line]
     return tuple(dedent("\n".join(lines[used[0] : used[-1] + 1])).split("\n")) if used else ()
+
+
+UP, RIGHT, DOWN, LEFT = range(4)
+STEPS = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+"""(rows down, columns to the right) of every action."""
+
+
+def moves(free: np.ndarray) -> np.ndarray:
+    """Int[R C 4]: the cell that each action leads to, as row * C + column; the cell itself where the way is barred.
+
+    Args:
+        free: Bool[R C], free cells; those beyond the border are not.
+    """
+    cells = np.moveaxis(np.indices(free.shape), 0, -1)
+    target = cells[:, :, None] + STEPS
+    row, column = np.moveaxis(target + 1, -1, 0)
+    target = np.where(np.pad(free, 1)[row, column][..., None], target, cells[:, :, None])
+    return target[..., 0] * free.shape[1] + target[..., 1]

@@ -281,7 +281,7 @@ def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | Non
 
 def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in; a figure of its own has this size in inches."""
-    from bayes_mdp.utils.notebook_figure import place
+    from bayes_mdp.utils.figures import place
 
     return place(axes, size)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.mdp import CanCount, CanMean, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.utils.axis_labels import label_axis, shorten
@@ -94,9 +94,9 @@ def by_name(results: "xr.Dataset | Mapping[str, xr.Dataset]") -> "dict[str, xr.D
 
 def place(axes: "Axes | None") -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in."""
-    from bayes_mdp.utils import notebook_figure
+    from bayes_mdp.utils import figures
 
-    return notebook_figure.place(axes, (6.4, 4.0))
+    return figures.place(axes, (6.4, 4.0))
 
 
 def plot_values(
@@ -215,7 +215,7 @@ def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
 
 def _axes(number: int) -> tuple["Figure", "list[Axes]", int]:
     """A figure of its own with so many axes, and how many are in a row: pyplot's global state is not changed."""
-    from bayes_mdp.utils.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.figures import NotebookFigure
 
     rows = -(-number // IN_A_ROW)
     columns = -(-number // rows)
@@ -333,7 +333,7 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
     check_dataset("result", result)
     from matplotlib.colors import LogNorm
 
-    from bayes_mdp.utils.notebook_figure import NotebookFigure
+    from bayes_mdp.utils.figures import NotebookFigure
 
     if "visits" not in result:
         raise ValueError("result has no visits, expected a training in an environment with a map, such as deep_sea")

@@ -5,6 +5,9 @@ segment is played in two passes. Only the states are sequential: the first pass 
 nothing else. Actions, rewards and data of the whole segment are then computed at once, and the belief is updated by one
 block of transitions. The random numbers of the environment depend on the seed and the time alone, never on the agent:
 agents are compared under the same random numbers, and a run that is resumed goes on with the same ones.
+
+What an agent answers is checked while the program is traced, when shapes, dtypes and structures are known
+(`checked_plan`, `checked_action`, `checked_state`): a check costs nothing when the program runs.
 """
 
 import math
@@ -17,11 +20,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import period_of
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
-from bayes_mdp.experiments.rollout.agent_calls import acted, observed, planned
 from bayes_mdp.experiments.rollout.regret import Truth
 from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
@@ -39,6 +41,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
+from bayes_mdp.utils.validation import described
 
 SEEDS = "seeds"
 """The name of the axis of seeds under `vmap`."""
@@ -277,7 +280,7 @@ def _plan(
     whole = eqx.combine(carry.belief, setting.constants)
     key = jax.random.fold_in(keys.plan, time)
     at = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
-    return planned(setting.agent, key, setting.problem, carry.agent_state, whole, at)
+    return checked_plan(setting.agent, key, setting.problem, carry.agent_state, whole, at)
 
 
 def play(
@@ -447,7 +450,7 @@ def _simulate(
     def move(state: Int[Array, ""], x: Noise) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
         act_key, u, step, first = x
         at = jnp.minimum(state, last - 1) if layout.ends else state
-        outcome = sim.next_outcome(u, sim.cell(at, acted(policy, act_key, at, step), step))
+        outcome = sim.next_outcome(u, sim.cell(at, checked_action(policy, act_key, at, step), step))
         next_state = outcome
         if layout.restarts:
             next_state = jnp.where(outcome == last, first, outcome)
@@ -463,7 +466,7 @@ def _simulate(
         live, states = states < last, jnp.minimum(states, last - 1)
     if layout.ragged:  # the run ends inside this segment
         live = times < layout.num_steps
-    actions = jax.vmap(partial(acted, policy))(act_keys, states, steps)
+    actions = jax.vmap(partial(checked_action, policy))(act_keys, states, steps)
     rewards = jax.vmap(sim.reward_law.sample)(env_keys[:, 1], sim.cell(states, actions, steps), outcomes)
     if live is not None:
         rewards = jnp.where(live, rewards, 0.0)
@@ -530,9 +533,87 @@ def _one_by_one(
     weight: RealLike,
 ) -> AgentState:
     def see(state: AgentState, x: tuple[Transitions, Float[Array, ""]]) -> tuple[AgentState, None]:
-        return observed(name, state, observe(state, *x)), None
+        return checked_state(name, state, observe(state, *x)), None
 
     if jnp.ndim(data.state) == 0:
         return see(state, (data, jnp.asarray(weight)))[0]
     weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)
     return lax.scan(see, state, (data, weights))[0]
+
+
+def checked_plan(
+    agent: Agent, key: PRNGKeyArray, problem: Problem, state: AgentState, belief: BeliefTree, at: DecisionPoint
+) -> tuple[Policy, AgentState]:
+    """`agent.plan`, or `agent.plan_from` where it has one, its answer checked. Traceable.
+
+    Args:
+        agent: see `Agent`.
+        key: of the plan.
+        problem: what is known of the MDP before any data.
+        state: the agent's own.
+        belief: the posterior, or None.
+        at: where the next action is needed.
+
+    Raises:
+        TypeError: the answer is no pair, its first part no policy, its second part not like `state`.
+    """
+    name = f"{type(agent).__name__}.plan"
+    if isinstance(agent, PlansFromState):
+        name = f"{name}_from"
+        answer = agent.plan_from(key, problem, state, belief, at)
+    else:
+        answer = agent.plan(key, problem, state, belief)
+    if not (isinstance(answer, tuple) and len(answer) == 2):
+        raise TypeError(f"{name} returned {_named(answer)}, expected a pair: (policy, next state)")
+    policy, after = answer
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        ready = "Greedy(q), Boltzmann(q, temperature), ... of bayes_mdp.agents"
+        raise TypeError(f"{name} returned {_named(policy)} as its policy, expected one with act and log_prob: {ready}")
+    require_alike(name, state, after)
+    return policy, after
+
+
+def _named(value: object) -> str:
+    """A value in a message: a traced array is an array."""
+    return "an array" if isinstance(value, jax.Array) else described(value)
+
+
+def checked_state(who: str, before: AgentState, after: AgentState) -> AgentState:
+    """The state `after` a transition, checked to be like the one before; `who` made it. Raises as `checked_plan`."""
+    require_alike(who, before, after)
+    return after
+
+
+def checked_action(policy: Policy, key: PRNGKeyArray, state: IntScalar, step: IntScalar) -> Int[Array, ""]:
+    """`policy.act`, its answer checked. Traceable.
+
+    Raises:
+        TypeError: it is not one integer.
+    """
+    action = jnp.asarray(policy.act(key, state, step))
+    if action.shape or not jnp.issubdtype(action.dtype, jnp.integer):
+        raise TypeError(
+            f"{type(policy).__name__}.act returned {action.dtype} of shape {action.shape}, expected one integer, the "
+            "index of an action"
+        )
+    return action
+
+
+def require_alike(who: str, before: AgentState, after: AgentState) -> None:
+    """Refuse a state that a compiled loop cannot carry: of another structure, shape or dtype than the one before.
+
+    Raises:
+        TypeError: it differs; the message names what.
+    """
+    kinds = [jax.tree.structure(state) for state in (before, after)]
+    if kinds[0] != kinds[1]:
+        raise TypeError(
+            f"{who} returned a state of structure {kinds[1]}, expected that of the state it was given, {kinds[0]}"
+        )
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        one, two = jnp.asarray(old), jnp.asarray(new)
+        if (one.shape, one.dtype) != (two.shape, two.dtype):
+            raise TypeError(
+                f"{who} returned a state with {two.dtype} of shape {two.shape}, expected {one.dtype} of shape "
+                f"{one.shape} there, as in the state it was given"
+            )

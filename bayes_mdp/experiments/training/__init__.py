@@ -1,9 +1,8 @@
 """Training of deep agents: the compiled loop, the host-stepped one, evaluation, checkpoints, curves."""
 
 from bayes_mdp.experiments.plots.result_plots import plot_training, plot_visits
-from bayes_mdp.experiments.training.loading import evaluate_agent, load_training
-from bayes_mdp.experiments.training.train import Training, train
-from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions
+from bayes_mdp.experiments.training.train import Training, evaluate_agent, load_training, train
+from bayes_mdp.experiments.training.training_loop import Evaluation, TrainOptions
 from bayes_mdp.experiments.training.vector_env import HostEnv, host_env
 
 __all__ = [

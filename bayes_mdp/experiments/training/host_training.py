@@ -17,8 +17,16 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 from bayes_mdp.agents.neural.contract import ActionOutput, NeuralAgent, Spec
 from bayes_mdp.agents.neural.replay import Replay, Row, Stack, add, empty_replay, replay_bytes
 from bayes_mdp.experiments.resume import fill, named_arrays
-from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions, check_bytes_fit
-from bayes_mdp.experiments.training.training_loop import Episode, StepReport, TrainState, choose, keys_of
+from bayes_mdp.experiments.training.training_loop import (
+    Episode,
+    Evaluation,
+    StepReport,
+    TrainOptions,
+    TrainState,
+    check_bytes_fit,
+    choose,
+    keys_of,
+)
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import check_count

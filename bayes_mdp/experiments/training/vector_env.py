@@ -1,20 +1,37 @@
-"""Gymnasium vector environments for the host-stepped loop: checked, all autoreset modes in one form. Host side."""
+"""Environments for training on the host: Gymnasium's vector environments, checked, all autoreset modes in one form.
 
+`atari` makes Atari 2600 with the settings of Mnih et al. (2015), through ale-py's vector environment (extra `atari`).
+The last part finds deep agents and environments by their names on the command line: settings, observations.
+"""
+
+import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import equinox as eqx
 import numpy as np
 
-from bayes_mdp.agents.neural.contract import Spec
+from bayes_mdp.agents.neural import MLP, NEURAL_AGENTS, Trunk
+from bayes_mdp.agents.neural.contract import NeuralAgent, Spec
+from bayes_mdp.agents.neural.convolutions import MinAtarConv, NatureConv
 from bayes_mdp.agents.neural.replay import Stack
-from bayes_mdp.envs.gymnasium.registered import check_id
-from bayes_mdp.experiments.gymnasium.gymnasium_envs import autoreset_mode, describe_source
+from bayes_mdp.envs import ENVS, OBSERVED
+from bayes_mdp.envs.gymnasium.from_gymnasium import check_id
+from bayes_mdp.envs.observed.gymnax_env import gymnax_env
+from bayes_mdp.envs.observed.one_hot_observations import one_hot
+from bayes_mdp.experiments.gymnasium_envs import autoreset_mode, describe_source
+from bayes_mdp.experiments.registry_names import find_environment
+from bayes_mdp.mdp import Environment, ObservedEnvironment
+from bayes_mdp.utils.messages import did_you_mean, install
 from bayes_mdp.utils.typing import ArrayLike
-from bayes_mdp.utils.validation import check_count, first_index
+from bayes_mdp.utils.validation import check_count, check_name, first_index
 
 if TYPE_CHECKING:
     import gymnasium
     from gymnasium.vector import SyncVectorEnv, VectorEnv
+
 
 Mask = np.ndarray
 
@@ -275,3 +292,214 @@ def _spec(env: "VectorEnv", name: str) -> Spec:
     if np.shape(several) != (num_envs,) or (several != actions.n).any():
         raise ValueError(f"env.action_space is {env.action_space}, expected {num_envs} times {actions}")
     return Spec(obs.shape, np.dtype(obs.dtype), int(actions.n), num_envs)
+
+
+FRAME_SKIP = 4
+"""Frames of the emulator that one action lasts."""
+
+TRAINING_FRAMES, EVALUATION_FRAMES = 108_000, 18_000
+"""Most frames of an episode: 30 minutes, and 5 in evaluation."""
+
+
+def atari(
+    game: str, num_envs: int = 8, *, evaluation: bool = False, num_threads: int = 0, max_frames: int | None = None
+) -> HostEnv:
+    """Games of Atari 2600 side by side, as Mnih et al. (2015) set them.
+
+    An observation is the last four frames [4, 84, 84], grey, the newest one last, zeros before the first; each is the
+    maximum of two, four frames of the emulator to an action; an episode begins with up to 30 idle frames; actions are
+    those that the game has; none is repeated at random.
+
+    In training rewards are clipped to [-1, 1] for the learner, and a lost life terminates for the learner while the
+    game goes on (`episodic_life` of ale-py would begin another game with all lives, so that an agent would never play
+    its second life; lives are read here instead). What is reported is the unclipped score of whole games. In evaluation
+    nothing is clipped, and lives do not count.
+
+    Args:
+        game: "montezuma_revenge" or "MontezumaRevenge".
+        num_envs: games side by side.
+        evaluation: whether it is for evaluation.
+        num_threads: of the emulators; 0: as many as fit the machine.
+        max_frames: of an episode, then it is truncated; None: 108,000 in training, 18,000 in evaluation.
+
+    Raises:
+        ImportError: ale-py is missing. ValueError: an unknown game; a number below 1.
+    """
+    try:
+        from ale_py.vector_env import AtariVectorEnv  # pyright: ignore[reportMissingImports]
+        from gymnasium.vector import AutoresetMode
+    except ImportError as error:
+        raise ImportError(f"Atari needs ale-py: {install('atari')}") from error
+    check_count("num_envs", num_envs)
+    check_count("num_threads", num_threads, 0)
+    frames = (EVALUATION_FRAMES if evaluation else TRAINING_FRAMES) if max_frames is None else max_frames
+    check_count("max_frames", frames)
+    rom = find_game(game)
+    env: Any = AtariVectorEnv(
+        rom,
+        num_envs,
+        num_threads=num_threads,
+        max_num_frames_per_episode=frames,
+        autoreset_mode=AutoresetMode.SAME_STEP,  # no step is spent on resets
+        frameskip=FRAME_SKIP,
+        grayscale=True,
+        img_height=84,
+        img_width=84,
+        stack_num=4,
+        maxpool=True,
+        noop_max=30,
+        episodic_life=False,
+        life_loss_info=False,
+        reward_clipping=False,
+        use_fire_reset=False,
+        repeat_action_probability=0.0,
+    )
+    return HostEnv(env, f"atari:{rom}", Rules(not evaluation, not evaluation, Stack(4, "zeros")))
+
+
+def atari_games() -> list[str]:
+    """Names of all games that ale-py ships.
+
+    Raises:
+        ImportError: ale-py is missing.
+    """
+    try:
+        from ale_py import roms  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError(f"Atari needs ale-py: {install('atari')}") from error
+    return sorted(roms.get_all_rom_ids())
+
+
+def find_game(name: str) -> str:
+    """The name of a game in ale-py's spelling, from any spelling: capitals, spaces and underscores do not matter.
+
+    Raises:
+        ImportError: ale-py is missing. ValueError: an unknown game.
+    """
+    known = {_plain(game): game for game in atari_games()}
+    if _plain(name) not in known:
+        near = get_close_matches(_plain(name), known, n=1)
+        question = f"; did you mean {known[near[0]]!r}?" if near else ""
+        raise ValueError(f"game is {name!r}, expected one of ale-py's {len(known)}, such as 'pong'{question}")
+    return known[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in str(name).lower() if letter.isalnum())
+
+
+TRUNKS = {"minatar": MinAtarConv, "nature": NatureConv}
+Record = TypeVar("Record")
+
+HOSTED = ("atari", "gymnasium")
+"""Environments that are stepped on the host, by the word before the colon."""
+
+
+def find_neural_agent(name: str, settings: Sequence[str] = ()) -> NeuralAgent:
+    """A deep agent; `settings` are "field=value", fields of fields with dots: "learning.batch_size=32".
+
+    A value is JSON, or the name of a trunk: "mlp:64,64", "minatar", "nature".
+
+    Raises:
+        ValueError: no such agent, field or value.
+    """
+    check_name("agent", name, NEURAL_AGENTS)
+    agent = NEURAL_AGENTS[name]()
+    for setting in settings:
+        field, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"setting is {setting!r}, expected FIELD=VALUE")
+        agent = _with(agent, field.split("."), text, field)
+    return agent
+
+
+def find_trunk(text: str) -> Trunk:
+    """ "mlp:64,64", "minatar" or "nature".
+
+    Raises:
+        ValueError: none of them.
+    """
+    kind, _, widths = text.partition(":")
+    if kind == "mlp" and all(width.isdigit() and int(width) for width in widths.split(",")):
+        return MLP(tuple(int(width) for width in widths.split(",")))
+    check_name("trunk", text, TRUNKS, ", or mlp:WIDTH,WIDTH,...")
+    return TRUNKS[text]()
+
+
+def find_observed(name: str) -> ObservedEnvironment:
+    """An environment for a deep agent.
+
+    "deep_sea:20" and other names of `OBSERVED`; a tabular environment of `ENVS`, observed one-hot; "gymnax:NAME".
+    What is stepped on the host ("atari:GAME", "gymnasium:ID") is made by `find_hosted`.
+
+    Raises:
+        ValueError: no such environment, or an argument that it does not take. ImportError: gymnax is missing.
+    """
+    base, _, argument = name.partition(":")
+    if base == "gymnax":
+        return gymnax_env(argument)
+    if base in OBSERVED:
+        if argument and not (base.startswith("deep_sea") and argument.isdigit()):
+            expected = f"{base}:SIZE, a whole number" if base.startswith("deep_sea") else base
+            raise ValueError(f"env is {name!r}, expected {expected}")
+        return OBSERVED[base](*([int(argument)] if argument else []))
+    also = ", gymnax:NAME, atari:GAME, or gymnasium:ID"
+    check_name("env", base, {**OBSERVED, **ENVS}, also)
+    found = find_environment(name)
+    assert isinstance(found, Environment)
+    return one_hot(found)
+
+
+def is_hosted(name: str) -> bool:
+    """Whether it is "atari:GAME" or "gymnasium:ID"."""
+    return name.partition(":")[0] in HOSTED
+
+
+def find_hosted(name: str, num_envs: int, *, import_module: bool = False) -> tuple[HostEnv, HostEnv]:
+    """Environments on the host: one for training and one for evaluation.
+
+    Args:
+        name: "atari:GAME" or "gymnasium:ID".
+        num_envs: side by side.
+        import_module: whether "gymnasium:module:Env-v0" may import the module.
+
+    Raises:
+        ValueError: no such game or id; an id that would import a module. ImportError: ale-py is missing.
+    """
+    base, _, argument = name.partition(":")
+    if base == "atari":
+        return atari(argument, num_envs), atari(argument, num_envs, evaluation=True)
+    training, evaluation = (host_env(argument, num_envs, import_module=import_module) for _ in range(2))
+    return training, evaluation
+
+
+def _with(record: Record, path: list[str], text: str, whole: str) -> Record:
+    """The record with one field changed, through its constructor, which checks it."""
+    names = [field.name for field in dataclasses.fields(record)] if isinstance(record, eqx.Module) else []
+    if not isinstance(record, eqx.Module) or path[0] not in names:
+        kind = type(record).__name__
+        raise ValueError(
+            f"setting {whole!r}: {kind} has no field {path[0]!r}, expected one of {', '.join(names)}"
+            f"{did_you_mean(path[0], names)}"
+        )
+    old = getattr(record, path[0])
+    new = _with(old, path[1:], text, whole) if path[1:] else _value(old, text, whole)
+    return dataclasses.replace(record, **{path[0]: new})
+
+
+def _value(old: object, text: str, whole: str) -> object:
+    if hasattr(type(old), "num_features"):
+        return find_trunk(text)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = text
+    value = tuple(value) if isinstance(value, list) else value
+    numbers = (int, float)
+    if (
+        isinstance(old, numbers)
+        and not isinstance(old, bool)
+        and (not isinstance(value, numbers) or isinstance(value, bool))
+    ):
+        raise ValueError(f"setting {whole!r} is {text!r}, expected a number")
+    return value

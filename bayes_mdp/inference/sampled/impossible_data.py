@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.space import END
-from bayes_mdp.utils.pages import see
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import first_index
 
 BATCHES = 16

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from jaxtyping import Real
 
-from bayes_mdp.utils.pages import see
-from bayes_mdp.utils.user_warning import warn_user
+from bayes_mdp.utils.messages import see, warn_user
 
 COMMON = 20
 """Rows from which on a label is taken as spelt right."""

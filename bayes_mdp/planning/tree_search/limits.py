@@ -6,8 +6,8 @@ from bayes_mdp.mdp import CanSampleLazily
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.lazy_belief import LazyBelief, lazy_bytes
 from bayes_mdp.mdp.objectives import AverageReward, Objective
-from bayes_mdp.utils.extras import install
 from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.messages import install
 
 MAX_DEPTH = 100  # that of the authors' program
 NEGLIGIBLE = 1e-6  # weight of a reward that is not simulated any more

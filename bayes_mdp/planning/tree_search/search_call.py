@@ -18,7 +18,7 @@ from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import Episodic, step_discount
 from bayes_mdp.planning.tree_search.kept_tree import INDEX, KeptTree
 from bayes_mdp.planning.tree_search.limits import check_lazy, require_numba
-from bayes_mdp.utils.cores import usable_cores
+from bayes_mdp.utils.memory import usable_cores
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 

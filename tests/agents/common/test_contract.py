@@ -94,7 +94,7 @@ LONG_TO_COMPILE = {
 """More than 1.3 CPU seconds each: left out by default."""
 
 RUN_BY_DEFAULT = {"ucb_h"}
-"""Runs and actors with a belief are compared in tests/experiments/actor/test_actor.py."""
+"""Runs and actors with a belief are compared in tests/experiments/test_actor.py."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "annealed_q": {"learning_rate": 0.5, "half_life": 100.0},

@@ -13,7 +13,7 @@ from bayes_mdp.agents.neural.dqn import q_values
 from bayes_mdp.agents.neural.networks import Dense
 from bayes_mdp.agents.neural.replay import Batch
 from bayes_mdp.envs import deep_sea_observed
-from bayes_mdp.experiments.rollout.time_to_solve import time_to_solve
+from bayes_mdp.experiments.rollout.execute import time_to_solve
 from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 from bayes_mdp.inference.value import LinearGaussianPrior
 

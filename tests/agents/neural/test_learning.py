@@ -9,7 +9,7 @@ import pytest
 
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, NeuralUBE, QLearning
 from bayes_mdp.envs import gymnax_env
-from bayes_mdp.envs.observed.cartpole import cartpole
+from bayes_mdp.envs.observed.classic_control import cartpole
 from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 
 LEARNING = QLearning(learning_rate=2.5e-4, batch_size=128, learning_starts=10_000, target_every=50)

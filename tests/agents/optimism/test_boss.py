@@ -10,7 +10,7 @@ import pytest
 
 from bayes_mdp.agents import BOSS, PSRL, Reached
 from bayes_mdp.agents.optimism.boss import merged
-from bayes_mdp.experiments.actor.host_rules import ReplanStats, host_rule
+from bayes_mdp.experiments.actor import ReplanStats, host_rule
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Problem, SparseMDP, StateActionSpace
 from bayes_mdp.planning import solve
 

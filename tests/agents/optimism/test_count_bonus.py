@@ -11,11 +11,11 @@ import bayes_mdp as bm
 from bayes_mdp.agents import CountBonus
 from bayes_mdp.agents.optimism.count_bonus import bonus_values, local_bonus
 from bayes_mdp.envs import chain, riverswim, two_action_chain
-from bayes_mdp.envs.papers.scaled_rewards import scaled
-from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, Problem, StateActionSpace
 from bayes_mdp.models import dirichlet_normal
 from bayes_mdp.planning import solve
+from benchmarks.scaled_rewards import scaled
 
 S, A, H, DISCOUNT = 5, 3, 4, 0.9
 LEGAL = np.ones((S, A), bool)

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.results import half_width
 from benchmarks.validation.prior_gain import describe_prior_gain, prior_gain
 
 

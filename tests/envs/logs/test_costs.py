@@ -10,7 +10,7 @@ import bayes_mdp as bm
 from bayes_mdp.behaviour import read_choices
 from tests.envs.logs.random_logs import ACTIONS, STATES, random_log, written
 from tests.envs.logs.test_fold_log import assert_same, assert_same_log
-from tests.envs.logs.test_log_chunks import rows
+from tests.envs.logs.test_transition_chunks import rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*next_state is not the state")  # random ones
 

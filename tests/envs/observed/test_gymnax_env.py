@@ -77,7 +77,7 @@ def test_time_limits_truncate_and_an_end_beats_them():
 
 def test_cartpole_of_gymnax_is_ours():
     pytest.importorskip("gymnax")
-    from bayes_mdp.envs.observed.cartpole import CartPoleState
+    from bayes_mdp.envs.observed.classic_control import CartPoleState
 
     state, _, action, _, theirs = restarted(gymnax_env("CartPole-v1"), jax.random.key(2), 200)
     physics = jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot], 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.envs import OBSERVED, mountain_car
-from bayes_mdp.envs.observed.mountain_car import MountainCarState
+from bayes_mdp.envs.observed.classic_control import MountainCarState
 from bayes_mdp.mdp import ObservedEnvironment
 from tests.envs.classic_control import episode, stepped
 

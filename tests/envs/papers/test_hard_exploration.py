@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.envs import bsuite_deep_sea, garnet, osband_chain
-from bayes_mdp.envs.papers import garnet as garnets
+from bayes_mdp.envs.papers import random_mdps as garnets
 from bayes_mdp.mdp import MDP, Episodic, SparseMDP
 from bayes_mdp.planning import solve
 from tests.envs.papers.test_papers import finite_horizon

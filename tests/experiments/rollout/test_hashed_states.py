@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.experiments.rollout.hashed_states import BUCKET, HashedStates, HashIndex
+from bayes_mdp.experiments.rollout.sweep_loop import BUCKET, HashedStates, HashIndex
 from tests.experiments.generator import DEFAULT_GENERATOR
 
 pytestmark = pytest.mark.numerics

@@ -15,8 +15,8 @@ from bayes_mdp.agents.model_free.trial_learning import Swept
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.sweep_loop import CHUNK, begin_all, play
+from bayes_mdp.experiments.run_agent import PreparedEpisodes, play_episodes, prepare_episodes
 from bayes_mdp.experiments.run_config import RunConfig
-from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from bayes_mdp.utils.progress import Progress
 from tests.agents.trial_reference import Learner
@@ -92,9 +92,9 @@ def _replay(agent: Any, key: Any, *, masked: bool) -> tuple[np.ndarray, Learner]
     return np.array(log), learner
 
 
-def _compare(agent: Any, prepared: Prepared, *, masked: bool) -> np.ndarray:
+def _compare(agent: Any, prepared: PreparedEpisodes, *, masked: bool) -> np.ndarray:
     """All seeds to 1e-9, float64; the sums of every trial."""
-    lanes = play_all(prepared, Progress(1, 1, show=False), Snapshots(None, {}))
+    lanes = play_episodes(prepared, Progress(1, 1, show=False), Snapshots(None, {}))
     sums = []
     for seed, key in enumerate(prepared.keys):
         log, learner = _replay(agent, key, masked=masked)
@@ -120,7 +120,7 @@ def test_loop_is_the_algorithm(masked):
             agent: Any = TDBMA(trial_steps=MOST, epsilon=epsilon, bootstrap=True, initial_q=0.5)
             if not masked:
                 agent = SarsaLambda(0.6, trial_steps=MOST, epsilon=epsilon, frozen=True, learning_rate=0.3)
-            sums = _compare(agent, prepare(_case(agent, masked=masked)), masked=masked)
+            sums = _compare(agent, prepare_episodes(_case(agent, masked=masked)), masked=masked)
             cut = sums[..., 1] == MOST
             assert cut.any() and not cut.all()
 
@@ -167,7 +167,7 @@ def test_episodes_as_a_whole_and_step_by_step():
     assert not np.array_equal(whole["reward"], other["reward"])  # what was learnt mattered
 
 
-def _written(prepared: Prepared) -> set[str]:
+def _written(prepared: PreparedEpisodes) -> set[str]:
     """The operations inside the compiled program that make a whole new table."""
     trials, setting, keys = prepared[:3]
     lanes = begin_all(trials, setting, keys)
@@ -198,6 +198,6 @@ class KeepsOld(TDBMA):
 
 def test_tables_are_updated_in_place():
     """Nothing in the compiled loop writes a table but scatters of single entries; a twin that would is caught."""
-    found = _written(prepare(_case(TDBMA(trial_steps=MOST, bootstrap=True), masked=True)))
+    found = _written(prepare_episodes(_case(TDBMA(trial_steps=MOST, bootstrap=True), masked=True)))
     assert found == {"scatter"}
-    assert _written(prepare(_case(KeepsOld(trial_steps=MOST, bootstrap=True), masked=True))) - {"scatter"}
+    assert _written(prepare_episodes(_case(KeepsOld(trial_steps=MOST, bootstrap=True), masked=True))) - {"scatter"}

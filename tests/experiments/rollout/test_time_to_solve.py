@@ -9,7 +9,7 @@ from bayes_mdp.agents import EpsilonGreedyQ
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.rollout import execute as execution
-from bayes_mdp.experiments.rollout import time_to_solve as solving
+from bayes_mdp.experiments.rollout import execute as solving
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import Discounted, Episodic
 from reproductions.klearning.deep_sea_methods import goal

@@ -10,8 +10,8 @@ import pytest
 from bayes_mdp.agents.neural import DQN, Epsilon, NeuralUBE, QLearning, UncertaintyHead
 from bayes_mdp.agents.neural.convolutions import Filters, NatureConv
 from bayes_mdp.agents.neural.replay import Stack, last_transitions
-from bayes_mdp.experiments.training.atari import atari, atari_games, find_game
 from bayes_mdp.experiments.training.host_training import begin_host, restore_host, run_chunk_host
+from bayes_mdp.experiments.training.vector_env import atari, atari_games, find_game
 
 TINY = NatureConv((Filters(4, 8, 8), Filters(4, 4, 4)), 8)
 LEARNING = QLearning(batch_size=4, learning_starts=16, train_every=4, optimizer="rmsprop", huber=True)

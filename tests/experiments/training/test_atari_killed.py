@@ -16,7 +16,7 @@ pytest.importorskip("ale_py")
 STEPS = 5_000
 COMMAND = (
     "import sys, bayes_mdp as bm\n"
-    "from bayes_mdp.experiments.training.atari import atari\n"
+    "from bayes_mdp.experiments.training.vector_env import atari\n"
     "from reproductions.ube.atari_agents import atari_agent\n"
     "agent = atari_agent('ube_n_step', learning_starts=1000)\n"
     "options = bm.TrainOptions(replay_size=4000, chunk=50, checkpoint_seconds=float(sys.argv[3]), progress=False)\n"

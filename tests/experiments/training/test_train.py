@@ -20,9 +20,8 @@ import bayes_mdp as bm
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, QLearning
 from bayes_mdp.envs import deep_sea_observed
 from bayes_mdp.experiments import resume
-from bayes_mdp.experiments.training import train_options as memory
-from bayes_mdp.experiments.training.train import CURVES, _Plan
-from bayes_mdp.experiments.training.training_log import Log
+from bayes_mdp.experiments.training import training_loop as memory
+from bayes_mdp.experiments.training.train import CURVES, Log, _Plan
 from bayes_mdp.experiments.training.training_loop import StepReport
 from bayes_mdp.utils.files import read_json, write_json, write_sealed
 from tests.flips import refused_flips

@@ -9,7 +9,7 @@ import bayes_mdp as bm
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, QLearning
 from bayes_mdp.experiments.resume import load_checkpoint
 from bayes_mdp.experiments.training import host_env
-from bayes_mdp.experiments.training import train_options as memory
+from bayes_mdp.experiments.training import training_loop as memory
 
 AGENT = DQN(trunk=MLP((8,)), learning=QLearning(batch_size=4, learning_starts=8), epsilon=Epsilon(steps=200))
 OPTIONS = bm.TrainOptions(

@@ -14,8 +14,8 @@ from bayes_mdp.envs import riverswim_episodic, six_arms
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.rollout.execute import prepare
 from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba
+from bayes_mdp.experiments.run_agent import prepare_episodes
 from bayes_mdp.experiments.run_config import RunConfig
-from bayes_mdp.experiments.sweep_run import prepare as prepare_episodes
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, FirstExit, NormalReward, StateActionSpace
 from bayes_mdp.models import dirichlet_normal_gamma
 

@@ -13,8 +13,8 @@ from bayes_mdp.agents import TDBMA
 from bayes_mdp.envs import racetrack
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.sweep_loop import FINISHED, SeedState, begin_all, play
+from bayes_mdp.experiments.run_agent import PreparedEpisodes, play_episodes, prepare_episodes
 from bayes_mdp.experiments.run_config import RunConfig
-from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
 from bayes_mdp.utils.progress import Progress
 from tests.experiments.rollout.host.random_runs import QUIET, random_trials
@@ -22,21 +22,21 @@ from tests.experiments.rollout.host.random_runs import QUIET, random_trials
 pytestmark = pytest.mark.numerics
 pytest.importorskip("numba")
 
-from bayes_mdp.experiments.rollout.host import episode_kernel, host_episodes  # noqa: E402
+from bayes_mdp.experiments.rollout.host import host_episodes  # noqa: E402
+from bayes_mdp.experiments.rollout.host.host_draws import fold_in  # noqa: E402
 from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes  # noqa: E402
-from bayes_mdp.experiments.rollout.host.host_threefry import fold_in  # noqa: E402
 
 
-def prepared(case: RunConfig, compiler: str) -> Prepared:
+def prepared(case: RunConfig, compiler: str) -> PreparedEpisodes:
     """The run, for one compiler."""
-    return prepare(replace(case, options=replace(case.options, compiler=compiler)))
+    return prepare_episodes(replace(case, options=replace(case.options, compiler=compiler)))
 
 
 def played(case: RunConfig, compiler: str) -> SeedState:
     """All seeds at their ends."""
     ready = prepared(case, compiler)
     assert (ready.listed is not None) == (compiler == "numba")
-    return play_all(ready, Progress(1, 1, show=False), Snapshots(None, {}))
+    return play_episodes(ready, Progress(1, 1, show=False), Snapshots(None, {}))
 
 
 def assert_same(one: SeedState, other: SeedState, rtol: float) -> None:
@@ -139,8 +139,8 @@ def on_the_corner_track(compiler: str) -> SeedState:
 def test_a_broken_twin_is_caught(twin, monkeypatch):
     """The text of the loop run by Python: as it is, it is the run of XLA; with one rule changed, it is not."""
     for name, value in TWINS[twin].items():
-        monkeypatch.setattr(episode_kernel, name, value)
-    plain: Any = episode_kernel.play_seeds
+        monkeypatch.setattr(host_episodes, name, value)
+    plain: Any = host_episodes.play_seeds
     monkeypatch.setattr(host_episodes, "play_all_seeds", plain.py_func)
     right, found = on_the_corner_track("xla"), on_the_corner_track.__wrapped__("numba")
     if twin == "none":

@@ -21,7 +21,7 @@ from tests.experiments.rollout.host.random_runs import random_sweeps
 pytestmark = [pytest.mark.numerics, pytest.mark.filterwarnings("ignore:v_max is")]
 pytest.importorskip("numba")
 
-from bayes_mdp.experiments.rollout.host import host_sweeps, sweeping_kernel  # noqa: E402
+from bayes_mdp.experiments.rollout.host import host_sweeps  # noqa: E402
 from bayes_mdp.experiments.rollout.host.host_sweeps import HostSweeps  # noqa: E402
 
 Played = tuple[Carry, np.ndarray]
@@ -180,7 +180,7 @@ def without_bonus(*arguments: Any) -> Any:
     return reward, 0 * bonus, number
 
 
-pair_model = sweeping_kernel.pair_model
+pair_model = host_sweeps.pair_model
 TWINS = {
     "none": {},
     "queue": {"take_out": last_of_first},
@@ -194,8 +194,8 @@ TWINS = {
 def test_a_broken_twin_is_caught(twin, monkeypatch):
     """The text of the loop run by Python: as it is, it is the run of XLA; with one rule changed, it is not."""
     for name, value in TWINS[twin].items():
-        monkeypatch.setattr(sweeping_kernel, name, value)
-    plain: Any = sweeping_kernel.play_steps
+        monkeypatch.setattr(host_sweeps, name, value)
+    plain: Any = host_sweeps.play_steps
     monkeypatch.setattr(host_sweeps, "kept_steps", plain.py_func)
     with jax.enable_x64(True):
         case = flags(num_steps=300, num_seeds=1)

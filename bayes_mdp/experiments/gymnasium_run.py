@@ -1,0 +1,329 @@
+"""`run` in a Gymnasium environment: seeds one after the other, step by step through an `Actor`, the same Dataset."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bayes_mdp.agents import Learner
+from bayes_mdp.experiments.actor import Actor
+from bayes_mdp.experiments.describe import describe_case
+from bayes_mdp.experiments.gymnasium_envs import (
+    Known,
+    ParallelEnvs,
+    SingleEnv,
+    Step,
+    describe_env,
+    is_made_anew,
+    known_mdp,
+    open_env,
+)
+from bayes_mdp.experiments.results import to_dataset
+from bayes_mdp.experiments.resume import Snapshots
+from bayes_mdp.experiments.rollout.execute import Outcome, join, rows_so_far, units
+from bayes_mdp.experiments.rollout.regret import optimal_rate
+from bayes_mdp.experiments.rollout.run_beliefs import (
+    COSTS,
+    Refits,
+    check_paid,
+    held_rewards,
+    initial_belief,
+    listed,
+    thins,
+)
+from bayes_mdp.experiments.rollout.simulator import simulator
+from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
+from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
+from bayes_mdp.mdp import AverageReward, CanThin, StateActionSpace
+from bayes_mdp.random import plain_key
+from bayes_mdp.utils.progress import Progress
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class SeedRewards:
+    """Rewards of the rows of one seed.
+
+    Args:
+        layout: rows are episodes, or the steps between two checkpoints.
+        bar: advances with every finished row.
+        first_row: the first row of this seed among the rows of all seeds.
+    """
+
+    def __init__(self, layout: Layout, bar: Progress, first_row: int) -> None:
+        self.layout, self.reward = layout, np.zeros(layout.num_rows)
+        self._bar, self._first_row = bar, first_row
+
+    def finished(self, rows: int) -> None:
+        """Advance the bar to so many rows of this seed."""
+        self._bar.advance(self._first_row + rows)
+
+
+def play(opened: SingleEnv | ParallelEnvs, actor: Actor, record: SeedRewards, *, seed: int) -> None:
+    """All rows, whether of one environment or of parallel ones."""
+    if isinstance(opened, ParallelEnvs):
+        _play_parallel(opened, actor, record, seed)
+    else:
+        _play_one(opened, actor, record, seed)
+
+
+def _play_one(opened: SingleEnv, actor: Actor, record: SeedRewards, seed: int) -> None:
+    """One environment: rows of steps, or episodes."""
+    layout, begins = record.layout, True
+    observation, given = -1, seed
+    for row in range(layout.num_rows):
+        total, begins = 0.0, begins or layout.episodic
+        steps = min(layout.row_length, layout.num_steps - row * layout.row_length)
+        for _ in range(steps):
+            if begins:
+                observation, given = opened.reset(given), None
+                actor.reset(observation)
+            action = actor.act(observation)
+            assert isinstance(action, int)
+            next_state, reward, terminated, truncated = opened.step(action)
+            actor.observe(observation, action, reward, next_state, terminated, truncated)
+            total += reward
+            observation, begins = next_state, terminated or truncated
+            if begins and layout.episodic:
+                break
+        record.reward[row] = total
+        record.finished(row + 1)
+
+
+def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed: int) -> None:
+    """Parallel environments, whose transitions are counted one after the other; those after the last are dropped."""
+    count = (Episodes if record.layout.episodic else Steps)(opened.num_envs, record.layout)
+    observation = opened.reset(seed)
+    actor.reset(observation, mask=count.plays)
+    while count.goes_on:
+        action = np.asarray(actor.act(observation))
+        step = opened.step(action, count.last)
+        counted, rows = count.take(step)
+        ends = (step.terminated, step.truncated)
+        actor.observe(observation, action, step.reward, step.next_state, *ends, mask=counted)
+        np.add.at(record.reward, rows[counted], step.reward[counted])
+        actor.reset(step.observation, mask=step.begins & count.plays)
+        observation = step.observation
+        record.finished(count.rows_over)
+
+
+class Steps:
+    """Which transitions count in a run of `num_steps`, and in which row."""
+
+    def __init__(self, num_envs: int, layout: Layout) -> None:
+        self._layout, self._taken = layout, 0
+        self.plays, self.last = np.ones(num_envs, bool), np.zeros(num_envs, bool)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether steps are left."""
+        return self._taken < self._layout.num_steps
+
+    @property
+    def rows_over(self) -> int:
+        """Rows that are finished."""
+        return min(self._taken // self._layout.row_length, self._layout.num_rows)
+
+    def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
+        """Which environments count, and their rows."""
+        # Transitions of one step are numbered in the order of the environments.
+        when = self._taken + np.cumsum(step.happened) - 1
+        counted = step.happened & (when < self._layout.num_steps)
+        self._taken += int(counted.sum())
+        return counted, when // self._layout.row_length
+
+
+class Episodes:
+    """Which transitions count in a run of episodes, numbered in the order in which they begin."""
+
+    def __init__(self, num_envs: int, layout: Layout) -> None:
+        self._layout, self._next = layout, num_envs
+        self._row, self._step = np.arange(num_envs), np.zeros(num_envs, int)
+        self.rows_over = 0
+
+    @property
+    def plays(self) -> Bool[np.ndarray, " B"]:
+        """Bool[B], the environments whose episode counts (no other is begun beyond the last)."""
+        return self._row < self._layout.num_rows
+
+    @property
+    def last(self) -> Bool[np.ndarray, " B"]:
+        """Bool[B], whether the next step is the last of an episode that counts."""
+        return self.plays & (self._step == self._layout.row_length - 1)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether episodes are left."""
+        return self.rows_over < self._layout.num_rows
+
+    def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
+        """Which environments count, and their episodes."""
+        counted, rows = step.happened & self.plays, self._row.copy()
+        over = counted & (step.terminated | step.truncated | self.last)
+        # The next numbers go to the environments whose episodes are over, in their order.
+        self._step += counted
+        self._step[over] = 0
+        self._row[over] = self._next + np.arange(over.sum())
+        self._next += int(over.sum())
+        self.rows_over += int(over.sum())
+        return counted, rows
+
+
+class PreparedGymnasium(NamedTuple):
+    """A run, ready to be played: as `Prepared`, but for one environment that is already open."""
+
+    case: RunConfig
+    opened: SingleEnv | ParallelEnvs
+    known: Known
+    layout: Layout
+    belief: BeliefTree
+    belief_keys: Key[Array, " N"] | None
+    keys: Key[Array, " N"]
+
+    def belief_of(self, seed: int) -> BeliefTree:
+        """Before any data; a belief that was inferred by draws is thinned for every seed by itself."""
+        if self.belief_keys is None or not isinstance(self.belief, CanThin):
+            return self.belief
+        return self.belief.thinned(self.belief_keys[seed], self.case.options.num_particles)
+
+
+def run_gymnasium(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
+    """`run` for a Gymnasium environment (see there). Host side.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault.
+    """
+    opened = open_env(case.gymnasium_source)
+    try:
+        return _run(case, opened, path)
+    finally:
+        if is_made_anew(case.env):
+            opened.env.close()
+
+
+def _run(case: RunConfig, opened: SingleEnv | ParallelEnvs, path: str | Path | None) -> "xr.Dataset":
+    known = known_mdp(opened.env)
+    space = _space(case, opened, known)
+    case = replace(case, asked_regret=case.asked_regret or "average", options=replace(case.options, space=space))
+    check_request(case)
+    _check(case, opened)
+    prepared = _prepare(case, opened, known)
+    regret_rate, why = _rate(case, known)
+    environment = describe_env(case.gymnasium_source, opened.env, opened.num_envs)
+    attributes = describe_case(case, environment=environment, space=space, belief=prepared.belief)
+    outcome = _play_all(prepared, Snapshots(path, attributes, seconds=case.options.snapshot_seconds))
+    regret = np.cumsum(regret_rate * units(prepared.layout) - outcome.reward, axis=1)
+    if why:
+        attributes["regret_unknown"] = why
+    return to_dataset(outcome, regret, prepared.layout, space, attributes)
+
+
+def _space(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) -> StateActionSpace:
+    """The space of the options or of the posterior, or one from the properties of the environment."""
+    given = case.options.space or getattr(case.prior, "space", None)
+    if isinstance(given, StateActionSpace):
+        return given
+    if known.mdp is None:
+        ends = not isinstance(case.objective, AverageReward)
+        return StateActionSpace(opened.n_states, opened.n_actions, ends=ends)
+    mdp = known.mdp
+    legal = None if mdp.legal is None else np.asarray(mdp.legal)
+    ends = mdp.end_probs is not None
+    return StateActionSpace(opened.n_states, opened.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
+
+
+def _check(case: RunConfig, opened: SingleEnv | ParallelEnvs) -> None:
+    if case.regret != "average":
+        raise ValueError(f"regret is {case.regret!r}, expected 'average' or None for a Gymnasium environment")
+    for part in ("target", "devices"):
+        if getattr(case.options, part) is not None:
+            raise ValueError(f"options.{part} is given, expected None for a Gymnasium environment")
+    if case.options.compiler == "numba":
+        raise ValueError("options.compiler is 'numba', expected 'auto' or 'xla' for a Gymnasium environment")
+    sizes, expected = (case.space.n_states, case.space.n_actions), (opened.n_states, opened.n_actions)
+    if sizes != expected:
+        raise ValueError(f"space has {sizes} states and actions, expected {expected}, those of env")
+
+
+def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) -> PreparedGymnasium:
+    # The keys are those of a compiled run (see `prepare`).
+    key_seeds, key_belief, _ = jax.random.split(plain_key(case.key), 3)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
+    belief = belief_keys = None
+    if not isinstance(case.agent, Learner):
+        belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
+        support, env = held_rewards(belief), known.environment
+        if support is not None and env is not None:
+            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.horizon)
+        if thins(belief, case.prior):
+            belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
+        if known.ours and env is not None:
+            belief = listed(belief, simulator(env).outcome, case.space)
+    layout = layout_of(case, ends=case.space.ends, values=False)
+    return PreparedGymnasium(case, opened, known, layout, belief, belief_keys, keys)
+
+
+def _rate(case: RunConfig, known: Known) -> tuple[float, str]:
+    """The optimal reward of a step or episode; where it is not known, nan and why."""
+    if known.mdp is None:
+        return float("nan"), known.why
+    try:
+        return float(optimal_rate(known.mdp, case.objective)), ""
+    except ValueError as error:
+        return float("nan"), str(error)
+
+
+def _play_all(prepared: PreparedGymnasium, snapshots: Snapshots) -> Outcome:
+    """All seeds. A snapshot holds the finished seeds, as that of a compiled run holds the finished rows."""
+    layout, shape, num_seeds = prepared.layout, prepared.case.space.shape, prepared.case.num_seeds
+    done, visits, kept = snapshots.restore(jnp.zeros((num_seeds, *shape)))
+    seeds = [Row(**kept)] if kept else []
+    cost = dict.fromkeys(COSTS, 0.0)
+    progress = Progress(layout.row_length, layout.num_rows * num_seeds, show=prepared.case.options.progress)
+    with progress as bar, snapshots as saved:
+        for seed in range(done, num_seeds):
+            reward, actor = _play_seed(prepared, seed, bar)
+            assert actor.refits is not None
+            seeds.append(_column(reward, actor.refits))
+            visits = visits.at[seed].set(actor.visits)
+            cost = {name: cost[name] + actor.refits.cost[name] for name in COSTS}
+            saved.keep(seed + 1, visits, partial(rows_so_far, seeds, seed + 1))
+            saved.write_if_old()
+    rows = join(seeds, num_seeds)
+    reward = np.asarray(rows.reward).T
+    outcome = Outcome(reward, np.zeros_like(reward), np.asarray(visits))
+    return outcome if rows.refits is None else outcome._replace(refits=rows.refits.sum(0).astype(int), refit_cost=cost)
+
+
+def _column(reward: Float[np.ndarray, " rows"], refits: Refits) -> Row:
+    """The rows of one seed; the number of its refits is in the last one."""
+    nothing = np.zeros((reward.size, 1))
+    if not refits.needed:
+        return Row(reward[:, None], nothing)
+    number = nothing.copy()
+    number[-1] = refits.cost["calls"]
+    return Row(reward[:, None], nothing, number)
+
+
+def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[Float[np.ndarray, " rows"], Actor]:
+    """Rewards of the rows, and the actor at the end."""
+    case, key = prepared.case, prepared.keys[seed]
+    own = is_made_anew(case.env) and seed > 0
+    opened = open_env(case.gymnasium_source) if own else prepared.opened
+    belief = prepared.belief_of(seed)
+    initial = None if prepared.known.mdp is None else prepared.known.mdp.initial
+    actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=belief, initial=initial)
+    words = jax.random.key_data(streams(key).env)
+    record = SeedRewards(prepared.layout, bar, first_row=seed * prepared.layout.num_rows)
+    try:
+        play(opened, actor, record, seed=int(words[1]) >> 1)
+    finally:
+        if own:
+            opened.env.close()
+    return record.reward, actor

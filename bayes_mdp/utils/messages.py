@@ -1,0 +1,92 @@
+"""What messages are made of: the nearest valid word, amounts, pages of the documentation, what to install, warnings.
+
+Nothing here loads JAX: a mistyped command needs none.
+"""
+
+import re
+import sys
+import warnings
+from collections.abc import Hashable, Iterable
+from difflib import get_close_matches
+from importlib import metadata
+from typing import SupportsFloat
+
+
+def did_you_mean(value: object, known: Iterable[Hashable]) -> str:
+    """A question that names the nearest known name, in any case of letters; empty where none is near."""
+    folded = {str(name).lower(): name for name in known}
+    nearest = get_close_matches(str(value).lower(), folded, n=1)
+    return f"; did you mean {folded[nearest[0]]!r}?" if nearest else ""
+
+
+MANY = 1e7  # from here on numbers are written with their power of ten
+
+
+def amount(number: SupportsFloat, digits: int = 4) -> str:
+    """A number of so many digits; from 1,000 to ten million a whole one, with separators of thousands.
+
+    Args:
+        number: to be written.
+        digits: significant ones, where it is less than 1,000 or at least ten million.
+    """
+    value = float(number)
+    text = f"{value:.{digits}g}"
+    size = abs(float(text))
+    if 1000 <= size < MANY:
+        return f"{value:,.0f}"
+    # Two digits of 150 would be 1.5e+02.
+    return f"{value:.0f}" if 10**digits <= size < 1000 else text
+
+
+def amounts(low: SupportsFloat, high: SupportsFloat, digits: int = 4) -> str:
+    """An interval: "[8,908, 21,400]".
+
+    Args:
+        low, high: its ends.
+        digits: as of `amount`.
+    """
+    return f"[{amount(low, digits)}, {amount(high, digits)}]"
+
+
+DOCS = "docs/"
+"""Where they are: in the checkout. A public address takes its place when there is one."""
+
+
+def see(page: str) -> str:
+    """What a message ends with: "(see docs/how-to/read-a-log.md)".
+
+    Args:
+        page: its path in the documentation, without an ending.
+    """
+    return f"(see {DOCS}{page}.md)"
+
+
+def install(extra: str) -> str:
+    """A command that installs what an extra consists of: "pip install 'optax>=0.2.3' (the extra 'deep')".
+
+    It names the packages and not the extra of this one, so that it works wherever this one was installed from.
+
+    Args:
+        extra: one of `[project.optional-dependencies]`.
+    """
+    try:
+        lines = metadata.requires("bayes-mdp") or []
+    except metadata.PackageNotFoundError:
+        lines = []
+    parts = [line.partition(";") for line in lines]
+    needed = [name.strip() for name, _, when in parts if re.search(rf"""extra == ['"]{extra}['"]""", when)]
+    if not needed:  # run from a checkout that was not installed, or not since the extra was added
+        return f"install what pyproject.toml lists for the extra {extra!r}"
+    return f"pip install {' '.join(map(repr, needed))} (the extra {extra!r})"
+
+
+_INSIDE = (__name__.partition(".")[0], "jaxtyping", "beartype")
+"""Packages whose frames are passed over; the latter two where types are checked."""
+
+
+def warn_user(message: str) -> None:
+    """A `UserWarning` at the first caller that is not of this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)
