@@ -8,8 +8,8 @@ import numpy as np
 from numpyro import handlers
 from numpyro.primitives import Message
 
+from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
-from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.trace import FAMILIES_OF, Program, Site
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import HIERARCHICAL, ROUTE_WORDS, Route, prove

@@ -24,10 +24,8 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
-from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe
-from bayes_mdp.inference.detection.program_cache import program_cache
-from bayes_mdp.inference.detection.proper import check_proper
-from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
+from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe, check_proper
+from bayes_mdp.inference.detection.trace import KNOWN, Program, program_cache, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.factorised import factorise

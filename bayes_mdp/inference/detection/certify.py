@@ -39,8 +39,7 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
-from bayes_mdp.inference.detection.program_cache import program_cache
-from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes
+from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes, program_cache
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD

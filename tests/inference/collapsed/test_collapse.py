@@ -25,7 +25,7 @@ from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
 from bayes_mdp.inference.conjugate import gaussian_families
 from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, GammaExponentialBelief
 from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.detection import assemble
+from bayes_mdp.inference.detection import detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.models import MDPSpec
@@ -132,7 +132,7 @@ def swapped(site, parameters):
     return _rows(site, parameters)[:, ::-1]
 
 
-_rows = assemble._rows
+_rows = detect_rows._rows
 _exponential, _normal = GammaExponentialBelief.log_marginal, NormalBelief.log_marginal
 
 TWINS = {
@@ -140,7 +140,7 @@ TWINS = {
     "log-normal": (gaussian_families, "_log_jacobian", lambda reward: 0.0 * reward),
     "binomial": (BetaBinomialBelief, "log_constant", lambda belief, reward: 0.0 * reward),
     "known state": (NormalBelief, "log_marginal", lambda b, x: _normal(b, x) + x[..., 0] * np.log(1.001)),
-    "advance or stay": (assemble, "_rows", swapped),
+    "advance or stay": (detect_rows, "_rows", swapped),
 }
 """Form -> what is broken: a normaliser that holds a hyperparameter, a Jacobian, the binomial coefficients, every
 density by a thousandth, and which concentration is whose."""
