@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Bool
 
 from bayes_mdp.inference.detection.entries import (
@@ -30,6 +30,7 @@ from bayes_mdp.inference.detection.entries import (
     concatenated,
     elements_of,
     entrywise,
+    is_key,
     joined,
     mapped,
     numbers_of,
@@ -39,22 +40,17 @@ from bayes_mdp.inference.detection.entries import (
     symbolic,
     widened,
 )
-from bayes_mdp.inference.detection.equations import (
-    MOVES,
-    NUMPY,
-    Atom,
-    array_of,
-    body_of,
-    chosen,
-    computed,
-    known,
-    needed_equations,
-    scan_parts,
-)
+from bayes_mdp.numerics.jaxprs import Atom, array_of, called_jaxpr, needed_equations, scan_parts
+from bayes_mdp.numerics.numpy_primitives import PRIMITIVES, select, understood
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 MAX_TURNS = 256
 """Turns of a loop that are read one by one."""
+MOVES = ("broadcast_in_dim", "reshape", "transpose", "squeeze", "rev", "slice", "tile", "copy", "copy_p")
+"""Primitives that move, copy or leave out entries, as their parameters state."""
+ARITHMETIC = ("add", "sub", "mul", "neg", "max", "min", "sqrt", "eq", "ne", "lt", "le", "gt", "ge")
+EXACT = frozenset((*MOVES, *ARITHMETIC, "concatenate", "stack", "select_n"))
+"""Primitives by which NumPy gives the numbers of XLA to the last bit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,37 +68,30 @@ class Reader:
     ) -> list[Value | None]:
         """The outputs of `closed` at these inputs; None for those that are not wanted, which cost nothing."""
         jaxpr = closed.jaxpr
-        needed = [True] * len(jaxpr.outvars) if wanted is None else list(wanted)
-        outvars = [atom for atom, need in zip(jaxpr.outvars, needed, strict=True) if need]
-        found = iter(self._run(jaxpr, closed.consts, inputs, outvars))
-        return [next(found) if need else None for need in needed]
-
-    def _run(
-        self, jaxpr: Jaxpr, consts: Sequence[ArrayLike], inputs: Sequence[Value], outvars: Sequence[Atom] | None = None
-    ) -> list[Value]:
-        wanted = jaxpr.outvars if outvars is None else outvars
-        values: dict[Var, Value] = {}
-        values.update(zip(jaxpr.constvars, map(known, consts), strict=True))
+        needed = (True,) * len(jaxpr.outvars) if wanted is None else tuple(wanted)
+        values: dict[Var, Value] = dict(zip(jaxpr.constvars, map(known, closed.consts), strict=True))
         values.update(zip(jaxpr.invars, inputs, strict=True))
 
         def value(atom: Atom) -> Value:
             return known(atom.val) if isinstance(atom, Literal) else values[atom]
 
-        for equation in needed_equations(jaxpr, wanted):
+        for equation, _ in needed_equations(jaxpr, needed):
             outputs = self._equation(jaxpr, equation, [value(atom) for atom in equation.invars])
             values.update(zip(equation.outvars, outputs, strict=True))
-        return [value(atom) for atom in wanted]
+        return [value(atom) if need else None for atom, need in zip(jaxpr.outvars, needed, strict=True)]
+
+    def _run(self, closed: ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
+        return [x for x in self.read(closed, inputs) if x is not None]
 
     def _equation(self, jaxpr: Jaxpr, equation: JaxprEqn, inputs: list[Value]) -> list[Value]:
         # In this order: enter calls, take known branches, compute numbers, apply the rule; else nothing is known.
-        name, inner = equation.primitive.name, body_of(equation)
+        name, inner = equation.primitive.name, called_jaxpr(equation)
         if inner is not None:
-            return self._run(*inner, inputs)
+            return self._run(inner, inputs)
         if name == "cond" and not isinstance(inputs[0], Entries):
             # A branch that is known: only this one happens.
             branches = equation.params["branches"]
-            branch = branches[int(np.clip(inputs[0], 0, len(branches) - 1))]
-            return self._run(branch.jaxpr, branch.consts, inputs[1:])
+            return self._run(branches[int(np.clip(inputs[0], 0, len(branches) - 1))], inputs[1:])
         numbers = [x for x in inputs if not isinstance(x, Entries)]
         if len(numbers) == len(inputs):
             return [*computed(jaxpr, equation, numbers)]
@@ -120,7 +109,7 @@ class Reader:
         if name in ("scan", "while"):
             return (self._scan if name == "scan" else self._while)(equation, inputs)
         rule = RULES.get(name)
-        if rule is None or len(equation.outvars) != 1:
+        if rule is None or len(equation.outvars) != 1 or (name in MOVES and not understood(name, equation.params)):
             return None
         found = rule(self.domain, equation, inputs)
         return None if found is None else [found]
@@ -143,7 +132,7 @@ class Reader:
         for turn in range(length):
             at = length - 1 - turn if params["reverse"] else turn
             given = [mapped(x, lambda f, at=at: f[at]) if isinstance(x, Entries) else known(x[at]) for x in columns]
-            outputs = self._run(body.jaxpr, body.consts, [*consts, *carry, *given])
+            outputs = self._run(body, [*consts, *carry, *given])
             carry = outputs[:num_carry]
             rows.append(outputs[num_carry:])
         if params["reverse"]:
@@ -162,12 +151,12 @@ class Reader:
         consts, body_consts, carry = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
         condition, body = params["cond_jaxpr"], params["body_jaxpr"]
         for _ in range(MAX_TURNS):
-            goes_on = self._run(condition.jaxpr, condition.consts, [*consts, *carry])[0]
+            goes_on = self._run(condition, [*consts, *carry])[0]
             if isinstance(goes_on, Entries):
                 return None
             if not goes_on:
                 return list(carry)
-            carry = self._run(body.jaxpr, body.consts, [*body_consts, *carry])
+            carry = self._run(body, [*body_consts, *carry])
         return None
 
     def _unknown(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value]:
@@ -184,9 +173,32 @@ class Reader:
         return outputs
 
 
+def known(value: ArrayLike) -> AnyArray:
+    """A constant; keys of random numbers stay what they are."""
+    return value if isinstance(value, jax.Array) and is_key(value) else np.asarray(value)
+
+
+def computed(jaxpr: Jaxpr, equation: JaxprEqn, inputs: Sequence[AnyArray]) -> list[AnyArray]:
+    """An equation between known numbers. The commonest by NumPy: JAX would compile each."""
+    name, params = equation.primitive.name, equation.params
+    if name in EXACT and understood(name, params) and not any(map(is_key, inputs)):
+        with np.errstate(all="ignore"):
+            result = PRIMITIVES[name](*inputs, **params)
+        return [np.asarray(result, array_of(equation.outvars[0]).dtype)]
+    given = {atom: x for atom, x in zip(equation.invars, inputs, strict=True) if not isinstance(atom, Literal)}
+    names = jaxpr.debug_info._replace(arg_names=None, result_paths=None)
+    alone = Jaxpr((), list(given), equation.outvars, [equation], equation.effects, names)
+    return [known(x) for x in jaxpr_as_fun(ClosedJaxpr(alone, ()))(*given.values())]
+
+
+# Entries are moved, copied or left out: each entry of the result is one of the operands, or a fill. First where the
+# parameters say where each entry goes (`MOVES`: what NumPy does to numbers is done to the fields of descriptions), then
+# where known numbers do, last the choice by a predicate.
+
+
 def _move(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
-    move = MOVES[equation.primitive.name]
-    return mapped(operands[0], lambda x: move(equation, x))
+    move = PRIMITIVES[equation.primitive.name]
+    return mapped(operands[0], lambda x: move(x, **equation.params))
 
 
 def _pass(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
@@ -194,8 +206,8 @@ def _pass(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entrie
 
 
 def _concatenate(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
-    join = NUMPY[equation.primitive.name]
-    return concatenated(operands, lambda arrays: join(equation, *arrays))
+    join = PRIMITIVES[equation.primitive.name]
+    return concatenated(operands, lambda arrays: join(*arrays, **equation.params))
 
 
 def by_labels(
@@ -297,12 +309,15 @@ def _select(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries 
     """A known predicate picks entries. Another one makes opaque what it picks from conjugate sites."""
     which, cases = inputs[0], joined([domain.entries(x) for x in inputs[1:]])
     if not isinstance(which, Entries):
-        fields = {name: chosen(np.asarray(which), [getattr(x, name) for x in cases]) for name in FIELDS}
+        fields = {name: select(np.asarray(which), *(getattr(x, name) for x in cases)) for name in FIELDS}
         return Entries(**fields, sites=sites_of(*cases), transform=cases[0].transform)
     shape = cases[0].shape
     which = mapped(which, lambda x: np.broadcast_to(x, shape))
     return entrywise(domain, ("select_n", len(cases)), [which, *(plain(x) for x in cases)])
 
+
+# Arithmetic, entry by entry: each rule states an identity of real numbers. Any function of symbols; sums; products and
+# quotients; powers; logarithms and what undoes them.
 
 _ENTRYWISE = """
 max min rem exp2 expm1 tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh cbrt abs sign floor ceil round
@@ -523,6 +538,11 @@ def _exp(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries
 def _logistic(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     x = operands[0]
     return replace(x, transform=None) if x.transform == "logit" else _elementwise(domain, equation, operands)
+
+
+# One entry of many: sums and other reductions, products with matrices, `.at[].add`. A sum in which all entries but one
+# are known to be zero is that entry: so a mask, a one-hot row or a table of places picks elements. Sums of more are
+# opaque, or, where no conjugate site goes in, symbols numbered by what is added up.
 
 
 def _reduce_sum(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:

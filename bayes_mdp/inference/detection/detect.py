@@ -25,7 +25,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.regression import RegressionPrior, RegressionRewards, regression_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
-from bayes_mdp.inference.detection.affine_flow import is_affine
+from bayes_mdp.inference.detection.degrees import is_affine
 from bayes_mdp.inference.detection.detect_rewards import Elements, detect_rewards
 from bayes_mdp.inference.detection.detect_rows import Assembly, check_sites, detect_rows, reward_sites, row_sites
 from bayes_mdp.inference.detection.probe import Layout, NotConjugate, Probe, inside

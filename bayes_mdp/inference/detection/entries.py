@@ -1,24 +1,24 @@
-"""`Symbols`: value numbering of what depends on no conjugate site, so that equal numbers are equal values.
-
-`Entries`: what every entry of an array of the program is made of.
+"""`Entries`: what every entry of an array of the program is made of.
 
 An entry is either known, or free of the conjugate sites (a *symbol*: some function of hyperparameters), or
 
     offset + coefficient * x ** power        x one element of a conjugate site, offset and coefficient symbols,
 
-or opaque: anything else. Below, in this order: descriptions; the `Domain` that they belong to, and what a rule of a
-primitive is; what rules of every kind need (places moved in all fields alike, several arrays as one, any function).
+or opaque: anything else. In this order: the numbering of symbols; descriptions; the `Domain` that they belong to, and
+what a rule of a primitive is; what rules of every kind need (places moved in all fields alike, several arrays as one,
+any function).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.inference.detection.equations import is_key
 from bayes_mdp.numerics.compact import compact
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
@@ -212,6 +212,11 @@ def symbolic(ids: Ids, sites: frozenset[str], symbols: Symbols) -> Entries:
     shape = ids.shape
     one = np.broadcast_to(symbols.one, shape)
     return Entries(np.broadcast_to(NONE, shape), np.broadcast_to(1.0, shape), one, ids, sites)
+
+
+def is_key(value: object) -> bool:
+    """Whether it is a key of random numbers."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,7 @@ from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
 from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet, SupportedSimplex
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.numerics.jaxprs import inner_jaxprs
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import is_concrete
 
@@ -335,7 +336,7 @@ def _refuse_callbacks(closed: ClosedJaxpr | Jaxpr) -> None:
                 f"prior: the program calls back to Python (jax.{equation.primitive.name}), and what that computes "
                 "cannot be read, expected jax.numpy in its place, or numbers that are computed in front of the program"
             )
-    for inner in _called(jaxpr):
+    for inner in inner_jaxprs(jaxpr):
         _refuse_callbacks(inner)
 
 
@@ -617,16 +618,8 @@ def constants(closed: ClosedJaxpr) -> Iterator[ArrayLike]:
 def _inner(jaxpr: Jaxpr) -> Iterator[ArrayLike]:
     for equation in jaxpr.eqns:
         yield from (v.val for v in equation.invars if isinstance(v, Literal))
-    for inner in _called(jaxpr):
+    for inner in inner_jaxprs(jaxpr):
         yield from constants(inner) if isinstance(inner, ClosedJaxpr) else _inner(inner)
-
-
-def _called(jaxpr: Jaxpr) -> Iterator[ClosedJaxpr | Jaxpr]:
-    """The jaxprs inside the equations of one."""
-    kinds = (ClosedJaxpr, Jaxpr)
-    for equation in jaxpr.eqns:
-        leaves = jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, kinds))
-        yield from (x for x in leaves if isinstance(x, kinds))
 
 
 def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
@@ -635,7 +628,7 @@ def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
     atoms = [*jaxpr.constvars, *jaxpr.invars, *(v for each in jaxpr.eqns for v in (*each.invars, *each.outvars))]
     found = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
     own = frozenset(dtype for dtype in found if isinstance(dtype, np.dtype))  # keys have none of numpy
-    return own.union(*map(dtypes, _called(jaxpr)))
+    return own.union(*map(dtypes, inner_jaxprs(jaxpr)))
 
 
 @runtime_checkable
