@@ -14,9 +14,8 @@ from numpyro.primitives import Messenger
 from bayes_mdp.inference import enumerated
 from bayes_mdp.inference.collapsed import collapsed_fit
 from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior
-from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, prove_hierarchy
 from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUADRATURE, method_of
-from bayes_mdp.inference.collapsed.prove_hierarchy import prove_hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.provenance import digests_of

@@ -10,9 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from bayes_mdp.inference.collapsed.collapse import collapsed_model
+from bayes_mdp.inference.collapsed.collapse import collapsed_model, find_classes, grouped
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
-from bayes_mdp.inference.collapsed.compression import find_classes, grouped
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
