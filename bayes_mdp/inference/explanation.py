@@ -13,8 +13,8 @@ from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
 from bayes_mdp.inference.detection.trace import FAMILIES_OF, Program, Site
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import HIERARCHICAL, ROUTE_WORDS, Route, prove
-from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior
 from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.inference.sampled.sampled_fit import check_rows_of_prior
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES

@@ -36,8 +36,7 @@ from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, effective_size, tail_shapes
-from bayes_mdp.inference.integrals.integration import Integration
+from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight

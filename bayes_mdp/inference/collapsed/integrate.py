@@ -25,10 +25,23 @@ from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.detection.trace import joint_values
-from bayes_mdp.inference.integrals.importance import MOST_NUMBERS, Draws, effective_size, integrate_by_draws
-from bayes_mdp.inference.integrals.integration import Integration, integration_of
-from bayes_mdp.inference.integrals.modes import LogDensity, Search, search
-from bayes_mdp.inference.integrals.quadrature import Grid, Means, NotIntegrableError, integrate_by_grid
+from bayes_mdp.inference.integrals.importance import (
+    MOST_NUMBERS,
+    Draws,
+    Integration,
+    effective_size,
+    integrate_by_draws,
+    integration_of,
+)
+from bayes_mdp.inference.integrals.quadrature import (
+    Grid,
+    LogDensity,
+    Means,
+    NotIntegrableError,
+    Search,
+    integrate_by_grid,
+    search,
+)
 from bayes_mdp.inference.integrals.unconstrained_model import BLOCK, Values
 from bayes_mdp.numerics.host_program import HostProgram
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
