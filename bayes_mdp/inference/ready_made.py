@@ -27,7 +27,7 @@ from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
 from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of
-from bayes_mdp.numerics.compact import compact
+from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.validation import check_positive
 
 Sites = dict[str, tuple[int, ...]]

@@ -14,7 +14,7 @@ import numpy as np
 from jax.lax import GatherScatterMode
 from scipy import special
 
-from bayes_mdp.numerics.compact import compact
+from bayes_mdp.numerics.array_forms import compact
 
 Array: TypeAlias = Any
 """An array of NumPy, or a number of it, which it gives in the place of an array without axes."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bayes_mdp.numerics.small_jit import TooLongError, evaluate, small_jit, supported
+from bayes_mdp.numerics.host_program import TooLongError, evaluate, small_jit, supported
 
 pytestmark = pytest.mark.numerics
 

@@ -21,7 +21,7 @@ from bayes_mdp.envs.logs.columns import (
 from bayes_mdp.envs.logs.label_book import LabelBook
 from bayes_mdp.envs.logs.open_episodes import Columns, OpenEpisodes, Settled
 from bayes_mdp.envs.logs.tables import Table
-from bayes_mdp.numerics.exact_sums import LARGEST
+from bayes_mdp.numerics.moments import LARGEST
 
 
 class Rows(NamedTuple):

@@ -24,7 +24,7 @@ from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.mdp import Agent, CanThin, CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.protocols import CanRefit, CanRefitOnHost
-from bayes_mdp.numerics.place import place_as
+from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.random import plain_key
 from bayes_mdp.utils.typing import AnyArray
 

@@ -46,7 +46,7 @@ from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.sufficient_statistics import Statistics, has_statistics
 from bayes_mdp.models.tracing import traced_alone
-from bayes_mdp.numerics.small_jit import small_jit
+from bayes_mdp.numerics.host_program import small_jit
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Numbers: TypeAlias = Float[AnyArray, "..."] | np.floating

@@ -19,7 +19,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.numerics.compact import compact
+from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 MANY = 2**16

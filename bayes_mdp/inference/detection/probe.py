@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from bayes_mdp.inference.detection.dataflow import Reader
 from bayes_mdp.inference.detection.entries import NONE, OPAQUE, Domain, Entries, Symbols, Value, elements_of, symbols_of
 from bayes_mdp.inference.detection.trace import KEY, KNOWN, Laws, Outputs, Program, Site
-from bayes_mdp.numerics.compact import compact
+from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import check_finite, check_positive, first_index
 
