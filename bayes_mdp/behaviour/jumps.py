@@ -25,8 +25,8 @@ from jaxtyping import Array
 from scipy import special
 
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel
-from bayes_mdp.inference.detection.equations import scan_parts
 from bayes_mdp.mdp import Transitions
+from bayes_mdp.numerics.jaxprs import scan_parts
 
 Item: TypeAlias = tuple[str, bool, int]
 """A parameter; whether it came through `stop_gradient`; of a jump: the expression that switches, or -1 (not known)."""

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from bayes_mdp.agents.common.learner import ChecksBelief, Learner
 from bayes_mdp.agents.common.replan import as_rule, period_of, rule_for
 from bayes_mdp.behaviour.behaviour_model import Values, check_function
-from bayes_mdp.behaviour.key_dependence import depends_on
 from bayes_mdp.behaviour.parameter import Parameter
+from bayes_mdp.inference.detection.degrees import output_flows, site_flow
 from bayes_mdp.mdp import (
     Agent,
     CanUpdate,
@@ -151,7 +151,9 @@ class LearnerChoices(eqx.Module):
             states = jnp.arange(self.problem.space.n_states)
             return jax.vmap(lambda s: self._log_probs(policy, s, jnp.int32(0)))(states), (start, after)
 
-        return depends_on(planned, jax.random.key(0))
+        # True may be wrong where an operation cancels; False is a proof: nothing leads from the key to the plan.
+        closed = jax.make_jaxpr(planned)(jax.random.key(0))
+        return any(flow.degrees for flow in output_flows(closed.jaxpr, [site_flow("key")]))
 
     def init(self, params: Values) -> Replay:
         """What the agent has before any data, and its first plan."""

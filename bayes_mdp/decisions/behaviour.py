@@ -26,7 +26,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.typing import Names

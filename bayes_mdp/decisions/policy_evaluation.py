@@ -195,7 +195,7 @@ def policy_value(
 
     Args:
         key: the draws; the same key gives a pair the same draws under every policy. It seeds NumPy's generators (see
-            `bayes_mdp.random.element_streams`).
+            `bayes_mdp.random.host_generator`).
         posterior: anything that can `sample`. Pairs that were never visited are named if it also has `visit_counts` and
             `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's

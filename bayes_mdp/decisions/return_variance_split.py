@@ -25,8 +25,8 @@ from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.sizes import Sizes
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.numerics.products import matmul
-from bayes_mdp.numerics.to_float64 import to_float64
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.variance_backup import propagate
 from bayes_mdp.utils.typing import AnyArray, InitialLike

@@ -20,8 +20,8 @@ from .mixtures.mixture import Mixture as Mixture
 from .mixtures.mixture import mixture as mixture
 from .model_evidence.bayes_factors import BayesFactors as BayesFactors
 from .model_evidence.bayes_factors import bayes_factors as bayes_factors
+from .model_evidence.bridge import Evidence as Evidence
 from .model_evidence.evidence import evidence as evidence
-from .model_evidence.evidence_record import Evidence as Evidence
 from .pooled.pooled_posterior import PooledPosterior as PooledPosterior
 from .route import fit_for as fit_for
 from .route import infer as infer

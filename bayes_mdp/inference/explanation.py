@@ -8,20 +8,20 @@ import numpy as np
 from numpyro import handlers
 from numpyro.primitives import Message
 
+from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
-from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.trace import FAMILIES_OF, Program, Site
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import HIERARCHICAL, ROUTE_WORDS, Route, prove
-from bayes_mdp.inference.sampled.prior_rows import check_rows_of_prior
 from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.inference.sampled.sampled_fit import check_rows_of_prior
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import tracing
-from bayes_mdp.numerics.compact import compact
+from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.messages import see
 

@@ -18,8 +18,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
 
 from bayes_mdp.mdp import MDP, CanSample, SparseMDP
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
-from bayes_mdp.numerics.to_float64 import to_float64
-from bayes_mdp.random.element_streams import ElementStreams
+from bayes_mdp.numerics.array_forms import to_float64
+from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.typing import AnyArray
 
 Keys: TypeAlias = Key[Array, "..."] | UInt32[Array, "... _"]

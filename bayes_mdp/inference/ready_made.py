@@ -20,14 +20,14 @@ from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
-from bayes_mdp.inference.detection.program_cache import program_cache
+from bayes_mdp.inference.detection.trace import program_cache
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
 from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of
-from bayes_mdp.numerics.compact import compact
+from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.validation import check_positive
 
 Sites = dict[str, tuple[int, ...]]

@@ -14,9 +14,8 @@ from numpyro.primitives import Messenger
 from bayes_mdp.inference import enumerated
 from bayes_mdp.inference.collapsed import collapsed_fit
 from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior
-from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, prove_hierarchy
 from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUADRATURE, method_of
-from bayes_mdp.inference.collapsed.prove_hierarchy import prove_hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.provenance import digests_of
@@ -24,10 +23,8 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
-from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe
-from bayes_mdp.inference.detection.program_cache import program_cache
-from bayes_mdp.inference.detection.proper import check_proper
-from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
+from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe, check_proper
+from bayes_mdp.inference.detection.trace import KNOWN, Program, program_cache, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.factorised import factorise

@@ -48,7 +48,7 @@ from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
-from bayes_mdp.inference.integrals.integration import Integration
+from bayes_mdp.inference.integrals.importance import Integration
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows

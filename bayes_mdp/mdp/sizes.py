@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.protocols import CanSample
 from bayes_mdp.mdp.space import StateActionSpace
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 
 
 class Sizes(NamedTuple):

@@ -10,7 +10,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import check_dense_rows, check_space
 from bayes_mdp.models.mdp_spec import broadcast_to_cells
 from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet
-from bayes_mdp.numerics.compact import compact
+from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import check_concentration, check_not_negative, check_type, is_concrete
 

@@ -1,11 +1,24 @@
-"""`HostProgram`: a function of JAX that NumPy code calls many times with small arrays, compiled for that."""
+"""Functions of JAX that NumPy code calls with small arrays, without seconds of compilation for milliseconds of work.
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+`HostProgram`, for many calls, is compiled in half the time. `small_jit`, for a few, is answered by NumPy, equation by
+equation of its jaxpr (`evaluate`), and compiled only where it is not small: the certificate of a prior
+(`inference/detection/certify.py`) takes 0.03 to 0.06 s so, and 0.4 to 1.0 s compiled as a `HostProgram` is (measured on
+a CPU).
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import PyTree
+
+from bayes_mdp.numerics.jaxprs import Atom, array_of, called_jaxpr, needed_equations, scan_parts
+from bayes_mdp.numerics.numpy_primitives import PRIMITIVES, Array, understood
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Compiled in half the time; what LLVM could do better does not show in programs of a few thousand numbers."""
@@ -72,3 +85,217 @@ def _compile(lowered: Any, options: Mapping[str, bool | int] | None) -> Any:
         return lowered.compile(compiler_options=None if options is None else dict(options))
     except (RuntimeError, ValueError):  # another version of XLA need not know these options
         return lowered.compile()
+
+
+MOST_SECONDS = 0.03
+"""Programs that NumPy takes longer for, roughly, are compiled: that takes ten times as long or more, but only once."""
+SECONDS_PER_EQUATION, SECONDS_PER_NUMBER = 3e-6, 1e-9
+"""What an equation costs here, roughly, and what each number does that it makes."""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class _Traced(NamedTuple):
+    """A function at one set of shapes: its jaxpr, the tree of its results, whether it is small, and compiled."""
+
+    closed: ClosedJaxpr
+    tree: Any
+    small: bool
+    compiled: Callable[..., Any]
+
+
+class SmallJit(Generic[Parameters, Result]):
+    """See `small_jit`."""
+
+    def __init__(self, function: Callable[Parameters, Result], most: float) -> None:
+        self._function, self._most = function, most
+        self._traced: dict[Hashable, _Traced] = {}
+
+    def __call__(self, *args: Parameters.args, **_: Parameters.kwargs) -> Result:
+        leaves, tree = jax.tree.flatten(args)
+        wide = jax.dtypes.canonicalize_dtype(float)  # in another width it is another program
+        key = tree, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves), wide
+        if key not in self._traced:
+            self._traced[key] = self._trace(args)
+        traced = self._traced[key]
+        if traced.small:
+            with suppress(TooLongError):
+                arrays = [np.asarray(x) for x in leaves]
+                return jax.tree.unflatten(traced.tree, evaluate(traced.closed, arrays, self._most))
+        return jax.tree.unflatten(traced.tree, traced.compiled(traced.closed.consts, leaves))
+
+    def _trace(self, args: tuple[PyTree, ...]) -> _Traced:
+        function: Callable[..., Any] = self._function
+        closed, results = jax.make_jaxpr(function, return_shape=True)(*args)
+        # Arrays that the function closes over are arguments: as constants they would be folded when it is compiled, in
+        # seconds for a million numbers, and kept in memory a second time.
+        compiled = jax.jit(lambda consts, leaves: eval_jaxpr(closed.jaxpr, consts, *leaves))
+        small = supported(closed.jaxpr) and seconds(closed.jaxpr) <= self._most
+        return _Traced(closed, jax.tree.structure(results), small, compiled)
+
+
+def small_jit(function: Callable[Parameters, Result], *, most: float = MOST_SECONDS) -> SmallJit[Parameters, Result]:
+    """`function` of trees of arrays, by NumPy where it is small, else compiled once for shapes of its arguments.
+
+    Small: it has no random numbers, no derivative, and takes NumPy no more than `most` seconds; how long loops go on is
+    seen when they run. Results of a small program are those of the compiled one but for rounding.
+
+    Args:
+        function: traceable, of positional arguments; it returns arrays alone.
+        most: seconds.
+    """
+    return SmallJit(function, most)
+
+
+class TooLongError(RuntimeError):
+    """The loops of a program go on for longer than it was meant to take."""
+
+
+_LOOPS = {
+    "while": {"cond_jaxpr", "cond_nconsts", "body_jaxpr", "body_nconsts"},
+    "scan": {"jaxpr", "length", "reverse"},
+    "cond": {"branches"},
+}
+"""And their parameters. How many arguments a scan carries has changed its place: see `scan_parts`."""
+_DTYPES = frozenset(
+    np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64")
+)
+_NOTHING = np.zeros((), bool)
+"""In the place of what is not needed."""
+
+
+def supported(jaxpr: Jaxpr) -> bool:
+    """Whether every equation that a program needs, and of the programs within it, can be done by NumPy."""
+    if jaxpr.effects:
+        return False
+    if not all(_has_numbers(atom) for atom in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)):
+        return False
+    # A handler that seeds makes a key that nothing may need: such an equation is not done.
+    for equation, _ in needed_equations(jaxpr, (True,) * len(jaxpr.outvars)):
+        name, params = equation.primitive.name, equation.params
+        within = list(_programs(equation))
+        loop = name in _LOOPS and _LOOPS[name] <= set(params)
+        if not (loop or called_jaxpr(equation) is not None or understood(name, params)):
+            return False
+        if not all(map(_has_numbers, equation.outvars)) or not all(map(supported, within)):
+            return False
+    return True
+
+
+def _has_numbers(atom: Atom) -> bool:
+    """Whether its values are numbers that NumPy has."""
+    dtype = getattr(atom.aval, "dtype", None)
+    return dtype is not None and not jnp.issubdtype(dtype, jax.dtypes.extended) and np.dtype(dtype) in _DTYPES
+
+
+def seconds(jaxpr: Jaxpr, wanted: tuple[bool, ...] | None = None) -> float:
+    """What evaluating a program takes at least, roughly: loops of unknown length count as one turn."""
+    total = 0.0
+    for equation, used in needed_equations(jaxpr, (True,) * len(jaxpr.outvars) if wanted is None else wanted):
+        is_call = called_jaxpr(equation) is not None
+        within = sum(seconds(program, used if is_call else None) for program in _programs(equation))
+        turns = equation.params["length"] if equation.primitive.name == "scan" else 1
+        total += turns * within if within else _cost(equation)
+    return total
+
+
+def _programs(equation: JaxprEqn) -> Iterator[Jaxpr]:
+    """The programs within an equation."""
+    name, params = equation.primitive.name, equation.params
+    if (inner := called_jaxpr(equation)) is not None:
+        yield inner.jaxpr
+    elif name == "while":
+        yield from (params[part].jaxpr for part in ("cond_jaxpr", "body_jaxpr"))
+    elif name == "scan":
+        yield params["jaxpr"].jaxpr
+    elif name == "cond":
+        yield from (branch.jaxpr for branch in params["branches"])
+
+
+def _cost(equation: JaxprEqn) -> float:
+    return SECONDS_PER_EQUATION + SECONDS_PER_NUMBER * sum(array_of(out).size for out in equation.outvars)
+
+
+def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[Array]:
+    """The results of a `supported` program.
+
+    Args:
+        closed: the program.
+        arrays: its arguments.
+        most: seconds that it may take, as `seconds` counts them.
+
+    Raises:
+        TooLongError: it would take longer.
+    """
+    with np.errstate(all="ignore"):
+        # As JAX takes them: in 32 bits, unless 64 are switched on.
+        taken = [x.astype(array_of(v).dtype) for x, v in zip(arrays, closed.jaxpr.invars, strict=True)]
+        return _Evaluation(most).program(closed, taken)
+
+
+class _Evaluation:
+    """One evaluation: what is left of its time."""
+
+    def __init__(self, most: float) -> None:
+        self._left = most
+
+    def program(self, closed: ClosedJaxpr, arrays: list[Array], wanted: tuple[bool, ...] | None = None) -> list[Array]:
+        """The results of a program; `_NOTHING` for those that are not wanted (None: all are)."""
+        jaxpr = closed.jaxpr
+        wanted = (True,) * len(jaxpr.outvars) if wanted is None else wanted
+        values = dict(zip(jaxpr.constvars, map(np.asarray, closed.consts), strict=True))
+        values.update(zip(jaxpr.invars, arrays, strict=True))
+
+        def read(atom: Atom) -> Array:
+            if isinstance(atom, Literal):
+                return np.asarray(atom.val, cast(Any, atom.aval).dtype)
+            return values.get(atom, _NOTHING)
+
+        for equation, used in needed_equations(jaxpr, wanted):
+            results = self._equation(equation, [read(atom) for atom in equation.invars], used)
+            values.update(zip(equation.outvars, results, strict=True))
+        return [read(atom) if asked else _NOTHING for atom, asked in zip(jaxpr.outvars, wanted, strict=True)]
+
+    def _equation(self, equation: JaxprEqn, arrays: list[Array], used: tuple[bool, ...]) -> list[Array]:
+        """The results of one equation, of which some are used."""
+        name = equation.primitive.name
+        if (inner := called_jaxpr(equation)) is not None:
+            return self.program(inner, arrays, used)
+        if name in _LOOPS:
+            return getattr(self, f"_{name}")(equation.params, arrays)
+        self._left -= _cost(equation)
+        if self._left < 0:
+            raise TooLongError
+        results = PRIMITIVES[name](*arrays, **equation.params)
+        if not equation.primitive.multiple_results and not isinstance(results, list):
+            results = [results]
+        return [np.asarray(x) for x in results]
+
+    def _while(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
+        of_condition, start = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        carry = arrays[start:]
+        while (going := self.program(params["cond_jaxpr"], arrays[:of_condition] + carry)[0]).any():
+            turned = self.program(params["body_jaxpr"], arrays[of_condition:start] + carry)
+            # Of a batch, what is done stays as it is.
+            carry = [
+                np.where(going.reshape(going.shape + (1,) * (new.ndim - going.ndim)), new, old) if going.ndim else new
+                for new, old in zip(turned, carry, strict=True)
+            ]
+        return carry
+
+    def _scan(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
+        consts, carry, columns = scan_parts(params, arrays)
+        order = range(params["length"])
+        rows: dict[int, list[Array]] = {}
+        for i in reversed(order) if params["reverse"] else order:
+            outputs = self.program(params["jaxpr"], [*consts, *carry, *(x[i] for x in columns)])
+            carry, rows[i] = outputs[: len(carry)], outputs[len(carry) :]
+        shapes = params["jaxpr"].out_avals[len(carry) :]
+        if not rows:
+            return [*carry, *(np.zeros((0, *shape.shape), shape.dtype) for shape in shapes)]
+        return [*carry, *(np.stack([rows[i][k] for i in order]) for k in range(len(shapes)))]
+
+    def _cond(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
+        branch = min(max(int(arrays[0]), 0), len(params["branches"]) - 1)
+        return self.program(params["branches"][branch], arrays[1:])

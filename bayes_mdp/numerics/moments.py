@@ -1,12 +1,19 @@
 """Moments of samples: count, mean and sum of squared deviations. A sum of squares would cancel in float32.
 
-Source: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample variance*.
+Moments of parts are merged and pooled in floating point (`merge_moments`, `pool_moments`); those of a log are made of
+exact sums (`ExactSums`) and rounded correctly once (`exact_moments`).
+
+Sources: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample variance*, for merging; Demmel and Nguyen
+(2015), *Parallel reproducible summation*, for fixed bins; Dekker (1971), *A floating-point technique for extending the
+available precision*, for the error of a product and for pairs of floats; Ziv (1991), *Fast evaluation of elementary
+mathematical functions with correctly rounded last bit*, for rounding only where it is sure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray
@@ -41,3 +48,361 @@ def pool_moments(
     # Two passes: the mean of the group, then squares around it.
     centre = add(count * mean) / xp.where(total > 0, total, 1.0)
     return total, centre, add(ss + count * (mean - expand(centre)) ** 2)
+
+
+# Sums of floats without any rounding, so that no order, grouping or sharding of the terms changes a bit. A float is a
+# whole number times a power of two. Every sum here is one too: a fixed-point number whose digits have 32 bits, at
+# places that are the same for all data. Whole numbers add exactly; rounding happens once, in `exact_moments`.
+
+BITS = 32
+LARGEST = 2.0**510
+"""Larger values have squares that float64 cannot hold."""
+_DIGIT = 2.0**BITS
+MASK = 2**BITS - 1
+_TINY = 2.0**-400
+_TINY_SHIFT = 20
+"""Digits by which tiny values are shifted up, since the errors of their squares would underflow."""
+BLOCK = 2**20
+"""Terms that are added in float64 at once: 2^20 digits of 32 bits stay below 2^53, up to which integers are exact."""
+_FEW = 64
+SPLITTER = 2.0**27 + 1
+_FOLDED = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSums:
+    """M sums; sum m is sum_k digits[m, k] 2^(32 (lowest + k)), exactly.
+
+    Equal sums have equal digits, however they came about: all but the last digit lie in 0 .. 2^32 - 1, there are as few
+    digits as hold the largest sum, and the first is not zero everywhere.
+
+    Args:
+        lowest: the place of the first digit.
+        digits: Int64[M B], the last one signed.
+    """
+
+    lowest: int
+    digits: Int[np.ndarray, "M B"]
+
+    @classmethod
+    def zero(cls, size: int) -> "ExactSums":
+        """So many sums of nothing."""
+        return cls(0, np.zeros((size, 1), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.digits)
+
+    def grouped(self, group: Int[np.ndarray, " M"], size: int) -> "ExactSums":
+        """[size]: the sums of each group, `group` in 0 .. size - 1; at most 2^30 sums."""
+        *lower, top = self.digits.T
+        columns = []
+        for column in (*lower, top & MASK, top >> BITS):
+            total = np.zeros(size, np.int64)
+            np.add.at(total, group, column)
+            columns.append(total)
+        return _normal(self.lowest, columns)
+
+    def to_integers(self) -> np.ndarray:
+        """[M] Python integers, in units of 2^(32 lowest)."""
+        total = self.digits[:, -1].astype(object)
+        for k in reversed(range(self.digits.shape[1] - 1)):
+            total = total * 2**BITS + self.digits[:, k]
+        return total
+
+
+def concatenated(parts: list[ExactSums]) -> ExactSums:
+    """All sums of the parts, one after the other."""
+    lowest = min(part.lowest for part in parts)
+    width = max(part.lowest + part.digits.shape[1] for part in parts) - lowest
+    digits = np.zeros((width, sum(map(len, parts))), np.int64)
+    start = 0
+    for part in parts:
+        place = part.lowest - lowest
+        digits[place : place + part.digits.shape[1], start : start + len(part)] = part.digits.T
+        start += len(part)
+    return _normal(lowest, list(digits))
+
+
+def sum_and_squares(
+    values: Float[np.ndarray, " N"], group: Int[np.ndarray, " N"], size: int
+) -> tuple[ExactSums, ExactSums]:
+    """The sums of the values of each group and of their squares, [size] each.
+
+    Args:
+        values: finite, at most `LARGEST` in size.
+        group: of each value, in 0 .. size - 1.
+        size: number of groups.
+    """
+    few = _few_values(values, size)
+    if few is not None:
+        # How often each value occurs in each group: the sums follow from a handful of values.
+        distinct, code = few
+        table = np.bincount(group * len(distinct) + code, minlength=size * len(distinct)).reshape(size, -1)
+        return _both(distinct, lambda digit: table @ digit.astype(np.int64), size)
+
+    def add(digit: Float[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
+        total = np.zeros(size, np.int64)
+        for start in range(0, len(digit), BLOCK):
+            block = slice(start, start + BLOCK)
+            total += np.bincount(group[block], digit[block], minlength=size).astype(np.int64)
+        return total
+
+    return _both(values, add, size)
+
+
+Add = Callable[[Float[np.ndarray, " N"]], Int[np.ndarray, " M"]]
+
+
+def _both(values: Float[np.ndarray, " N"], add: Add, size: int) -> tuple[ExactSums, ExactSums]:
+    tiny = np.abs(values) < _TINY
+    large, small = np.where(tiny, 0.0, values), np.where(tiny, values, 0.0) * _DIGIT**_TINY_SHIFT
+    sums, squares = {}, {}
+    for part, shift in ((large, 0), (small, -_TINY_SHIFT)):
+        _collect(sums, part, add, shift)
+        for term in _square(part):
+            _collect(squares, term, add, 2 * shift)
+    return _of_columns(sums, size), _of_columns(squares, size)
+
+
+def _few_values(
+    values: Float[np.ndarray, " N"], size: int
+) -> tuple[Float[np.ndarray, " U"], Int[np.ndarray, " N"]] | None:
+    """The distinct values and the index of each, where they are few (a table of groups and values is small)."""
+    distinct = np.unique(values[: 16 * _FEW])
+    if len(distinct) > _FEW or not len(values):
+        return None
+    code = np.minimum(np.searchsorted(distinct, values), len(distinct) - 1)
+    if not np.array_equal(distinct[code], values):
+        distinct = np.unique(values)
+        code = np.searchsorted(distinct, values)
+    return None if len(distinct) > _FEW or size * len(distinct) > 4 * len(values) + 2**16 else (distinct, code)
+
+
+def _square(values: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+    """Two floats whose sum is the square, exactly, for sizes of zero or from `_TINY` to `LARGEST` (Dekker)."""
+    square = values * values
+    large = SPLITTER * values
+    high = large - (large - values)
+    low = values - high
+    return square, ((high * high - square) + 2 * high * low) + low * low
+
+
+def _collect(columns: dict[int, Int[np.ndarray, " M"]], values: Float[np.ndarray, " N"], add: Add, shift: int) -> None:
+    """Add the digits of the values, `shift` places up, to the columns by place."""
+    for place, digit in _digits(values):
+        column = add(digit)
+        columns[place + shift] = columns.get(place + shift, 0) + column
+
+
+def _digits(values: Float[np.ndarray, " N"]) -> Iterator[tuple[int, Float[np.ndarray, " N"]]]:
+    """(place, digit of every value), from the highest place down, until nothing is left. Every step is exact."""
+    left = values
+    while True:
+        largest = max(left.max(initial=0.0), -left.min(initial=0.0))
+        if largest == 0.0:
+            return
+        # The largest value is below 2^exponent: its digit at this place is below 2^32.
+        place = -(-int(np.frexp(largest)[1]) // BITS) - 1
+        digit = np.trunc(left * _DIGIT**-place)
+        yield place, digit
+        left = left - digit * _DIGIT**place
+
+
+def _of_columns(columns: dict[int, Int[np.ndarray, " M"]], size: int) -> ExactSums:
+    if not columns:
+        return ExactSums.zero(size)
+    lowest, highest = min(columns), max(columns)
+    zero = np.zeros(size, np.int64)
+    return _normal(lowest, [columns.get(place, zero) for place in range(lowest, highest + 1)])
+
+
+def _normal(lowest: int, columns: list[Int[np.ndarray, " M"]]) -> ExactSums:
+    """The one form of the sums with these digits at `lowest`, `lowest` + 1, ...; none is larger than 2^62."""
+    columns = list(columns)
+    # Carry upwards; open new places until the last digit is the sign alone.
+    k = 0
+    while k < len(columns) - 1 or (columns[k].size and (columns[k].max() > 0 or columns[k].min() < -1)):
+        if k == len(columns) - 1:
+            columns.append(np.zeros_like(columns[k]))
+        columns[k + 1] = columns[k + 1] + (columns[k] >> BITS)
+        columns[k] = columns[k] & MASK
+        k += 1
+    # Fold the last digits together while they surely fit in 64 bits: as few as hold the largest.
+    while len(columns) > 1 and _fits(columns[-1]):
+        top = columns.pop()
+        columns[-1] = columns[-1] + (top << BITS)
+    while len(columns) > 1 and not columns[0].any():
+        del columns[0]
+        lowest += 1
+    if len(columns) == 1 and not columns[0].any():
+        lowest = 0
+    return ExactSums(lowest, np.stack(columns).T)  # each column in one piece
+
+
+def _fits(top: Int[np.ndarray, " M"]) -> bool:
+    return not top.size or (int(top.max()) < _FOLDED and int(top.min()) >= -_FOLDED)
+
+
+# From exact sums to a mean and a sum of squared deviations, by one rounding each.
+
+_PAIR_ERROR = 2.0**-92
+_SAFE = (2.0**-400, 2.0**480)
+Pair = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
+"""A number as the sum of two floats that do not overlap: twice the digits."""
+
+
+def exact_moments(
+    count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
+) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
+    """Mean and sum of squared deviations of each group, correctly rounded from exact numbers; zero where it is empty.
+
+    Args:
+        count: values in each group.
+        sums, squares: of the values, and of their squares.
+    """
+    mean, ss = np.zeros(len(count)), np.zeros(len(count))
+    # By machine numbers where one rounding is all that happens, or where their errors surely do not change how the
+    # result is rounded; the rest by Python's integers.
+    slow = count > 0
+    for start in range(0, len(count), BLOCK):
+        block = slice(start, start + BLOCK)
+        part = (count[block], *(ExactSums(x.lowest, x.digits[block]) for x in (sums, squares)))
+        plain = _plain_moments(*part)
+        for sure, quick_mean, quick_ss in (_by_pairs(*part), *(() if plain is None else (plain,))):
+            mean[block][sure], ss[block][sure] = quick_mean[sure], quick_ss[sure]
+            slow[block] &= ~sure
+    place = np.flatnonzero(slow)
+    if not place.size:
+        return mean, ss
+    n = count[place].astype(object)
+    total, square = (ExactSums(x.lowest, x.digits[place]).to_integers() for x in (sums, squares))
+    one, two = BITS * sums.lowest, BITS * squares.lowest
+    unit = min(two, 2 * one)
+    # n ss = n sum x^2 - (sum x)^2, in whole numbers of 2^unit.
+    spread = n * square * 2 ** (two - unit) - total * total * 2 ** (2 * one - unit)
+    mean[place], ss[place] = _quotients(total, n, one), _quotients(spread, n, unit)
+    return mean, ss
+
+
+def _by_pairs(
+    count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
+) -> tuple[Bool[np.ndarray, " M"], Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
+    """Where arithmetic of pairs of floats surely gives correctly rounded results, and these: mean, squared deviations.
+
+    Each operation on pairs has a relative error of a few 2^-104; `_PAIR_ERROR` is more than all of them together, of
+    the largest number that occurs. A result is sure where the error, added or taken away, rounds to the same float.
+    """
+    with np.errstate(all="ignore"):
+        n = np.maximum(count, 1).astype(np.float64)
+        total, total_size = _pair(sums)
+        square, square_size = _pair(squares)
+        centre = _divided(total, n)
+        mean, sure = _rounded(centre, _PAIR_ERROR * total_size / n)
+        taken = _product(total, centre)
+        spread = _sum(square, (-taken[0], -taken[1]))
+        error = _PAIR_ERROR * (square_size + total_size * (total_size / n))
+        ss, sure_too = _rounded(spread, error)
+        # Far from underflow and overflow, where errors are relative. One reward, or zeros alone, have no spread.
+        nothing = ~sums.digits.any(axis=1), ~squares.digits.any(axis=1)
+        safe = (total_size < _SAFE[1]) & (np.abs(ss) < _SAFE[1] ** 2) & ((square_size > _SAFE[0]) | nothing[1])
+        safe &= (total_size > _SAFE[0]) | nothing[0]
+        flat = (count == 1) | nothing[1]
+        mean, ss = np.where(nothing[0], 0.0, mean), np.where(flat, 0.0, ss)
+    return safe & (sure | nothing[0]) & (sure_too | flat) & (count > 0), mean, ss
+
+
+def _pair(sums: ExactSums) -> tuple[Pair, Float[np.ndarray, " M"]]:
+    """The sums as pairs, and the sum of the sizes of their digits."""
+    *lower, top = sums.digits.T
+    columns = [*lower, top & MASK, top >> BITS]
+    zero = np.zeros(len(top))
+    total, size = (zero, zero), zero
+    for k in reversed(range(len(columns))):
+        digit = columns[k].astype(np.float64)  # below 2^53: exact
+        scaled = np.ldexp(digit, BITS * (sums.lowest + k))
+        total, size = _sum(total, (scaled, zero)), size + np.abs(scaled)
+    return total, size
+
+
+def _two_sum(a: Float[np.ndarray, " M"], b: Float[np.ndarray, " M"]) -> Pair:
+    """a + b exactly (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _two_product(a: Float[np.ndarray, " M"], b: Float[np.ndarray, " M"]) -> Pair:
+    """a b exactly (Dekker)."""
+    product = a * b
+    (ah, al), (bh, bl) = ((high := SPLITTER * x - (SPLITTER * x - x), x - high) for x in (a, b))
+    return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
+
+
+def _sum(one: Pair, two: Pair) -> Pair:
+    high, low = _two_sum(one[0], two[0])
+    more, rest = _two_sum(one[1], two[1])
+    high, low = _two_sum(high, low + more)
+    return _two_sum(high, low + rest)
+
+
+def _product(one: Pair, two: Pair) -> Pair:
+    high, low = _two_product(one[0], two[0])
+    return _two_sum(high, low + (one[0] * two[1] + one[1] * two[0]))
+
+
+def _divided(one: Pair, n: Float[np.ndarray, " M"]) -> Pair:
+    """A pair over a float: the quotient of the floats, and what is left over the same."""
+    quotient = one[0] / n
+    back, error = _two_product(quotient, n)
+    left = ((one[0] - back) - error) + one[1]
+    high, low = _two_sum(quotient, left / n)
+    back = _product((high, low), (n, np.zeros_like(n)))
+    rest = _sum(one, (-back[0], -back[1]))
+    return _two_sum(high, low + rest[0] / n)
+
+
+def _rounded(value: Pair, error: Float[np.ndarray, " M"]) -> tuple[Float[np.ndarray, " M"], Bool[np.ndarray, " M"]]:
+    """The pair as a float, and whether no number within the error of it rounds to another."""
+    return value[0] + value[1], value[0] + (value[1] + error) == value[0] + (value[1] - error)
+
+
+def _plain_moments(
+    count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
+) -> tuple[Bool[np.ndarray, " M"], Float[np.ndarray, " M"], Float[np.ndarray, " M"]] | None:
+    """Likewise by integers of 64 bits, where they are below 2^53; None: nowhere."""
+    if sums.digits.shape[1] > 1 or squares.digits.shape[1] > 1:
+        return None
+    total, square = sums.digits[:, 0], squares.digits[:, 0]
+    zeros = [_trailing_zeros(x) for x in (total, square)]
+    total, square = total >> zeros[0], square >> zeros[1]
+    one, two = BITS * sums.lowest + zeros[0], BITS * squares.lowest + zeros[1]
+    unit = min(two, 2 * one)
+    if max(two - unit, 2 * one - unit) > 52 or max(map(abs, (one, two))) > 500:
+        return None
+    size = count.astype(np.float64) * square * 2.0 ** (two - unit)  # (sum x)^2 <= n sum x^2
+    easy = (count > 0) & (size < 2.0**52)
+    n, total, square = (np.where(easy, x, 1) for x in (count, total, square))
+    spread = n * (square << (two - unit)) - ((total * total) << (2 * one - unit))
+    return easy, total / n * 2.0**one, spread / n * 2.0**unit
+
+
+def _trailing_zeros(numbers: Int[np.ndarray, " M"]) -> int:
+    """How often two divides all of them."""
+    bits = int(np.bitwise_or.reduce(numbers))
+    return (bits & -bits).bit_length() - 1 if bits else 0
+
+
+def _quotients(numerator: np.ndarray, denominator: np.ndarray, exponent: int) -> Float[np.ndarray, " M"]:
+    """numerator 2^exponent / denominator of Python integers, whose division rounds correctly; inf beyond float64."""
+    if exponent >= 0:
+        numerator = numerator * 2**exponent
+    else:
+        denominator = denominator * 2**-exponent
+    return np.fromiter(map(_quotient, numerator, denominator), np.float64, len(numerator))
+
+
+def _quotient(numerator: int, denominator: int) -> float:
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return np.inf if numerator > 0 else -np.inf

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.numerics.on_demand import on_demand
+from bayes_mdp.numerics.fusion import on_demand
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max

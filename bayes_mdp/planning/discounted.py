@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.numerics.on_demand import on_demand
+from bayes_mdp.numerics.fusion import on_demand
 from bayes_mdp.planning.linear.systems import RESTARTS, solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.policy_chain import at_policy, follow, unrolled_action_values

@@ -1,8 +1,7 @@
 """Posterior draws that are exact, and fast on CPU under `jit` and `vmap`: gamma, Dirichlet, normal-gamma."""
 
 from bayes_mdp.random.dirichlet import dirichlet, dirichlet_expectation, dirichlet_split
-from bayes_mdp.random.gamma import exponential, gamma, loggamma
-from bayes_mdp.random.normal_gamma import normal_gamma
+from bayes_mdp.random.gamma import exponential, gamma, loggamma, normal_gamma
 from bayes_mdp.random.threefry import fused_key, plain_key
 
 __all__ = [

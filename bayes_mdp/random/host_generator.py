@@ -1,10 +1,138 @@
-"""`host_generator`: NumPy's random numbers from a key of JAX, for what is drawn on the host."""
+"""NumPy's random numbers from a key of JAX, for what is drawn on the host: one generator, or one for each unknown."""
+
+from functools import cached_property
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 
 def host_generator(key: PRNGKeyArray) -> np.random.Generator:
     """A generator that the key seeds: the same key, the same numbers."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+
+
+SMALL = 0.1
+"""Concentration below which all gamma variables of a row may be zero in float64 (at 0.1 with probability 1e-30)."""
+
+
+class ElementStreams:
+    """Random numbers of N elements, one generator each, seeded by a key, a purpose and the number of the element.
+
+    What an element gets depends neither on which other elements are asked for nor on how many draws are made at a
+    time: values of several policies share their draws, and any split of the draws into blocks gives the same ones.
+
+    Args:
+        key: JAX's, typed or raw.
+        purpose: draws for different purposes are independent.
+        elements: the numbers of the elements.
+    """
+
+    def __init__(self, key: PRNGKeyArray, purpose: int, elements: Int[np.ndarray, " N"]) -> None:
+        self._words = np.asarray(jax.random.key_data(key)).ravel().tolist()
+        self._purpose, self._elements = purpose, elements.tolist()
+        self._generators = [self._generator(number) for number in self._elements]
+
+    def _generator(self, *path: int) -> np.random.Generator:
+        seed = np.random.SeedSequence(self._words, spawn_key=(self._purpose, *path))
+        return np.random.Generator(np.random.PCG64(seed))
+
+    @cached_property
+    def _boosts(self) -> list[np.random.Generator]:
+        # A generator serves one kind of numbers: else blocks of other sizes would get other ones.
+        return [self._generator(number, 1) for number in self._elements]
+
+    def uniforms(self, num: int) -> Float[np.ndarray, "num N"]:
+        """The next `num` numbers from [0, 1) of each element."""
+        return self._stack(num, [generator.random(num) for generator in self._generators])
+
+    def normals(self, num: int, width: int | None = None) -> Float[np.ndarray, "num N *width"]:
+        """The next `num` standard normal numbers of each element; `width`: of each so many."""
+        size = num if width is None else (num, width)
+        return self._stack(num, [generator.standard_normal(size) for generator in self._generators])
+
+    def log_gammas(self, num: int, concentration: Float[np.ndarray, "*num N"]) -> Float[np.ndarray, "num N"]:
+        """Logarithms of the next `num` standard gamma variables of each element, however small `concentration` is.
+
+        It may differ from draw to draw.
+        """
+        pairs = zip(self._generators, self._boosts, strict=True)
+        columns = [log_gammas(*both, concentration[..., n], (num,)) for n, both in enumerate(pairs)]
+        return self._stack(num, columns)
+
+    def dirichlets(
+        self,
+        num: int,
+        concentration: Float[np.ndarray, "*num E"],
+        first: Int[np.ndarray, " N1"],
+        small: Bool[np.ndarray, " N"],
+    ) -> Float[np.ndarray, "num E"]:
+        """The next `num` Dirichlet rows of each element, one row beside the other.
+
+        Args:
+            num: how many.
+            concentration: not negative; it may differ from draw to draw.
+            first: [N + 1], where the row of each element begins, and E.
+            small: rows of which all concentrations may be below `SMALL`: they are drawn by logarithms.
+        """
+        rows = np.empty((num, concentration.shape[-1]))
+        for n, generator in enumerate(self._generators):
+            here = slice(first[n], first[n + 1])
+            alpha, size = concentration[..., here], (num, int(first[n + 1] - first[n]))
+            if small[n]:
+                # By logarithms less their largest, which is never lost.
+                logs = log_gammas(generator, self._boosts[n], alpha, size)
+                rows[:, here] = np.exp(logs - logs.max(-1, keepdims=True))
+            else:
+                rows[:, here] = generator.standard_gamma(alpha, size)
+        if not len(small):
+            return rows
+        width = np.diff(first)
+        if (width == width[0]).all():
+            table = rows.reshape(num, len(small), -1)
+            table /= table.sum(-1, keepdims=True)
+            return rows
+        rows /= np.repeat(np.add.reduceat(rows, first[:-1], axis=-1), width, axis=-1)
+        return rows
+
+    @staticmethod
+    def _stack(num: int, columns: list[np.ndarray]) -> np.ndarray:
+        return np.stack(columns, 1) if columns else np.empty((num, 0))
+
+
+def log_gammas(
+    generator: np.random.Generator,
+    boost: np.random.Generator,
+    concentration: Float[np.ndarray, "..."],
+    size: tuple[int, ...],
+) -> Float[np.ndarray, "..."]:
+    """Logarithms of gamma variables, however small their concentration is; -inf where it is zero.
+
+    Gamma(a) is Gamma(a + 1) U^(1/a) (Marsaglia and Tsang 2000, section 6).
+
+    Args:
+        generator: of the gamma variables.
+        boost: of the uniform numbers.
+        concentration: not negative.
+        size: of the answer.
+    """
+    logs = np.log(generator.standard_gamma(concentration + 1.0, size))
+    logs += np.log1p(-boost.random(size)) / np.where(concentration > 0, concentration, 1.0)
+    return np.where(concentration > 0, logs, -np.inf)
+
+
+def draw_dirichlet_rows(
+    rng: np.random.Generator, concentration: Float[np.ndarray, "*M K"]
+) -> Float[np.ndarray, "*M K"]:
+    """Dirichlet rows, one of each; a row without a positive concentration stays zero.
+
+    Args:
+        rng: of all of them.
+        concentration: not negative.
+    """
+    # By logarithms less their largest, which is never lost.
+    logs = log_gammas(rng, rng, concentration, concentration.shape)
+    largest = logs.max(-1, keepdims=True)
+    rows = np.exp(logs - np.where(np.isneginf(largest), 0.0, largest))
+    total = rows.sum(-1, keepdims=True)
+    return rows / np.where(total == 0, 1.0, total)

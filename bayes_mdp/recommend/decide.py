@@ -32,7 +32,7 @@ from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.default_prior import DefaultPrior, default_prior
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.recommend.candidate import Candidate
 from bayes_mdp.recommend.consequences import SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Decision, RarelyTried, lead_of

@@ -13,7 +13,7 @@ from bayes_mdp.decisions.policy_evaluation import read_action_probs
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import AverageReward, Episodic, HasVariances, Objective, PolicyLike
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.typing import ArrayLike
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.agents.value_uncertainty import exact, moment_matching, ube
 from bayes_mdp.mdp import Discounted, Episodic, Objective
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import solve
 from bayes_mdp.utils.progress import Progress
 from benchmarks.validation.random_beliefs import CLASSES, REWARDS, random_problem

@@ -21,7 +21,7 @@ from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.draws.weighted_samples import posterior_samples
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, pair_draws, sampled_pair_draws
-from bayes_mdp.random.element_streams import ElementStreams
+from bayes_mdp.random.host_generator import ElementStreams
 
 KEY = jax.random.key(0)
 S, A, NUM = 3, 2, 4000

@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bayes_mdp.numerics.exact_moments import exact_moments
-from bayes_mdp.numerics.exact_sums import ExactSums, concatenated, sum_and_squares
+from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
 
 pytestmark = pytest.mark.numerics
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.numerics.on_demand import on_demand
+from bayes_mdp.numerics.fusion import on_demand
 
 
 def costly(x):

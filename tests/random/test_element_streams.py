@@ -1,7 +1,7 @@
 import numpy as np
 from scipy.stats import beta, kstest
 
-from bayes_mdp.random.element_streams import draw_dirichlet_rows
+from bayes_mdp.random.host_generator import draw_dirichlet_rows
 
 
 def test_rows_have_the_marginals_of_a_dirichlet_law():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayes_mdp.random import elementary, exponential, fused_key, gamma, loggamma
+from bayes_mdp.random import exponential, fused_key, gamma, loggamma, threefry
 
 pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 
@@ -111,18 +111,18 @@ def test_exponential_in_float32_is_the_logarithm_of_its_word():
     """Within 3e-7, relatively, at random words and at both ends."""
     ends = np.arange(2048, dtype=np.uint32) << np.uint32(9)
     words = np.concatenate([ends, ~ends, np.random.default_rng(0).integers(2**32, size=200_000, dtype=np.uint32)])
-    draw = np.asarray(jax.jit(lambda w: elementary.exponentials((w, w), jnp.float32)[0])(words), np.float64)
+    draw = np.asarray(jax.jit(lambda w: threefry.exponentials((w, w), jnp.float32)[0])(words), np.float64)
     np.testing.assert_allclose(draw, -np.log(((words >> 9) + 0.5) * 2.0**-23), rtol=3e-7)
 
 
 def test_normal_in_float32_is_the_quantile_of_its_word(key):
     bits = jax.random.bits(key, (200_000,))
-    normal = jax.jit(lambda w: elementary.normal_and_exponential([(w, w)])[0])(bits)
+    normal = jax.jit(lambda w: threefry.normal_and_exponential([(w, w)])[0])(bits)
     assert stats.kstest(np.asarray(normal, np.float64), stats.norm.cdf).pvalue > FALSE_ALARM
     words = np.random.default_rng(0).integers(2**32, size=200_000, dtype=np.uint32)
     words[:4] = 0, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF
     exact = special.ndtri((((words.view(np.int32) >> 8) | 1) * 2.0**-23 + 1) / 2)
-    np.testing.assert_allclose(jax.jit(elementary.normal_from_word)(words), exact, rtol=2e-6, atol=1e-10)
+    np.testing.assert_allclose(jax.jit(threefry.normal_from_word)(words), exact, rtol=2e-6, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

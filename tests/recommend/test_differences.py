@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace, Transitions
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import evaluate
 from bayes_mdp.recommend.differences import differences, variance_shares
 

@@ -12,7 +12,7 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.numerics.computed_once import computed_once
+from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.planning import backward_induction, solve
 from bayes_mdp.planning.solution import Solution
 

@@ -24,7 +24,7 @@ from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Pr
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.sizes import sizes_of
-from bayes_mdp.numerics.computed_once import computed_once
+from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.episodic import policy_values

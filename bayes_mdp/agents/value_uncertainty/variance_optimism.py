@@ -20,7 +20,7 @@ from bayes_mdp.agents.common.variance_equation import horizon_of, only_legal, re
 from bayes_mdp.agents.value_uncertainty.exact_ube import SampledMean, next_pair_variance, one_step_error
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Discounted, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.numerics.computed_once import computed_once
+from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.policy_chain import action_values, follow

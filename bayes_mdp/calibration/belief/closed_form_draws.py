@@ -27,8 +27,7 @@ from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.models.mdp_spec import RewardTable
-from bayes_mdp.random.element_streams import draw_dirichlet_rows
-from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.random.host_generator import draw_dirichlet_rows, host_generator
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 BLOCK = 50

@@ -23,7 +23,7 @@ from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.progress import bar_of

@@ -16,7 +16,7 @@ from bayes_mdp.mdp import Discounted, FirstExit, HasVariances, Log, Objective, S
 from bayes_mdp.mdp.data.episode_returns import NO_END, NO_EPISODES, returns_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.typing import AnyArray
 
 DRAWS = 100

@@ -20,8 +20,8 @@ from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design, simu
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.calibration.simulation_based.simulation_runs import chunk_of, identity_of, run_in_chunks
 from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.detection.detect_rows import bent
 from bayes_mdp.inference.detection.probe import Probe
-from bayes_mdp.inference.detection.site_checks import bent
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.methods import NUTS, Method
 from bayes_mdp.inference.route import fit_for

@@ -41,7 +41,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import stage

@@ -11,7 +11,7 @@ from bayes_mdp.decisions.host_optima import TIE, best_policies
 from bayes_mdp.decisions.host_policy import action_values
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import Solution, solve
 
 _MOST = 200

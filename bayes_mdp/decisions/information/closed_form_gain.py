@@ -8,8 +8,8 @@ from jaxtyping import Float
 from scipy import stats
 
 from bayes_mdp.decisions.information.learning_problem import Gain, LearningProblem
-from bayes_mdp.decisions.strategies.outcome_flow import HIGHER
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
+from bayes_mdp.inference.detection.degrees import HIGHER
 
 MOST_DATA_SETS = 200_000
 """Data sets that are summed over one by one."""

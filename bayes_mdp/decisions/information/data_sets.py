@@ -42,7 +42,7 @@ from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, draw_by_weight
 from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import RewardTable
-from bayes_mdp.random.element_streams import SMALL, ElementStreams
+from bayes_mdp.random.host_generator import SMALL, ElementStreams
 from bayes_mdp.utils.typing import AnyArray, Index
 
 Cell = tuple[Int[np.ndarray, "D T"], ...]

@@ -9,8 +9,8 @@ from jaxtyping import Float
 
 from bayes_mdp.decisions.information.information_value import Standing
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
-from bayes_mdp.decisions.strategies.outcome_flow import HIGHER
 from bayes_mdp.decisions.strategies.site_law import StudiedSite
+from bayes_mdp.inference.detection.degrees import HIGHER
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, 
 from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.pair_draws import Drawn
-from bayes_mdp.random.element_streams import ElementStreams
+from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.memory import check_memory
 
 OUTCOMES, REWARDS = 4, 5

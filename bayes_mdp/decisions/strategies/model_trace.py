@@ -1,7 +1,7 @@
 """A decision model as its trace shows it: sites, dependences, conjugate data, and strategies' outcomes as a function.
 
 The program is traced abstractly, in float64, with copies of the user's arrays; nothing is drawn. What depends on what
-is read from the jaxpr (`outcome_flow`), never from values.
+is read from the jaxpr (`degrees`), never from values.
 """
 
 import warnings
@@ -18,8 +18,8 @@ from jax.extend.core import ClosedJaxpr
 from jaxtyping import Array, Float
 from numpyro import handlers
 
-from bayes_mdp.decisions.strategies.outcome_flow import Flow, output_flows, site_flow
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
+from bayes_mdp.inference.detection.degrees import Flow, output_flows, site_flow
 from bayes_mdp.models.isolate import Isolated
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone

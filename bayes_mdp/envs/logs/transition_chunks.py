@@ -29,7 +29,7 @@ from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled
 from bayes_mdp.envs.logs.tables import Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
-from bayes_mdp.numerics.exact_sums import LARGEST
+from bayes_mdp.numerics.moments import LARGEST
 from bayes_mdp.utils.natural_order import natural_order
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list

@@ -22,7 +22,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     restart_at_ends,
 )
-from bayes_mdp.numerics.place import place_as
+from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import Solution, evaluate, solve
 from bayes_mdp.utils.typing import AnyArray, ArrayLike

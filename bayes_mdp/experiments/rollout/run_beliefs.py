@@ -43,7 +43,7 @@ from bayes_mdp.mdp.protocols import CanRefit, CanRefitOnHost
 from bayes_mdp.models.mdp_spec import ListedRewards, RewardTable
 from bayes_mdp.models.reward_laws import law_at, unwrap
 from bayes_mdp.models.reward_support import RewardSupport, make_support, support_of
-from bayes_mdp.numerics.place import place_as
+from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.random import plain_key
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import first_index

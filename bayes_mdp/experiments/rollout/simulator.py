@@ -17,7 +17,7 @@ from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
 from bayes_mdp.mdp.reward_distribution import DistributionReward
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import tabulate, unwrap
-from bayes_mdp.numerics.place import place_as
+from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
 
 Indices: TypeAlias = IntScalar | Int[AnyArray, "..."]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.collapsed.collapse import collapsed_model
+from bayes_mdp.inference.collapsed.collapse import collapsed_model, find_classes, grouped
 from bayes_mdp.inference.collapsed.collapsed_posterior import (
     COLLAPSED,
     SHARE,
@@ -17,10 +17,8 @@ from bayes_mdp.inference.collapsed.collapsed_posterior import (
     from_draws,
     from_integral,
 )
-from bayes_mdp.inference.collapsed.compression import find_classes, grouped
-from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, recheck
 from bayes_mdp.inference.collapsed.integrate import integrate
-from bayes_mdp.inference.collapsed.prove_hierarchy import recheck
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
 from bayes_mdp.inference.draws.chains import run_chains

@@ -18,12 +18,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from bayes_mdp.inference.collapsed.collapse import collapsed_model
-from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_arrays, with_prior_arrays
+from bayes_mdp.inference.collapsed.collapse import (
+    Classes,
+    collapsed_model,
+    compress,
+    moved,
+    prior_arrays,
+    with_prior_arrays,
+)
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate
-from bayes_mdp.inference.collapsed.missing_means import missing_means
-from bayes_mdp.inference.collapsed.rejuvenation import moved
+from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate, missing_means
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
@@ -32,8 +36,7 @@ from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, effective_size, tail_shapes
-from bayes_mdp.inference.integrals.integration import Integration
+from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight

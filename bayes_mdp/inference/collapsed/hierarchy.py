@@ -3,6 +3,7 @@
 Sites in the way of an exact posterior become hyperparameters, one after the other, until what is left is conjugate
 given them. What is proven, on the data flow: hyperparameters enter parameters of conjugate sites (and known noise)
 alone, never a law, so that the tables of the closed form (which element is where) are the same for all their values.
+`prove_hierarchy` compares the closed form with the program at several values besides.
 """
 
 from collections.abc import Mapping
@@ -16,24 +17,61 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
-from bayes_mdp.inference.collapsed.hyper_prior import conjugate_inside, hyper_prior_of
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.detection.certify import certify, invent, site_densities, summarised, tolerance
 from bayes_mdp.inference.detection.detect import Detected, detect
+from bayes_mdp.inference.detection.detect_rows import check_sites
 from bayes_mdp.inference.detection.entries import Entries
-from bayes_mdp.inference.detection.probe import NotConjugate, Probe
-from bayes_mdp.inference.detection.site_checks import check_sites
+from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
 from bayes_mdp.inference.detection.trace import Program, compiled
+from bayes_mdp.inference.draws.chains import Site
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 
+EVIDENCE = "collapsed_evidence"
+"""The factor of the data in a marginal model."""
 NUM_VALUES = 3
 """Of the hyperparameters, at which a closed form is read."""
 Forms: TypeAlias = list[tuple[dict[str, np.ndarray], Detected]]
 """Values of the hyperparameters, each with the closed form that it gives."""
+
+
+def conjugate_inside(program: Program, hyperparameters: tuple[str, ...]) -> dict[str, Array]:
+    """A value inside its support for every latent site that is no hyperparameter."""
+    return {site.name: inside(site) for site in program.latents if site.name not in hyperparameters}
+
+
+def hyperparameters_alone(program: Program, hyperparameters: tuple[str, ...]) -> dict[str, Array]:
+    """Run the program with its conjugate sites hidden; the values of the hyperparameters."""
+    dummies = conjugate_inside(program, hyperparameters)
+
+    def hidden(message: Site) -> bool:
+        return message.get("name") in dummies or message["type"] == "deterministic"
+
+    # A conjugate site at any value of its support: hidden, it adds no density, and nothing below reads it.
+    with handlers.trace() as trace, handlers.block(hide_fn=hidden), handlers.substitute(data=dummies):
+        program.prior(program.space)
+    return {name: jnp.asarray(trace[name]["value"]) for name in hyperparameters}
+
+
+def hyper_prior_of(program: Program, hyperparameters: tuple[str, ...]) -> UnconstrainedModel:
+    """The density of the hyperparameters before any data.
+
+    Args:
+        program: traced.
+        hyperparameters: the latent sites that are not conjugate.
+    """
+    discrete = {site.name for site in program.latents if site.discrete}
+    free = {name: program.values[name] for name in hyperparameters if name not in discrete}
+    held = {name: program.values[name] for name in hyperparameters if name in discrete}
+    return UnconstrainedModel(
+        lambda data: hyperparameters_alone(program, hyperparameters), free, held, program.supports
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +156,58 @@ def draw_sites(program: Program, names: tuple[str, ...], key: PRNGKeyArray) -> d
     with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
         program.prior(program.space)
     return {name: jnp.asarray(trace[name]["value"]) for name in names}
+
+
+def prove_hierarchy(program: Program, rng: np.random.Generator) -> Hierarchy:
+    """The hierarchy of a program, certified at several values of its hyperparameters. Host side.
+
+    Raises:
+        NotConjugate: there is none, or its densities are not those of the program.
+        ValueError: a parameter of a conjugate site is out of its range.
+    """
+    if any(site.name == EVIDENCE for site in program.sites):
+        raise NotConjugate(f"prior: site {EVIDENCE!r} has a name of the library's own, expected another name")
+    # Structure by data flow, then numbers: at further hyperparameter values the closed form must match the program.
+    hierarchy, forms = find_hierarchy(program, rng)
+    # The first values only gave the tables; at the others the closed form is compared with the program.
+    for values, detected in forms[1:]:
+        certify(program, detected, rng, held=values)
+        _check_prior(hierarchy, values, detected, rng)
+    return hierarchy
+
+
+def recheck(hierarchy: Hierarchy, draws: dict[str, np.ndarray], rng: np.random.Generator) -> None:
+    """The certificate again, at draws [N ...] of the hyperparameters from the posterior: where it is about to be used.
+
+    Raises:
+        NotConjugate: the closed form is not that of the program there.
+    """
+    for n in range(len(next(iter(draws.values())))):
+        values = {name: x[n] for name, x in draws.items()}
+        certify(hierarchy.program, hierarchy.at(values), rng, held=values)
+
+
+def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: np.random.Generator) -> None:
+    """The marginal model without data has the density of the hyperparameters that the whole program has.
+
+    With it and the certificate of the conjugate sites, every factor of p(h, conjugate sites, data) has been compared.
+    """
+    # Compare log p(h) of the marginal model without data with the densities of the h sites in the full program.
+    program, transitions = hierarchy.program, invent(detected, rng)
+    values_of_all = {**conjugate_inside(program, hierarchy.hyperparameters), **values}
+    found = site_densities(program, values_of_all, summarised(program, transitions))
+    # Without the conjugate sites and the data, what is left is the density of the hyperparameters.
+    below = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
+    expected = np.array([value for name, value in found.items() if name not in below])
+    prior = hierarchy.hyper_prior
+    held = {name: values[name] for name in prior.held}
+    points = prior.unconstrained({name: np.asarray(x)[None] for name, x in values.items()}, held)
+    given = float(prior.place(points, held).without_jacobian[0])
+    if not abs(given - expected.sum()) <= tolerance(program) * (1.0 + np.abs(expected).sum()):
+        raise NotConjugate(
+            f"prior: the density of {', '.join(map(repr, hierarchy.hyperparameters))} is {given:.12g} without the "
+            f"conjugate sites and {expected.sum():.12g} with them, so that they cannot be integrated out"
+        )
 
 
 def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarchy, Forms]:

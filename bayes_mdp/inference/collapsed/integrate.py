@@ -2,27 +2,353 @@
 
 Up to two continuous numbers are integrated over by the trapezoid rule, more by importance sampling; the values of
 discrete hyperparameters are summed over beside them. Both start at the modes of the marginal density, which are looked
-for from draws of the prior.
+for from draws of the prior. In this order: the density that is integrated, in NumPy (`Marginal`); mean rewards that do
+not exist under a hierarchy (`missing_means`); the integral (`integrate`).
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+import scipy.sparse
+from jaxtyping import Array, Bool, Float, Int
 from scipy.special import logsumexp
 
+from bayes_mdp.inference.collapsed.collapse import Classes, find_classes
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.collapsed.marginal import Given, marginal_of
-from bayes_mdp.inference.collapsed.missing_means import falls_slowly
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.detection.trace import joint_values
-from bayes_mdp.inference.integrals.importance import MOST_NUMBERS, Draws, effective_size, integrate_by_draws
-from bayes_mdp.inference.integrals.integration import Integration, integration_of
-from bayes_mdp.inference.integrals.modes import LogDensity, Search, search
-from bayes_mdp.inference.integrals.quadrature import Grid, Means, NotIntegrableError, integrate_by_grid
-from bayes_mdp.inference.integrals.unconstrained_model import Values
+from bayes_mdp.inference.integrals.importance import (
+    MOST_NUMBERS,
+    Draws,
+    Integration,
+    effective_size,
+    integrate_by_draws,
+    integration_of,
+)
+from bayes_mdp.inference.integrals.quadrature import (
+    Grid,
+    LogDensity,
+    Means,
+    NotIntegrableError,
+    Search,
+    integrate_by_grid,
+    search,
+)
+from bayes_mdp.inference.integrals.unconstrained_model import BLOCK, Values
+from bayes_mdp.numerics.host_program import HostProgram
+from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.random.resampling import systematic_on_host
+
+# The log density of hyperparameters and data with the conjugate sites integrated out, in NumPy:
+#
+#   log p(u, data) = log p(h(u)) + log |dh / du| + log evidence of the conjugate sites given h,
+#
+# for points u on the unconstrained scale of NumPyro. The first two come from the user's program, traced once for blocks
+# of points; the evidence is a sum over the different (concentration, count) pairs of the rows and over the cells of the
+# rewards.
+
+NUMBERS_IN_BLOCK = 2**15
+"""Prior parameters that one call of the traced program makes."""
+NUMBERS_AT_ONCE = 2**21
+"""Numbers of prior parameters, and of cells of rewards, that are held at once."""
+
+
+class PlacedParameters(NamedTuple):
+    """What a program says at points u.
+
+    Args:
+        log_prior: log p(h) + log |dh / du|.
+        values: {hyperparameter: [N ...]}, h.
+        parameters: for each prior parameter array one number for each class [N G].
+    """
+
+    log_prior: Float[np.ndarray, " N"]
+    values: dict[str, np.ndarray]
+    parameters: tuple[Float[np.ndarray, "N G"], ...]
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """The counts of the rows, equal terms once.
+
+    Args:
+        entry, count, times: class of a concentration, count of its outcome, how many entries have both [U].
+        pattern, total, rows: pattern of a row, its count, how many rows have both [V].
+    """
+
+    entry: Int[np.ndarray, " U"]
+    count: Float[np.ndarray, " U"]
+    times: Float[np.ndarray, " U"]
+    pattern: Int[np.ndarray, " V"]
+    total: Float[np.ndarray, " V"]
+    rows: Float[np.ndarray, " V"]
+
+
+class Marginal:
+    """The marginal density of a hierarchy's continuous hyperparameters; discrete ones are held.
+
+    Args:
+        hierarchy: proven.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self.hierarchy, self.prior = hierarchy, hierarchy.hyper_prior
+        self.classes: Classes = find_classes(hierarchy)
+        self.block = min(BLOCK, max(1, NUMBERS_IN_BLOCK // sum(np.size(i) for i in self.classes.number)))
+
+    @cached_property
+    def _placed(self) -> HostProgram:
+        def one(point: Float[Array, " D"], held: Values) -> tuple[Array, dict[str, Array], tuple[Array, ...]]:
+            log_prior, _, values = self.prior.place_one(point, held, None)
+            leaves = jax.tree.leaves(self.hierarchy.parameters(values))
+            parts = zip(leaves, self.classes.first, strict=True)
+            return log_prior, values, tuple(jnp.asarray(leaf).ravel()[first] for leaf, first in parts)
+
+        return HostProgram(jax.vmap(one, in_axes=(0, None)))
+
+    def place(self, points: Float[np.ndarray, "N D"], held: Values) -> PlacedParameters:
+        """What the program says at points.
+
+        Args:
+            points: on the unconstrained scale.
+            held: values of the discrete hyperparameters.
+        """
+        return PlacedParameters(*self._placed.in_blocks(self.block, points, held))
+
+    @cached_property
+    def _patterns(self) -> tuple[Int[np.ndarray, " M"], scipy.sparse.csr_array]:
+        """The pattern of each row, and how often each class stands in each pattern [P G]."""
+        number = np.asarray(self.classes.number[0])
+        rows, pattern = np.unique(np.sort(number, axis=1), axis=0, return_inverse=True)
+        indptr = np.arange(len(rows) + 1) * rows.shape[1]
+        shape = len(rows), len(self.classes.first[0])
+        member = scipy.sparse.csr_array((np.ones(rows.size), rows.ravel(), indptr), shape=shape)
+        member.sum_duplicates()
+        return pattern.reshape(-1), member
+
+    def counted(self, data_statistics: ConjugatePosterior) -> RowCounts:
+        """The counts of the rows, equal terms once.
+
+        Args:
+            data_statistics: all data.
+        """
+        counts = np.asarray(data_statistics.transition_probs.dense_counts, np.float64)
+        number, (pattern, _) = np.asarray(self.classes.number[0]), self._patterns
+        at = np.nonzero(counts)
+        entry, count, times = _alike(number[at], counts[at])
+        total = counts.sum(-1)
+        row, of_row, rows = _alike(pattern[total > 0], total[total > 0])
+        return RowCounts(entry, count, times, row, of_row, rows)
+
+    def given(self, data_statistics: ConjugatePosterior) -> "Given":
+        """The density given data.
+
+        Args:
+            data_statistics: all data.
+        """
+        return Given(self, data_statistics)
+
+
+class Given:
+    """log p(u, data), and means of rows and rewards, at many points.
+
+    Args:
+        marginal: of the hierarchy.
+        data_statistics: the statistics of all data; the prior parameters in them are not read.
+    """
+
+    def __init__(self, marginal: Marginal, data_statistics: ConjugatePosterior) -> None:
+        self.marginal, self._rows = marginal, marginal.counted(data_statistics)
+        self.constant = float(np.asarray(data_statistics.constant))
+        rewards = data_statistics.reward_cells
+        self._cells = rewards if isinstance(rewards, RewardCells) else None
+        if self._cells is None:  # no hyperparameter enters the rewards
+            self.constant += float(in_numpy(rewards.log_evidence))
+            return
+        self._data = np.asarray(self._cells.data, np.float64)
+        self._seen = np.flatnonzero(self._data.reshape(len(self._data), -1).any(1))
+
+    def log_density(self, points: Float[np.ndarray, "N D"], held: Values) -> Float[np.ndarray, " N"]:
+        """log p(u, discrete values, data); minus infinity where that is no number."""
+        placed = self.marginal.place(points, held)
+        with np.errstate(all="ignore"):
+            total = placed.log_prior + self.log_evidence(placed.parameters)
+        return np.where(np.isnan(total), -np.inf, total)
+
+    def log_evidence(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
+        """log p(data | hyperparameters), the conjugate sites integrated out."""
+        rows, prior = self._rows, parameters[0]
+        # Dirichlet-multinomial of a sequence: prod_k rising(prior_k, n_k) / rising(sum prior, sum n).
+        total = (prior @ self.marginal._patterns[1].T)[:, rows.pattern]
+        evidence = log_rising(prior[:, rows.entry], rows.count) @ rows.times
+        evidence = np.asarray(evidence - log_rising(total, rows.total) @ rows.rows + self.constant)
+        if self._cells is None or not self._seen.size:
+            return evidence
+        data = self._data[self._seen]
+        if all((x == x[:1]).all() for x in parameters[1:]):  # no hyperparameter enters the rewards
+            return evidence + np.asarray(self._belief(parameters, slice(1), self._seen).log_marginal(data)).sum()
+        parts = [
+            np.asarray(self._belief(parameters, at, self._seen).log_marginal(data)).sum(-1)
+            for at in self._at_once(len(prior), len(self._seen))
+        ]
+        return evidence + np.concatenate(parts)
+
+    @property
+    def num_elements(self) -> int:
+        """Elements of the rewards whose means are unknown."""
+        return 0 if self._cells is None else len(self._data)
+
+    def log_density_and_means(
+        self, points: Float[np.ndarray, "N D"], held: Values
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N M"]]:
+        """log p(u, discrete values, data), and the mean of each element of the rewards given u; numbers or not."""
+        placed = self.marginal.place(points, held)
+        return placed.log_prior + self.log_evidence(placed.parameters), self.reward_means(placed.parameters)
+
+    def means(self, points: Float[np.ndarray, "N D"], held: Values) -> Float[np.ndarray, "N F"]:
+        """Posterior means given the hyperparameters: of the different entries of rows, and of rewards."""
+        parameters = self.marginal.place(points, held).parameters
+        rows, prior = self._rows, parameters[0]
+        total = prior @ self.marginal._patterns[1].T
+        # A row's mean is (prior + count) / (total + count of the row): shrinkage of the different patterns and counts.
+        shrunk = total[:, rows.pattern] / (total[:, rows.pattern] + rows.total)
+        first = self.marginal._patterns[1].indices[self.marginal._patterns[1].indptr[:-1]]
+        shares = prior[:, first] / total
+        with np.errstate(all="ignore"):
+            values = np.concatenate([shrunk, shares, self.reward_means(parameters)], axis=1)
+        return np.where(np.isfinite(values), values, 0.0)
+
+    def reward_means(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, "N M"]:
+        """Posterior means of the elements of the rewards given the hyperparameters, numbers or not; M is 0 where all
+        rewards are known.
+        """
+        number = len(parameters[0])
+        if self._cells is None:
+            return np.zeros((number, 0))
+        cells = np.arange(len(self._data))
+        with np.errstate(all="ignore"):
+            parts = [
+                np.asarray(self._belief(parameters, at, cells).after(self._data).mean())
+                for at in self._at_once(number, len(cells))
+            ]
+        return np.concatenate(parts).reshape(number, -1)
+
+    def _at_once(self, points: int, cells: int) -> list[slice]:
+        size = max(1, NUMBERS_AT_ONCE // max(cells, 1))
+        return [slice(i, i + size) for i in range(0, points, size)]
+
+    def _belief(
+        self, parameters: tuple[Float[np.ndarray, "N G"], ...], at: slice, cells: Int[np.ndarray, " M"]
+    ) -> RewardBelief:
+        """The prior belief of some cells at some points: its arrays [N M ...]."""
+        assert self._cells is not None
+        index = [np.asarray(i)[cells] for i in self.marginal.classes.number[1:]]
+        leaves = [x[at][:, i] for x, i in zip(parameters[1:], index, strict=True)]
+        return jax.tree.unflatten(jax.tree.structure(self._cells.prior), leaves)
+
+
+def _alike(*columns: np.ndarray) -> tuple[Int[np.ndarray, " U"], Float[np.ndarray, " U"], Float[np.ndarray, " U"]]:
+    """The different pairs of two columns, and how often each occurs."""
+    both, times = np.unique(np.stack([x.astype(np.float64) for x in columns]), axis=1, return_counts=True)
+    return both[0].astype(np.int64), both[1], times.astype(np.float64)
+
+
+@lru_cache(maxsize=64)
+def marginal_of(hierarchy: Hierarchy) -> Marginal:
+    """The marginal density of a hierarchy, compiled once for equal programs."""
+    return Marginal(hierarchy)
+
+
+# Mean rewards that do not exist: shown by how their integrands behave far out. The posterior mean of a reward is an
+# integral of its mean m(h) given the hyperparameters h over their density p(h). Draws give a number for it whether it
+# is finite or not. Along an axis of the unconstrained coordinates, at the distance t, the integrand must fall faster
+# than 1 / t. It does not for 1 / rate where the density of the rate is positive at zero (t is the logarithm), nor for
+# the location of a Cauchy distribution.
+
+HEAVIEST = 8
+"""Values from which one goes out, beside those that are outermost in one number."""
+DISTANCES = 2.0 ** np.arange(3, 12)
+"""In standard deviations: the last two are compared at which everything is a number."""
+MOST_MEANS = 2**22
+"""Means that are computed."""
+SLOW = 0.05
+"""Power of the distance by which the integrand, times the distance, falls at least."""
+
+
+def missing_means(
+    hierarchy: Hierarchy, data_statistics: ConjugatePosterior, values: Values, log_weights: Float[np.ndarray, " K"]
+) -> Bool[np.ndarray, " M"]:
+    """Of which elements of the rewards it is shown that the posterior mean does not exist. Host side.
+
+    Args:
+        hierarchy: proven.
+        data_statistics: the statistics of all data.
+        values: {hyperparameter: [K ...]}, of the posterior.
+        log_weights: of these.
+    """
+    given, prior = marginal_of(hierarchy).given(data_statistics), hierarchy.hyper_prior
+    missing = np.zeros(given.num_elements, bool)
+    if not prior.dimension or not given.num_elements:
+        return missing
+    values = {name: np.asarray(x) for name, x in values.items()}
+    columns = [np.zeros((len(log_weights), 1)), *(values[name].reshape(len(log_weights), -1) for name in prior.held)]
+    number = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    for joint in range(number.max() + 1):  # values of discrete hyperparameters
+        of_joint = np.flatnonzero(number == joint)
+        at = {name: values[name][of_joint[0]] for name in prior.held}
+        points = prior.unconstrained({name: x[of_joint] for name, x in values.items()}, at)
+        logs = log_weights[of_joint]
+        weights = np.exp(logs - logs.max())
+        centre = np.average(points, axis=0, weights=weights)
+        scale = np.sqrt(np.average((points - centre) ** 2, axis=0, weights=weights))
+        # From the heaviest, and from the outermost of each number: a mean may exist for some values of others only.
+        heaviest = np.argsort(-logs, kind="stable")[:HEAVIEST]
+        order = dict.fromkeys([*heaviest.tolist(), *points.argmin(0).tolist(), *points.argmax(0).tolist()])
+        missing |= falls_slowly(given, at, points[list(order)], scale)
+    return missing
+
+
+def falls_slowly(
+    given: Given, held: Values, points: Float[np.ndarray, "K D"], scale: Float[np.ndarray, " D"]
+) -> Bool[np.ndarray, " M"]:
+    """Of which elements the integrand of the mean falls too slowly along an axis, from any of the points.
+
+    Args:
+        given: the density.
+        held: values of discrete hyperparameters.
+        points: of high density, the most important first; of many only as many are taken as time allows.
+        scale: a standard deviation of each number.
+    """
+    size = points.shape[1]
+    points = points[: max(1, MOST_MEANS // max(2 * size * len(DISTANCES) * given.num_elements, 1))]
+    axes = np.concatenate([np.diag(scale), -np.diag(scale)])
+    out = points[:, None, None] + axes[:, None] * DISTANCES[:, None]
+    with np.errstate(all="ignore"):
+        logs, means = given.log_density_and_means(out.reshape(-1, size), held)
+        logs = logs.reshape(out.shape[:-1])[..., None] + np.log(DISTANCES)[:, None]
+        heights = np.log(np.abs(means)).reshape(*out.shape[:-1], -1)
+    finite = np.isfinite(logs) & np.isfinite(heights)
+    order = np.where(finite, np.arange(len(DISTANCES))[:, None], -1)
+    last = order.max(-2, keepdims=True)
+    before = np.where(order < last, order, -1).max(-2, keepdims=True)
+
+    def gain(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        x = np.broadcast_to(x, finite.shape)
+        return np.take_along_axis(x, last, -2) - np.take_along_axis(x, np.maximum(before, 0), -2)
+
+    with np.errstate(all="ignore"):
+        of_density, of_mean, of_distance = gain(logs), gain(heights), gain(np.log(DISTANCES)[:, None])
+        slow = (of_density < 0) & (of_mean > 0) & (of_density + of_mean > -SLOW * of_distance)
+    return (slow & (before >= 0)).any((0, 1, 2))
+
 
 QUADRATURE, IMPORTANCE = "quadrature", "importance"
 MOST_AXES = 2

@@ -11,7 +11,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.rewards import ComponentPrior
 from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.random.element_streams import SMALL, ElementStreams
+from bayes_mdp.random.host_generator import SMALL, ElementStreams
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior

@@ -22,7 +22,7 @@ from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of
 from bayes_mdp.models.sufficient_statistics import log_base_measure
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random.element_streams import ElementStreams
+from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive
 

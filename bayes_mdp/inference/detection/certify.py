@@ -39,15 +39,14 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
-from bayes_mdp.inference.detection.program_cache import program_cache
-from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes
+from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes, program_cache
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
-from bayes_mdp.models.lifted_jit import lifted_jit
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.sufficient_statistics import Statistics, has_statistics
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.numerics.host_program import small_jit
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Numbers: TypeAlias = Float[AnyArray, "..."] | np.floating
@@ -171,7 +170,7 @@ def _compiled_densities(
             model(data)
         return {name: _total(message) for name, message in trace.items() if message["type"] == "sample"}
 
-    return lifted_jit(densities)
+    return small_jit(densities)
 
 
 def _total(message: Message) -> Float[Array, ""]:

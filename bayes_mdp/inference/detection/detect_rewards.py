@@ -26,10 +26,8 @@ from bayes_mdp.inference.conjugate.gaussian_families import (
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells, reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
-from bayes_mdp.inference.detection.assemble import Assembly
-from bayes_mdp.inference.detection.detect_rows import batch_shape
+from bayes_mdp.inference.detection.detect_rows import Assembly, batch_shape, reward_sites
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
-from bayes_mdp.inference.detection.site_checks import reward_sites
 from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Site
 from bayes_mdp.models.mdp_spec import RewardTable, check_mean
 from bayes_mdp.models.reward_laws import law_mean

@@ -1,17 +1,264 @@
-"""`detect_rows`: the rows of a transition law are whole Dirichlet rows (of two outcomes: a Beta and its complement).
+"""The sites and the rows of a closed form: steps 1 to 3 of `detect`.
 
-Steps 2 and 3 of `detect`. Every entry of the law is one element of a site (or one less an element of a Beta site), or
-known; the elements of a row make up one whole site row.
+`check_sites`: nothing but the conjugate sites and the laws has a density that the conjugate sites enter (no factor,
+observation, mask or scale, no site below them), and each law depends on sites of its conjugate families alone.
+`Assembly`: how the parameters of conjugate sites become the stacked arrays of a belief. Which site goes where is found
+once; the arithmetic is the same for numbers and inside a trace, where the parameters are functions of hyperparameters.
+`detect_rows`: the elements of Dirichlet and Beta sites that make up the rows of the transition law.
 """
 
-import numpy as np
-from jaxtyping import Bool, Int
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
 
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int, Real
+
+from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, DirichletCategoricalBelief
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
-from bayes_mdp.inference.detection.assemble import Assembly
-from bayes_mdp.inference.detection.probe import Probe
-from bayes_mdp.inference.detection.trace import Site
+from bayes_mdp.inference.conjugate.families import NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.detection.entries import Entries
+from bayes_mdp.inference.detection.probe import Probe, first, in_the_way
+from bayes_mdp.inference.detection.trace import FAMILIES_OF, KNOWN, Site
+from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_probability_rows, first_index
+
+ROW_FAMILIES = ("Dirichlet", "Beta")
+"""Sites whose elements can be the probabilities of a row."""
+
+
+def row_sites(probe: Probe) -> tuple[Site, ...]:
+    """The sites of the rows, in order: what the transition law depends on, and Dirichlet sites that nothing uses."""
+    used, paid = probe.depends(probe.transition) | probe.kept_rows, reward_sites(probe)
+    rows = [s for s in probe.of(*ROW_FAMILIES) if s.name in used or (s.family == "Dirichlet" and s.name not in paid)]
+    return tuple(rows)
+
+
+def reward_sites(probe: Probe) -> frozenset[str]:
+    """The conjugate sites that the reward law depends on, and those that belong to its tables, used or not."""
+    return probe.kept.union(*(probe.depends(entries) for entries in probe.reward.values()))
+
+
+def check_sites(probe: Probe, *, alone: bool) -> None:
+    """Refuse programs whose sites rule out a closed form.
+
+    Args:
+        probe: the program.
+        alone: whether the conjugate sites have to be all there is; else factors and observations may be above them.
+
+    Raises:
+        NotConjugate: factors, observations and parameters inside the prior; scaled or masked sites; conjugate sites
+            below others; laws that depend on another kind of site; sites that nothing uses.
+    """
+    program = probe.program
+    # The density of every site is that of its family: nothing observes, scales or masks it.
+    for site in program.sites if alone else probe.sites:
+        if (why := bent(site)) and site.name not in probe.constants:
+            raise in_the_way(program, site.name, why)
+    # The parameters of conjugate sites are free of conjugate sites, so that these are independent before any data; the
+    # one exception is the pair of plain sites that is a normal-gamma.
+    conjugate = frozenset(probe.layout.shapes)
+    for site in conjugate:
+        for parameter, entries in probe.parameters_of[site].items():
+            above = probe.depends(entries)
+            unexplained = above - frozenset(probe.hyperparameters)
+            if unexplained and not _is_noise(probe, site, parameter, above & conjugate):
+                raise in_the_way(
+                    program,
+                    first(program, unexplained),
+                    f"{parameter} of site {site!r} depends on it, so that site has no closed form",
+                )
+    # The likelihood enters through the two laws, which must depend on conjugate sites of the right families alone.
+    _check_laws(probe)
+    # No other factor of the joint density holds a conjugate site. Proven: prior density = product over these sites.
+    check_above(probe, conjugate)
+    # A site that no law uses would keep its prior, and is most likely a mistake; with values held, another branch may.
+    if not probe.held:
+        _check_used(probe)
+
+
+def bent(site: Site) -> str | None:
+    """Why the density of a site is not that of its family; None: it is."""
+    if site.family == "param":
+        return "it is a param, which has no prior"
+    if site.family == "Unit":
+        return "it is a factor, which no conjugate update absorbs"
+    if site.observed:
+        return "it is observed inside the prior; hand transitions and rewards of this MDP to infer as data"
+    if site.scaled:
+        return "its density is scaled (handlers.scale, or a plate with subsampling)"
+    return "a mask hides part of its density" if site.masked else None
+
+
+def _is_noise(probe: Probe, site: str, parameter: str, above: frozenset[str]) -> bool:
+    """Whether it is a pair of plain sites that makes a normal-gamma: a mean whose precision depends on a Gamma site."""
+    family = {site.name: site.family for site in probe.sites}
+    precision = probe.reward.get("precision")
+    # The one dependence between conjugate sites that is conjugate: the Gamma site is also the noise of the rewards.
+    noise = frozenset() if precision is None else probe.depends(precision)
+    gammas = all(family[name] == "Gamma" and name in noise for name in above)
+    return family[site] == "Normal" and parameter == "precision" and bool(above) and gammas
+
+
+def _check_laws(probe: Probe) -> None:
+    """The laws depend on sites of their conjugate families alone, no site serves both."""
+    law = probe.program.law.family
+    check_law(probe, "the transition law", probe.transition, ROW_FAMILIES)
+    name = "the known reward" if law == KNOWN else f"the {law} law of the reward"
+    # Law by law: a parameter that is not listed has no conjugate family.
+    for parameter, entries in probe.reward.items():
+        check_law(probe, name, entries, FAMILIES_OF.get(law, {}).get(str(parameter), ()), str(parameter))
+    both = probe.depends(probe.transition) & reward_sites(probe) & frozenset(probe.layout.shapes)
+    if both:
+        why = "the transition law and the reward law both depend on it"
+        raise in_the_way(probe.program, first(probe.program, both), why)
+
+
+def check_law(probe: Probe, law: str, entries: Entries, families: tuple[str, ...], parameter: str = "") -> None:
+    """Refuse a law that depends on sites of other families than these.
+
+    Raises:
+        NotConjugate: names the first site.
+    """
+    depends = probe.depends(entries)
+    # A noise that hyperparameters alone decide is a parameter of the conjugate site of the mean.
+    above = frozenset(probe.hyperparameters) if parameter == "precision" and entries.free else frozenset()
+    wrong = {s.name for s in probe.program.latents if s.name in depends - above and s.family not in families}
+    wrong |= (depends - above) & frozenset(probe.hyperparameters)
+    if wrong:
+        expected = f"has a closed form over {' or '.join(families)} sites only" if families else "has no conjugate site"
+        raise in_the_way(probe.program, first(probe.program, wrong), f"{law} depends on it, and {expected}")
+
+
+def check_above(probe: Probe, conjugate: frozenset[str]) -> None:
+    """No other density (hyperparameters, factors, observations) depends on a conjugate site: all are above them."""
+    for name, (density, scale, possible) in probe.densities.items():
+        # Its value, its scale and its support: each may depend on a conjugate site.
+        parts = (density, scale, possible)
+        below = frozenset().union(*(probe.depends(x) for x in parts if x is not None)) & conjugate
+        if name not in conjugate and below:
+            why = f"the density of site {name!r} depends on it, so that it has no closed form"
+            raise in_the_way(probe.program, first(probe.program, below), why)
+
+
+def _check_used(probe: Probe) -> None:
+    used = probe.depends(probe.transition).union(*(probe.depends(entries) for entries in probe.reward.values()))
+    for site in probe.sites:
+        if site.name not in used:
+            raise in_the_way(probe.program, site.name, "neither the transition law nor the reward law depends on it")
+
+
+Parameters: TypeAlias = Mapping[str, Mapping[str, AnyArray]]
+"""{site: {parameter: array}}."""
+
+
+class Assembly(NamedTuple):
+    """Where the parameters of the conjugate sites lie in a belief.
+
+    Args:
+        rows: Dirichlet and Beta sites, their rows one above the other, padded to the widest.
+        known_width: outcomes of the one unused row that there is where no such site is.
+        family: of the belief about rewards; None: they are known, or linear in their sites.
+        joint: reward sites, their cells one after the other (normal-gamma: the joint sites).
+        plain: means of the pairs of plain sites that make a normal-gamma.
+        gammas: precisions of these pairs.
+        order: [P], the element of `gammas` for each element of `plain`.
+        noise_cell: [L], for normal rewards of known noise, a cell of the reward law for each element of the mean.
+        stretch: [L], the precision of what an element is the mean of, over that of the rewards: the square of the
+            coefficient of an affine mean, known; None: one.
+        total_count: [L], for binomial rewards.
+    """
+
+    rows: tuple[Site, ...]
+    known_width: int
+    family: type[RewardBelief] | None = None
+    joint: tuple[Site, ...] = ()
+    plain: tuple[Site, ...] = ()
+    gammas: tuple[Site, ...] = ()
+    order: Int[np.ndarray, " P"] | None = None
+    noise_cell: Int[np.ndarray, " L"] | None = None
+    stretch: Float[np.ndarray, " L"] | None = None
+    total_count: Float[np.ndarray, " L"] | None = None
+
+    def concentration(self, parameters: Parameters) -> Real[AnyArray, "M K"]:
+        """Float[M K], the stacked Dirichlet rows, zero where padded."""
+        if not self.rows:
+            return np.eye(1, self.known_width)
+        blocks = [_rows(site, parameters[site.name]) for site in self.rows]
+        if len(blocks) == 1:
+            return blocks[0]
+        # A concentration of zero: no such outcome. Rows of fewer outcomes are padded with it.
+        width = max(block.shape[-1] for block in blocks)
+        xp = _library(blocks)
+        return xp.concatenate([xp.pad(b, ((0, 0), (0, width - b.shape[1]))) for b in blocks])
+
+    def belief(self, parameters: Parameters, precision: Real[AnyArray, "*cells"] | None) -> RewardBelief | None:
+        """The belief about the stacked reward cells; None where no family serves them.
+
+        Args:
+            parameters: {site: {parameter: array}}.
+            precision: [*cells] of the reward law; read for normal rewards of known noise alone.
+        """
+        if self.family is None:
+            return None
+        family: Any = self.family  # the fields differ from family to family
+        stretch = 1.0 if self.stretch is None else self.stretch
+        if issubclass(self.family, NormalGammaBelief):
+            found = self._normal_gamma(parameters)
+            # precision' = stretch * precision: of Normal(loc, k precision) and Gamma(a, b), k and b are divided.
+            return family(
+                found["loc"], found["pseudo_count"] / stretch, found["concentration"], found["rate"] / stretch
+            )
+        if self.family is DirichletCategoricalBelief:
+            blocks = [_rows(site, parameters[site.name]) for site in self.joint]
+            return family(_library(blocks).concatenate(blocks))
+        stacked = _stacked(self.joint, parameters)
+        if issubclass(self.family, NormalBelief):
+            assert precision is not None  # normal rewards whose noise is known have one
+            with np.errstate(divide="ignore"):  # a precision of zero is refused later
+                noise = (precision.ravel()[self.noise_cell] * stretch) ** -0.5
+            return family(stacked["loc"], stacked["precision"] ** -0.5, noise)
+        if self.family is BetaBinomialBelief:
+            return family(**stacked, total_count=self.total_count)
+        return family(**stacked)
+
+    def _normal_gamma(self, parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
+        """Joint sites first, then pairs of plain sites."""
+        parts = [_stacked(self.joint, parameters)] if self.joint else []
+        if self.plain:
+            # Normal(loc, precision * pseudo_count): the factor that scales the Gamma site is the pseudo-count.
+            means, rates = _stacked(self.plain, parameters), _stacked(self.gammas, parameters)
+            pair = {"loc": means["loc"], "pseudo_count": means["precision"]}
+            parts.append(pair | {name: value[self.order] for name, value in rates.items()})
+        xp = _library([part["loc"] for part in parts])
+        return {name: xp.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all conjugate sites."""
+        return tuple(site.name for site in (*self.rows, *self.joint, *self.plain, *self.gammas))
+
+
+def _rows(site: Site, parameters: Mapping[str, AnyArray]) -> Real[AnyArray, "M K"]:
+    """Concentrations of the rows of a site; of a Beta site those of an element and of its complement."""
+    if site.family == "Dirichlet":
+        return parameters["concentration"].reshape(-1, site.shape[-1])
+    both = [parameters["concentration1"].ravel(), parameters["concentration0"].ravel()]
+    return _library(both).stack(both, axis=-1)
+
+
+def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
+    """Parameters of sites of one family, one after the other."""
+    names = tuple(parameters[sites[0].name])
+    xp = _library([parameters[sites[0].name][names[0]]])
+    return {name: xp.concatenate([parameters[site.name][name].ravel() for site in sites]) for name in names}
+
+
+def _library(arrays: list[AnyArray]) -> ModuleType:
+    """numpy for numpy arrays: eager JAX would compile every operation."""
+    return np if all(isinstance(x, np.ndarray) for x in arrays) else jnp
 
 
 def detect_rows(

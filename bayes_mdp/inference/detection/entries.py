@@ -4,22 +4,154 @@ An entry is either known, or free of the conjugate sites (a *symbol*: some funct
 
     offset + coefficient * x ** power        x one element of a conjugate site, offset and coefficient symbols,
 
-or opaque: anything else. Below, in this order: descriptions; the `Domain` that they belong to, and what a rule of a
-primitive is; what rules of every kind need (places moved in all fields alike, several arrays as one, any function).
+or opaque: anything else. In this order: the numbering of symbols; descriptions; the `Domain` that they belong to, and
+what a rule of a primitive is; what rules of every kind need (places moved in all fields alike, several arrays as one,
+any function).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.inference.detection.known_numbers import is_key
-from bayes_mdp.inference.detection.symbols import Ids, Symbols
-from bayes_mdp.numerics.compact import compact
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.numerics.array_forms import compact
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
+
+MANY = 2**16
+"""Different values of one array beyond which each entry becomes a symbol of its own."""
+FEW = 4
+"""Different values of an array that are looked for one by one before it is sorted."""
+ROUNDING = 1e-12
+"""Size of what counts as rounding of a number that should be 1 or -1; a number that should be 0 has no rounding."""
+
+Ids = Int[np.ndarray, "..."]
+
+
+class Symbols:
+    """Numbers for values free of conjugate sites. Entries of one number are equal, whatever the hyperparameters are.
+
+    Equal numbers come from equal operations on equal numbers (value numbering), so that equality is proven; different
+    numbers prove nothing.
+    """
+
+    def __init__(self) -> None:
+        self._values = np.full(64, np.nan)
+        self._is_constant = np.zeros(64, bool)
+        self._size = 0
+        self._names: dict[Hashable, int] = {}
+        self.zero, self.one = (self.constants(np.array(x)) for x in (0.0, 1.0))
+
+    def fresh(self, shape: tuple[int, ...]) -> Ids:
+        """A new symbol for every entry."""
+        return self._new(int(np.prod(shape))).reshape(shape)
+
+    def constants(self, values: ArrayLike) -> Ids:
+        """The symbols of known numbers."""
+        array = np.asarray(values)
+        small = compact(array)
+        wide = small.astype(np.float64)
+        # Bits, not values: -0.0 is not 0.0. Integers that float64 rounds get symbols of their own.
+        unique, inverse = _distinct(np.ascontiguousarray(wide).view(np.int64).ravel())
+        exact = not np.issubdtype(small.dtype, np.integer) or np.all(np.abs(wide) < 2.0**53)
+        if len(unique) > MANY or not exact:
+            ids = self._new(wide.size)
+            self._values[ids], self._is_constant[ids] = wide.ravel(), True
+            return np.broadcast_to(ids.reshape(small.shape), array.shape)
+        ids = np.array([self._named(("constant", int(bits))) for bits in unique], dtype=np.int64)
+        self._values[ids], self._is_constant[ids] = unique.view(np.float64), True
+        return np.broadcast_to(ids[inverse].reshape(small.shape), array.shape)
+
+    def of(self, name: Hashable, *operands: Ids) -> Ids:
+        """The symbols of an operation applied entry by entry."""
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
+        # One number for each distinct combination of operands, without a Python loop over entries.
+        local, flat = np.zeros(parts[0].size, np.int64), [part.ravel() for part in parts]
+        for part in flat:
+            local = np.unique(local * self._size + part, return_inverse=True)[1].astype(np.int64)
+        _, first = np.unique(local, return_index=True)
+        if len(first) > MANY:
+            return np.broadcast_to(self.fresh(parts[0].shape), shape)
+        ids = [self._named((name, *(int(part[i]) for part in flat))) for i in first]
+        return np.broadcast_to(np.array(ids, np.int64)[local].reshape(parts[0].shape), shape)
+
+    def rows(self, name: Hashable, ids: Int[np.ndarray, "M K"]) -> Int[np.ndarray, " M"]:
+        """One symbol for each row: rows of equal symbols have one."""
+        unique, inverse = np.unique(np.ascontiguousarray(ids), axis=0, return_inverse=True)
+        if len(unique) > MANY:
+            return self.fresh(ids.shape[:1])
+        return np.array([self._named((name, row.tobytes())) for row in unique], np.int64)[inverse.reshape(-1)]
+
+    def arithmetic(self, name: str, function: Callable[..., np.ndarray], *operands: Ids) -> Ids:
+        """`of`, with numbers where all operands are known, and without the operation where it changes nothing."""
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
+        neutral = {"add": self.zero, "sub": self.zero, "mul": self.one, "div": self.one, "pow": self.one}.get(name)
+        known = np.all([self._is_constant[part] for part in parts], axis=0)
+        result = np.empty(parts[0].shape, np.int64)
+        with np.errstate(all="ignore"):
+            result[known] = self.constants(function(*(self._values[part[known]] for part in parts)))
+        # x + 0, x * 1, x ^ 1: the operand itself, so that equality is still seen after a neutral operation.
+        left = ~known
+        if neutral is not None and len(parts) == 2:
+            same = left & (parts[1] == neutral)
+            result[same], left = parts[0][same], left & ~same
+            if name in ("add", "mul"):
+                same = left & (parts[0] == neutral)
+                result[same], left = parts[1][same], left & ~same
+        if name in ("mul", "div"):  # 0 times, or divided by, what is finite
+            gone = left & ((parts[0] == self.zero) | ((parts[1] == self.zero) & (name == "mul")))
+            result[gone], left = self.zero, left & ~gone
+        if left.any():
+            result[left] = self.of(name, *(part[left] for part in parts))
+        return np.broadcast_to(result, shape)
+
+    def values(self, ids: Ids) -> Float[np.ndarray, "..."]:
+        """The numbers of symbols; nan where they are not known."""
+        return np.broadcast_to(self._values[compact(ids)], ids.shape)
+
+    def known(self, ids: Ids) -> Bool[np.ndarray, "..."]:
+        """Which symbols are known numbers."""
+        return np.broadcast_to(self._is_constant[compact(ids)], ids.shape)
+
+    def equals(self, ids: Ids, number: float) -> Bool[np.ndarray, "..."]:
+        """Which symbols are `number`, up to rounding relative to it: rates and precisions of 1e-13 are not zero."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self._values[compact(ids)] - number) <= ROUNDING * abs(number)
+        return np.broadcast_to(near, ids.shape)
+
+    def _named(self, name: Hashable) -> int:
+        number = self._names.get(name)
+        if number is None:
+            number = self._names[name] = int(self._new(1)[0])
+        return number
+
+    def _new(self, count: int) -> Ids:
+        if self._size + count > len(self._values):
+            more = max(len(self._values), self._size + count - len(self._values))
+            self._values = np.append(self._values, np.full(more, np.nan))
+            self._is_constant = np.append(self._is_constant, np.zeros(more, bool))
+        self._size += count
+        return np.arange(self._size - count, self._size)
+
+
+def _distinct(values: Int[np.ndarray, " N"]) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " N"]]:
+    """The different values, and the place of each value among them; large tables of few values are not sorted."""
+    found, inverse = [], np.full(values.shape, -1, np.int64)
+    while len(found) < FEW and values.size:
+        left = inverse < 0
+        first = int(left.argmax())
+        if not left[first]:
+            return np.array(found, np.int64), inverse
+        inverse[values == values[first]] = len(found)
+        found.append(values[first])
+    return np.unique(values, return_inverse=True)
+
 
 NONE, OPAQUE = -1, -2
 """In place of the number of an element: free of conjugate sites; not of the form above."""
@@ -80,6 +212,11 @@ def symbolic(ids: Ids, sites: frozenset[str], symbols: Symbols) -> Entries:
     shape = ids.shape
     one = np.broadcast_to(symbols.one, shape)
     return Entries(np.broadcast_to(NONE, shape), np.broadcast_to(1.0, shape), one, ids, sites)
+
+
+def is_key(value: object) -> bool:
+    """Whether it is a key of random numbers."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 
 @dataclass(frozen=True, eq=False)

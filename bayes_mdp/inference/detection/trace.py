@@ -1,20 +1,23 @@
 """A prior program, traced without being run: its sites, their dependences, its laws as a pure function.
 
 The program is traced abstractly (an eager trace would compile a sampler per site), in the caller's precision, with
-copies of the user's arrays. What depends on what is read from the jaxpr (`dataflow`, `probe`).
+copies of the user's arrays. What depends on what is read from the jaxpr (`dataflow`, `probe`). What was found out about
+a program is kept, of large programs no more than fits (`program_cache`).
 """
 
 import hashlib
 import itertools
 import math
 import re
+import threading
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +39,7 @@ from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
 from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet, SupportedSimplex
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.numerics.jaxprs import inner_jaxprs
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import is_concrete
 
@@ -332,7 +336,7 @@ def _refuse_callbacks(closed: ClosedJaxpr | Jaxpr) -> None:
                 f"prior: the program calls back to Python (jax.{equation.primitive.name}), and what that computes "
                 "cannot be read, expected jax.numpy in its place, or numbers that are computed in front of the program"
             )
-    for inner in _called(jaxpr):
+    for inner in inner_jaxprs(jaxpr):
         _refuse_callbacks(inner)
 
 
@@ -614,16 +618,8 @@ def constants(closed: ClosedJaxpr) -> Iterator[ArrayLike]:
 def _inner(jaxpr: Jaxpr) -> Iterator[ArrayLike]:
     for equation in jaxpr.eqns:
         yield from (v.val for v in equation.invars if isinstance(v, Literal))
-    for inner in _called(jaxpr):
+    for inner in inner_jaxprs(jaxpr):
         yield from constants(inner) if isinstance(inner, ClosedJaxpr) else _inner(inner)
-
-
-def _called(jaxpr: Jaxpr) -> Iterator[ClosedJaxpr | Jaxpr]:
-    """The jaxprs inside the equations of one."""
-    kinds = (ClosedJaxpr, Jaxpr)
-    for equation in jaxpr.eqns:
-        leaves = jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, kinds))
-        yield from (x for x in leaves if isinstance(x, kinds))
 
 
 def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
@@ -632,4 +628,52 @@ def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
     atoms = [*jaxpr.constvars, *jaxpr.invars, *(v for each in jaxpr.eqns for v in (*each.invars, *each.outvars))]
     found = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
     own = frozenset(dtype for dtype in found if isinstance(dtype, np.dtype))  # keys have none of numpy
-    return own.union(*map(dtypes, _called(jaxpr)))
+    return own.union(*map(dtypes, inner_jaxprs(jaxpr)))
+
+
+@runtime_checkable
+class OfSpace(Protocol):
+    """A program of a space, or a prior of one; hashable, and equal where it computes the same."""
+
+    @property
+    def space(self) -> StateActionSpace:
+        """Sizes, names, masks."""
+        ...
+
+
+Key = TypeVar("Key", bound=OfSpace)
+Result = TypeVar("Result")
+
+PROGRAMS = 64
+CELLS = 2**25  # outcomes of all pairs, of the kept programs together: proofs hold a few tables of that size each
+
+
+def program_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
+    """`functools.lru_cache` by the size of programs: the last 64 results, and so many that their cells are 2^25.
+
+    The last result is kept whatever its size. Safe under threads; two that ask for the same result at once may both
+    compute it.
+    """
+    kept: OrderedDict[Key, Result] = OrderedDict()
+    lock = threading.Lock()
+
+    @wraps(function)
+    def cached(program: Key) -> Result:
+        with lock:
+            if program in kept:
+                kept.move_to_end(program)
+                return kept[program]
+        result = function(program)
+        with lock:
+            kept[program] = result
+            kept.move_to_end(program)
+            while len(kept) > 1 and (len(kept) > PROGRAMS or sum(map(_cells, kept)) > CELLS):
+                kept.popitem(last=False)
+        return result
+
+    return cached
+
+
+def _cells(program: OfSpace) -> int:
+    space = program.space
+    return (space.horizon or 1) * space.n_states * space.n_actions * space.n_outcomes

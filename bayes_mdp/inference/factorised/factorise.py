@@ -21,12 +21,10 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
-from bayes_mdp.inference.detection.assemble import Assembly
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import Detected
-from bayes_mdp.inference.detection.detect_rows import detect_rows
+from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, Assembly, bent, check_above, detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, first, inside
-from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent, check_above
 from bayes_mdp.inference.detection.trace import KNOWN, Message, Program
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior

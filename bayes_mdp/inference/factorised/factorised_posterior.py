@@ -17,8 +17,8 @@ from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weigh
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
 from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.conditioned_program import Rows, with_capacity
-from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data.transitions import unmasked

@@ -1,29 +1,364 @@
-"""The posterior of what is behind the rewards by importance sampling, where it has no closed form: no chains."""
+"""The posterior of what is behind the rewards by importance sampling, where it has no closed form: no chains.
+
+Where the cells of the rewards are independent given what they share, there is one integral over one number for each:
+
+    p(shared, x_1, ..., x_E, data) = p(shared) prod_e p(x_e | shared) p(data of e | x_e, shared),
+
+e the elements of sites such as a mean for each pair. For values of what is shared all the integrals over x_e are taken
+at once, by the trapezoid rule on nodes about the mode of each. That gives the marginal density of what is shared, and
+draws of all x_e given it. The draws are weighted by the density of the whole program, so that what the rule has off is
+corrected, and said by the weights. First these integrals (`CellModel`, `integrate_cells`), then `integrate_rewards`.
+"""
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int, PyTree
+from scipy.spatial import KDTree
+from scipy.special import logsumexp
 
+from bayes_mdp.inference.detection.entries import NONE, OPAQUE
+from bayes_mdp.inference.detection.probe import Probe
+from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.chains import traced_latents
-from bayes_mdp.inference.factorised.cells import CellModel, find_cells, integrate_cells
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.integrals.importance import (
     MOST_NUMBERS,
+    Draws,
+    Integration,
     effective_size,
     integrate_by_draws,
+    integration_of,
+    rate,
     smooth_tail,
     standard_error,
 )
-from bayes_mdp.inference.integrals.integration import Integration, integration_of
-from bayes_mdp.inference.integrals.modes import search
-from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+from bayes_mdp.inference.integrals.quadrature import (
+    STRETCH,
+    LogDensity,
+    NotIntegrableError,
+    find_modes,
+    integrate_by_grid,
+    search,
+)
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned
 from bayes_mdp.inference.sampled.recipe import Recipe
+from bayes_mdp.models.joint import OBSERVED_REWARD
 from bayes_mdp.numerics.host_program import HostProgram
+from bayes_mdp.random.resampling import systematic_on_host
+
+SCALARS = ("Normal", "Gamma", "Beta")
+"""Families of sites whose elements are numbers."""
+FURTHEST = 8.0
+"""Where the nodes of an element end, in t: 30 widths."""
+NODES, FINE = 17, 4
+"""Nodes of an integral; for draws so many times as many, between which the density is taken as linear."""
+NEGLIGIBLE = -15.0
+"""Log density at the ends, less that at the mode."""
+ZOOMS = 12
+"""Ranges in which the mode of an element is looked for, ever narrower."""
+LOOKED_AT, STARTS = 32, 4
+"""Values of what is shared at which the marginal density is looked at, and from which its modes are climbed to."""
+STRIP = 16
+"""Rewards of one element that are added up before others are: adding by index is slow."""
+FEW_REWARDS = 512
+"""Up to which the traced program runs for less time than it takes to compile well."""
+BLOCK = 8
+"""Of values of what is shared, in one call of the traced program."""
+MOST_AXES = 2
+"""Numbers that are shared of which there is a grid."""
+TOLERANCE = 1e-3
+"""Of the grid: its nodes are where draws are made about, which the weights correct."""
+NUM_DRAWS, GIVEN = 4000, 512
+"""Draws; values of what is shared at which the laws of the elements are computed, where there is no grid."""
+
+
+class Cells(NamedTuple):
+    """Which elements of which sites are independent given all other sites.
+
+    Args:
+        sites: their names, in order.
+        element: [*cells], the number of the element in each cell of the reward law; -1: none.
+    """
+
+    sites: tuple[str, ...]
+    element: Int[np.ndarray, "*cells"]
+
+
+def find_cells(recipe: Recipe) -> Cells | None:
+    """Sites with a known prior of which every cell of the reward law sees one element; None: there are none.
+
+    All of it is read from the data flow of the program.
+
+    Args:
+        recipe: of the rewards.
+    """
+    assert recipe.prior is not None
+    with jax.enable_x64(True):
+        program = trace_program(recipe.prior, recipe.space)
+        many = {s.name for s in program.latents if s.family in SCALARS and np.prod(s.shape) > 1}
+        if not program.drawable or not many:
+            return None
+        probe = Probe(program, tuple(site.name for site in program.latents if site.name not in many))
+        # Nothing but the rewards sees them, and no site is above them.
+        above = [x for parameters in probe.parameters_of.values() for x in parameters.values()]
+        densities = [x for parts in probe.densities.values() for x in parts if x is not None]
+        if any(probe.depends(x) for x in above if x.shape) or any(probe.depends(x) & many for x in densities):
+            return None
+        return _selected(probe)
+
+
+def _selected(probe: Probe) -> Cells | None:
+    """What the reward law selects, where every cell selects at most one element."""
+    law, space = probe.program.law, probe.program.space
+    shape = (*space.shape, space.n_outcomes) if law.by_outcome else space.shape
+    cells = np.full(shape, NONE)
+    for entries in probe.reward.values():
+        # Parameters of an event (the parts of a mixture) have further axes.
+        element = entries.element.reshape(*shape, -1)
+        highest = element.max(-1)
+        several = (element != NONE) & (element != highest[..., None])
+        differs = (cells != NONE) & (highest != NONE) & (cells != highest)
+        if several.any() or differs.any():  # an opaque entry differs from the others, or is the highest
+            return None
+        cells = np.where(highest == NONE, cells, highest)
+    return Cells(tuple(probe.layout.shapes), cells) if (cells >= 0).any() and not (cells == OPAQUE).any() else None
+
+
+class Profiles(NamedTuple):
+    """For every element the nodes about its mode: z = centre + width sinh(a t) / a, t equally spaced.
+
+    Args:
+        centre, width: [E].
+    """
+
+    centre: Float[np.ndarray, " E"]
+    width: Float[np.ndarray, " E"]
+
+    def at(self, t: Float[np.ndarray, "N _"]) -> tuple[Float[np.ndarray, "N E"], Float[np.ndarray, "N E"]]:
+        """The values of the elements at t, and log of the length that a unit of t takes there."""
+        return self.centre + self.width * np.sinh(STRETCH * t) / STRETCH, np.log(np.cosh(STRETCH * t) * self.width)
+
+    def nodes(self, number: int) -> tuple[Float[np.ndarray, "Q E"], Float[np.ndarray, "Q E"]]:
+        """So many nodes, and log of the length that each stands for."""
+        t = np.linspace(-FURTHEST, FURTHEST, number)
+        points, lengths = self.at(t[:, None])
+        return points, lengths + np.log(t[1] - t[0])
+
+
+class CellModel:
+    """The density of a program whose cells are independent, given data.
+
+    Args:
+        model: of all sites.
+        cells: what is independent in it.
+        data: rewards one by one.
+    """
+
+    def __init__(self, model: UnconstrainedModel, cells: Cells, data: Rows) -> None:
+        self.model, self.data = model, data
+        self.elements = np.concatenate([model.places[name].ravel() for name in cells.sites])
+        self.shared = np.setdiff1d(np.arange(model.dimension), self.elements)
+        row = cells.element[tuple(np.asarray(data.where)[:, : cells.element.ndim].T)]
+        row = np.where((row < 0) | (np.asarray(data.weight) == 0), len(self.elements), row)
+        self.seen = np.bincount(row, minlength=len(self.elements) + 1)[:-1] > 0
+        # Rewards of one element lie together, filled up to whole strips with others of weight zero.
+        strips = -(-np.bincount(row) // STRIP)
+        place = np.full((strips.sum(), STRIP), -1)
+        order = np.argsort(row, kind="stable")
+        start = STRIP * np.concatenate([[0], strips.cumsum()[:-1]])
+        rank = np.arange(len(row)) - np.searchsorted(row[order], row[order])
+        place.reshape(-1)[start[row[order]] + rank] = order
+        self._of_strip = np.repeat(np.arange(len(strips)), strips)
+        taken = place.reshape(-1)
+        self._rows = replace(
+            data,
+            where=np.asarray(data.where)[taken],
+            reward=np.asarray(data.reward)[taken],
+            weight=np.where(taken < 0, 0.0, np.asarray(data.weight)[taken]),
+        )
+        self._terms = _terms_of(model, cells.sites, len(row) <= FEW_REWARDS)
+
+    def terms(
+        self, shared: Float[np.ndarray, "N D"], elements: Float[np.ndarray, "N Q E"]
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N Q E"]]:
+        """Log density of what is shared, and of each element with its rewards for Q values, a multiple of `NODES`."""
+        number, many, size = elements.shape
+        parts = many // NODES
+        rows = np.repeat(shared, parts, axis=0), elements.reshape(number * parts, NODES, size)
+        rest, each = self._terms.in_blocks(BLOCK, rows, self._of_strip, self._rows)
+        return rest[::parts], each.reshape(number, many, size)
+
+    def marginal(self, profiles: Profiles) -> LogDensity:
+        """Values of what is shared -> log densities of these and of the data."""
+        nodes, lengths = profiles.nodes(NODES)
+
+        def density(shared: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
+            rest, each = self.terms(shared, np.broadcast_to(nodes, (len(shared), *nodes.shape)))
+            with np.errstate(all="ignore"):
+                integrals = np.asarray(logsumexp(each + lengths, axis=1))
+            # Of an element without data the prior alone is left, which integrates to one.
+            total = rest + integrals[:, self.seen].sum(-1)
+            return np.where(np.isnan(total), -np.inf, total)
+
+        return density
+
+    def find_profiles(self, shared: Float[np.ndarray, "N D"], draws: Float[np.ndarray, "M E"]) -> list[Profiles]:
+        """For values of what is shared the modes of all elements given it, and the widths there; those that are found.
+
+        Args:
+            shared: the values.
+            draws: from the prior of the elements: where to look.
+        """
+        size = draws.shape[1]
+        low, high = draws.min(0), draws.max(0)
+        centre, half = (np.tile(x, (len(shared), 1)) for x in (0.5 * (low + high), 0.5 * (high - low)))
+        width, steps = np.full(centre.shape, np.nan), np.linspace(-1.0, 1.0, NODES)
+        at = np.ix_(range(len(shared)), range(size))
+        for _ in range(ZOOMS):
+            with np.errstate(all="ignore"):
+                _, each = self.terms(shared, centre[:, None] + half[:, None] * steps[:, None])
+                logs = np.where(np.isnan(each), -np.inf, each)
+                best = logs.argmax(1)
+                inner = np.clip(best, 1, NODES - 2)
+                before, there, after = (logs[at[0], inner + step, at[1]] for step in (-1, 0, 1))
+                fall = there - 0.5 * (before + after)
+            spacing = half * 2.0 / (NODES - 1)
+            # Where the density falls by less than a half over a step, the step measures its width.
+            at_mode = (best == inner) & (fall < 0.5) & (fall > 1e-6)
+            width = np.where(np.isnan(width) & at_mode, spacing / np.sqrt(2.0 * np.where(at_mode, fall, 1.0)), width)
+            centre = centre + half * steps[best]
+            half = np.where(best == inner, np.where(at_mode, half, 3.0 * spacing), 2.0 * half)
+            if at_mode.all():
+                break
+        return [Profiles(c, w) for c, w in zip(centre, width, strict=True) if np.isfinite(w).all()]
+
+    def draw_elements(
+        self,
+        rng: np.random.Generator,
+        profiles: Profiles,
+        shared: Float[np.ndarray, "K D"],
+        which: Int[np.ndarray, " N"],
+    ) -> tuple[Float[np.ndarray, "N E"], Float[np.ndarray, " N"]]:
+        """Draws of the elements given some of the values of what is shared, and the log densities of these draws.
+
+        Between two nodes the density is taken as linear in t.
+        """
+        nodes, lengths = profiles.nodes(FINE * NODES)
+        _, each = self.terms(shared, np.broadcast_to(nodes, (len(shared), *nodes.shape)))
+        logs = each + lengths
+        logs = logs - logs.max(1, keepdims=True)
+        if not (logs[:, (0, -1)] < NEGLIGIBLE).all():
+            raise NotIntegrableError("the density of a cell does not vanish far from its mode")
+        height = np.exp(logs)
+        cumulative = np.cumsum(0.5 * (height[:, 1:] + height[:, :-1]), axis=1)
+        total = cumulative[which, -1]
+        level = rng.random(total.shape) * total
+        piece = np.minimum((cumulative[which] < level[:, None]).sum(1), cumulative.shape[1] - 1)
+        at = which[:, None], piece, np.arange(len(self.elements))
+        left, right = height[at], height[which[:, None], piece + 1, at[2]]
+        # Within the piece: left s + (right - left) s^2 / 2 = what the pieces before it leave of the level.
+        rest, slope = np.maximum(level - cumulative[at] + 0.5 * (left + right), 0.0), right - left
+        root = np.sqrt(np.maximum(left**2 + 2.0 * slope * rest, 0.0))
+        s = np.clip(2.0 * rest / np.maximum(left + root, 1e-300), 0.0, 1.0)
+        spacing = 2.0 * FURTHEST / (len(nodes) - 1)
+        points, length = profiles.at(-FURTHEST + spacing * (piece + s))
+        return points, (np.log(np.maximum(left + slope * s, 1e-300)) - np.log(total * spacing) - length).sum(-1)
+
+
+@lru_cache(maxsize=64)
+def _terms_of(model: UnconstrainedModel, sites: tuple[str, ...], quick: bool) -> HostProgram:
+    """(shared [D], elements [Q E]), element of each strip of rewards, data -> terms; mapped over the former."""
+    others = [name for name in sorted(model.places) if name not in sites]
+    sizes = np.cumsum([model.places[name].size for name in sites])[:-1]
+    rest = np.sort(np.concatenate([np.zeros(0, int), *(model.places[name].ravel() for name in others)]))
+
+    def at(shared: Array, x: Array, of_strip: Array, data: PyTree) -> tuple[Array, Array]:
+        # What is shared and what is not are kept apart: the former is computed once for all values of the latter.
+        parts = dict(zip(sites, jnp.split(x, sizes), strict=True))
+        free = {name: part.reshape(model.places[name].shape) for name, part in parts.items()}
+        free |= {name: shared[np.searchsorted(rest, model.places[name])] for name in others}
+        found = model.densities(free, data)
+        rewards = found.pop(OBSERVED_REWARD)[0]
+        own = jnp.concatenate([jnp.ravel(sum(found.pop(name))) for name in sites])  # pyright: ignore
+        by_element = jax.ops.segment_sum(rewards.reshape(-1, STRIP).sum(-1), of_strip, len(own) + 1)
+        total = sum((jnp.sum(logs) + jnp.sum(slope) for logs, slope in found.values()), by_element[-1])
+        return jnp.asarray(total), own + by_element[:-1]
+
+    def each(rows: tuple[Array, Array], of_strip: Array, data: PyTree) -> tuple[Array, Array]:
+        shared, elements = rows
+        rest, terms = jax.vmap(at, in_axes=(None, 0, None, None))(shared, elements, of_strip, data)
+        return rest[0], terms
+
+    return HostProgram(jax.vmap(each, in_axes=(0, None, None)), quick=quick)
+
+
+def integrate_cells(
+    model: CellModel,
+    rng: np.random.Generator,
+    draws: Float[np.ndarray, "N U"],
+    near: Float[np.ndarray, "M U"] | None = None,
+) -> tuple[Draws, dict[str, np.ndarray]]:
+    """Weighted draws of all numbers, by what is shared first and the elements given it; and the values of the sites.
+
+    Args:
+        model: the density.
+        rng: of the draws.
+        draws: from the prior, all numbers.
+        near: about which the posterior is expected; None: nothing is known.
+
+    Raises:
+        NotIntegrableError: the weights are not to be relied on; says why.
+    """
+    shared, elements = draws[:, model.shared], draws[:, model.elements]
+    expected = (shared if near is None else near[:, model.shared])[:BLOCK]
+    # Of several values of what is shared the best is where the search begins.
+    densities = [model.marginal(each) for each in model.find_profiles(expected, elements)]
+    if not densities:
+        raise NotIntegrableError("the density of a cell has no mode that can be found")
+    density = max(densities, key=lambda each: each(expected).max())
+    found = search(density, shared[:LOOKED_AT], expected[:1], STARTS)
+    if found is None:
+        raise NotIntegrableError("no draw of the prior has a finite density")
+    # The nodes of the elements follow the mode.
+    profile = model.find_profiles(found.modes[0].point[None], elements)
+    if not profile:
+        raise NotIntegrableError("the density of a cell has no mode that can be found")
+    density = model.marginal(profile[0])
+    modes = find_modes(
+        density, np.stack([mode.point for mode in found.modes]), np.linalg.norm(found.modes[0].root, axis=1)
+    )
+    if len(model.shared) <= MOST_AXES:
+        grid = integrate_by_grid(density, modes, found.cover, _nothing, tolerance=TOLERANCE)
+        points, logs, node = grid.propose(rng, NUM_DRAWS)
+        used, which = np.unique(node, return_inverse=True)
+        given = grid.points[used]
+    else:
+        drawn = integrate_by_draws(rng, density, modes)
+        points = drawn.points
+        logs = drawn.log_weights + np.log(len(points)) + drawn.log_evidence - drawn.log_density
+        # Elements are drawn given a value nearby, which the weights correct.
+        given = points[systematic_on_host(rng, np.exp(drawn.log_weights), GIVEN)]
+        which = np.asarray(KDTree(modes[0].standardise(given)).query(modes[0].standardise(points))[1])
+    x, log_density = model.draw_elements(rng, profile[0], given, which)
+    together = np.zeros((len(points), model.model.dimension))
+    together[:, model.shared], together[:, model.elements] = points, x
+    placed = model.model.place(together, {}, model.data)
+    drawn = rate(together, logs - log_density + placed.log_density, placed.log_density)
+    # Hardly ever a draw has no weight.
+    whole = len(drawn.points) == len(together)
+    return drawn, placed.values if whole else model.model.place(drawn.points, {}, model.data).values
+
+
+def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:
+    """No means have to converge."""
+    return np.zeros((len(points), 0))
 
 
 def can_be_integrated(recipe: Recipe) -> bool:

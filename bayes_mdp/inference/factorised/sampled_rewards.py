@@ -21,11 +21,11 @@ from bayes_mdp.inference.conjugate.rewards import (
     weighted_density,
 )
 from bayes_mdp.inference.draws.chains import Chains
-from bayes_mdp.inference.integrals.integration import Integration
+from bayes_mdp.inference.integrals.importance import Integration
 from bayes_mdp.inference.pair_draws import draw_by_weight
+from bayes_mdp.inference.sampled.algorithms import Drawn as SamplerOutput
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe
-from bayes_mdp.inference.sampled.sampler_output import Drawn as SamplerOutput
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance

@@ -2,17 +2,21 @@
 
 The mixture starts as Laplace's method has it, and its parts are moved to the weighted means and covariances of their
 draws [PMC08]. The tail of the weights is smoothed by a generalised Pareto distribution, whose shape k says whether they
-can be relied on [PSIS24].
+can be relied on [PSIS24]. `Integration`, at the end, records an integral of either kind and how far it may be off.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln, logsumexp
 
-from bayes_mdp.inference.integrals.modes import LogDensity, Mode
-from bayes_mdp.inference.integrals.quadrature import NotIntegrableError, without_light
+from bayes_mdp.inference.integrals.quadrature import LogDensity, Mode, NotIntegrableError, without_light
+from bayes_mdp.utils.typing import AnyArray
 
 DEGREES = 5.0
 """Of freedom: tails heavier than those of what is integrated."""
@@ -352,3 +356,38 @@ def _fit_pareto(excess: Float[np.ndarray, " M"]) -> tuple[float, float]:
     shape = float(np.log1p(-chosen * excess).mean())
     # A weakly informed prior about 1/2, worth ten draws, as in the paper.
     return (shape * number + 5.0) / (number + 10.0), -shape / chosen
+
+
+class Integration(eqx.Module):
+    """How hyperparameters, or what is behind the rewards, were integrated over, and how well.
+
+    Args:
+        log_evidence: of all data.
+        error: "quadrature": its change by the last halving of the grid's spacing; "importance": its standard error.
+            nan: the weights have changed since.
+        effective: number of independent draws that the weights are worth; of a grid the number of its nodes.
+        pareto_k: shape of the tail of the weights, below .5; of a grid minus infinity.
+        numbers: continuous numbers that were integrated over.
+    """
+
+    log_evidence: Float[AnyArray, ""]
+    error: Float[AnyArray, ""]
+    effective: Float[AnyArray, ""]
+    pareto_k: Float[AnyArray, ""]
+    numbers: int = eqx.field(static=True)
+
+    def after(self, before: Float[AnyArray, " K"], after: Float[AnyArray, " K"]) -> "Integration":
+        """The integral after new data, by the weights that it has: its error is no longer known. Traceable.
+
+        Args:
+            before, after: the log weights, without any shift between them.
+        """
+        gain = jax.nn.logsumexp(jnp.asarray(after)) - jax.nn.logsumexp(jnp.asarray(before))
+        unknown = jnp.full_like(jnp.asarray(self.error), jnp.nan)
+        return replace(self, log_evidence=jnp.asarray(self.log_evidence) + gain, error=unknown)
+
+
+def integration_of(log_evidence: float, error: float, effective: float, pareto_k: float, numbers: int) -> Integration:
+    """The record of an integral; the arguments are its fields."""
+    evidence, deviation, worth, k = (np.asarray(x, np.float64) for x in (log_evidence, error, effective, pareto_k))
+    return Integration(evidence, deviation, worth, k, numbers)

@@ -14,8 +14,7 @@ from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, log_density, potential_energy, unconstrain_fn
 
 from bayes_mdp.inference.integrals.importance import draw_roughly
-from bayes_mdp.inference.integrals.modes import LogDensity, find_modes
-from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+from bayes_mdp.inference.integrals.quadrature import LogDensity, NotIntegrableError, find_modes
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.numerics.host_program import HostProgram
 from bayes_mdp.utils.typing import AnyArray

@@ -18,8 +18,8 @@ from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.model_evidence.bridge import Evidence
 from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior, evidence
-from bayes_mdp.inference.model_evidence.evidence_record import Evidence
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.utils.html_text import shown_as_html

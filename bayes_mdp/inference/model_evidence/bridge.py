@@ -7,6 +7,7 @@ s2 r q), which holds r itself: the estimate is the fixed point. With M posterior
     mean over q of  (p / q) / (s1 p / q + s2 r)   =   mean over p of  r / (s1 p / q + s2 r)
 
 p is made symmetric around the centre of q first ("warp III"): the same integral, and never less overlap with q.
+`Evidence`, first, is the record of this and of every other route to a log evidence.
 
 Sources: [BRIDGE96] Meng and Wong, *Simulating ratios of normalizing constants via a simple identity* (estimator and
 fixed point); [WARP02] Meng and Schilling, *Warp bridge sampling*; [BRIDGE04] Fruehwirth-Schnatter, *Estimating marginal
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,12 +32,64 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
 from bayes_mdp.inference.draws.chains import Model, effective_size, traced_latents
-from bayes_mdp.inference.model_evidence.evidence_record import Evidence
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_key
+
+
+class Evidence(eqx.Module):
+    """log p(next states, rewards | states, actions) of all data under a prior; `print` shows it in one line.
+
+    The density is that of the *sequence* of the data: no multinomial coefficient, every base measure included.
+
+    Args:
+        log_evidence: in nats.
+        standard_error: of `log_evidence`, in nats, Monte Carlo error alone; 0 where it is exact. Of a quadrature it is
+            how much the last halving of the grid's spacing changed it.
+        method: "exact", "quadrature", "importance" or "bridge".
+        dimension: number of unconstrained latent numbers that were integrated over.
+        num_draws: draws of the posterior in the estimate; of a quadrature its nodes.
+        effective_draws: number of independent draws that they are worth, their autocorrelation or weights considered.
+        overlap: of the posterior (made symmetric) and the proposal, from 0 to 1: the integral of p q / (s1 p + s2 q),
+            where s1 and s2 are the shares of the draws of either.
+        problems: what is wrong with the estimate or the chains behind it, one sentence each; empty: nothing found.
+    """
+
+    log_evidence: float
+    standard_error: float = 0.0
+    method: str = "exact"
+    dimension: int = 0
+    num_draws: int = 0
+    effective_draws: float = 0.0
+    overlap: float = 1.0
+    problems: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.method == "exact":
+            return f"log evidence {self.log_evidence:.6g} (exact)"
+        if self.method == "quadrature":
+            error = f"changed by {self.standard_error:.1g} at the last halving of the grid"
+            return f"log evidence {self.log_evidence:.9g} (quadrature: {self.num_draws} nodes, {error})"
+        number = "one number" if self.dimension == 1 else f"{self.dimension} numbers"
+        how = "importance sampling" if self.method == "importance" else "bridge sampling"
+        overlap = "" if self.method == "importance" else f", overlap {self.overlap:.2f}"
+        line = (
+            f"log evidence {self.log_evidence:.{_decimals(self.standard_error)}f}, standard error "
+            f"{self.standard_error:.2g} ({how}: {self.num_draws} draws of {number}, worth "
+            f"{self.effective_draws:.0f} independent ones{overlap})"
+        )
+        return "\n".join([line, *(f"  unreliable: {problem}" for problem in self.problems)])
+
+
+def _decimals(error: float) -> int:
+    """Decimals that show an error to two digits; at most six."""
+    decimals = 0
+    while decimals < 6 and error * 10**decimals < 10:
+        decimals += 1
+    return decimals
+
 
 DRAWS_PER_DIMENSION = 10
 """Draws of a half for each unconstrained number: fewer give no covariance matrix to build a proposal on."""

@@ -14,11 +14,8 @@ from numpyro import handlers
 from bayes_mdp.inference.detection.trace import check_names, density, fingerprint, improper_value, is_bent
 from bayes_mdp.inference.draws.chains import Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
+from bayes_mdp.inference.sampled.algorithms import Drawn, by_laplace, by_nuts, by_svi
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, conditioned, rows_of
-from bayes_mdp.inference.sampled.laplace import by_laplace
-from bayes_mdp.inference.sampled.nuts import by_nuts
-from bayes_mdp.inference.sampled.sampler_output import Drawn
-from bayes_mdp.inference.sampled.svi import by_svi
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import summarise

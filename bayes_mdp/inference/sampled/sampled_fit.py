@@ -1,12 +1,18 @@
-"""`sampled_fit`: the sampled route, with the data as arguments."""
+"""`sampled_fit`: the sampled route, with the data as arguments, and what is refused before and after it samples.
 
-from collections.abc import Mapping
+Before: rows of the prior that are no probabilities (`check_rows_of_prior`), transitions that the program gives
+probability zero (`PossibleOutcomes`), a gradient that is not that of the density. After: rows of the draws
+(`check_drawn_rows`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from numpyro.distributions import biject_to
 from numpyro.infer.util import potential_energy
 
@@ -15,15 +21,16 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import padded_log
 from bayes_mdp.inference.draws.chains import traced_latents
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, conditioned, with_capacity
-from bayes_mdp.inference.sampled.impossible_data import PossibleOutcomes
-from bayes_mdp.inference.sampled.prior_rows import check_drawn_rows, check_rows_of_prior, rows_of_prior
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
-from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.space import END
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import traced_alone, tracing
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE, first_index
 
 
 def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[SampledPosterior]:
@@ -157,3 +164,174 @@ def no_transitions() -> Transitions:
     """No transitions."""
     whole = np.zeros(0, int)
     return Transitions(whole, whole, np.zeros(0), whole, step=whole)
+
+
+FEW = 4
+"""Draws of the prior whose rows are looked at."""
+BATCHES = 16
+"""Batches of such draws at most: until one is possible (a factor may rule some out), or allows every transition."""
+
+
+def rows_of_prior(recipe: Recipe, batch: int) -> Float[np.ndarray, "N *H S A O"]:
+    """Rows of `FEW` draws; every batch has draws of its own. Host side, compiled once for a program."""
+    return _rows(_common(recipe), batch)
+
+
+def check_rows_of_prior(recipe: Recipe) -> None:
+    """Refuse a program whose rows are no probabilities, or do not sum to one, in a draw of the prior. Looked at once.
+
+    Chains see a density, which such rows only shift: nothing else would notice. Factors, observations, scales and masks
+    move the prior, not the values that its sites can have: draws of the sites are looked at, but for those that a
+    factor makes impossible. What cannot be drawn passes here, and is looked at afterwards (`check_drawn_rows`).
+
+    Raises:
+        ValueError: names the first wrong row by its labels, and how many are wrong.
+    """
+    if not (recipe.rewards_only or recipe.improper):
+        problem = _problem(_common(recipe))
+        if problem:
+            raise ValueError(problem)
+
+
+def check_drawn_rows(recipe: Recipe, rows: Float[np.ndarray, "N *H S A O"]) -> None:
+    """Likewise for the rows of posterior draws; rows that are not finite are reported with the chains.
+
+    Raises:
+        ValueError: as `check_rows_of_prior`.
+    """
+    if not recipe.rewards_only:
+        problem = _wrong_row(recipe.space, rows[np.isfinite(rows).reshape(len(rows), -1).all(1)], "posterior")
+        if problem:
+            raise ValueError(problem)
+
+
+def _common(recipe: Recipe) -> Recipe:
+    """The recipe, whatever it is sampled by."""
+    return replace(recipe, method=NUTS(num_samples=FEW, num_chains=1))
+
+
+@lru_cache(maxsize=64)
+def _problem(recipe: Recipe) -> str:
+    """What is wrong with the rows, in one sentence; empty: nothing."""
+    for batch in range(BATCHES):
+        with jax.enable_x64(True):
+            rows, possible = map(np.asarray, _compiled(recipe)(_key(batch)))
+        if possible.any():
+            return _wrong_row(recipe.space, rows[possible], "prior")
+    return ""
+
+
+def _wrong_row(space: StateActionSpace, draws: Float[np.ndarray, "N *H S A O"], of: str) -> str:
+    """What is wrong with the first wrong row of a draw, in one sentence; empty: nothing."""
+    for rows in draws:
+        rows = np.asarray(rows, np.float64)
+        total = rows.sum(-1)
+        tolerance = ROW_SUM_TOLERANCE[str(draws.dtype)]
+        impossible = ~(np.isfinite(rows) & (rows >= 0))
+        wrong = impossible.any(-1) | ~(np.abs(total - 1.0) <= tolerance)
+        if space.legal is not None:
+            wrong &= np.asarray(space.legal)
+        index = first_index(wrong)
+        if index is None:
+            continue
+        *step, state, action = index
+        where = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+        where += f", step {step[0]}" if step else ""
+        what = f"sums to {total[index]:.8g}"
+        if impossible[index].any():
+            what = f"holds {rows[index][impossible[index]][0]:.8g}"
+        return (
+            f"prior: in a draw of the {of} the row transition_probs[{', '.join(map(str, index))}] ({where}) {what}, "
+            f"expected probabilities that sum to 1 ({wrong.sum()} of {wrong.size} rows are wrong)"
+        )
+    return ""
+
+
+def _rows(recipe: Recipe, batch: int) -> Float[np.ndarray, "N *H S A O"]:
+    with jax.enable_x64(True):
+        return np.asarray(_compiled(recipe)(_key(batch))[0])
+
+
+def _key(batch: int) -> PRNGKeyArray:
+    return jax.random.fold_in(jax.random.key(0), batch)
+
+
+@lru_cache(maxsize=64)
+def _compiled(recipe: Recipe) -> jax.stages.Wrapped:
+    """key -> rows of draws of the sites, and whether each draw is possible under factors and observations."""
+
+    def draw(key: PRNGKeyArray) -> tuple[Float[Array, "N *H S A O"], Bool[Array, " N"]]:
+        sites = recipe.draw_prior(key, FEW).sites
+        return recipe.tables(sites)[0], recipe.possible(sites)
+
+    return jax.jit(draw)
+
+
+# A chain that starts where the data are impossible sees a log density of minus infinity wherever it looks, and its
+# draws mean nothing. Whether a probability is zero for all parameters cannot be read from values: it is looked at in
+# draws of the prior, and a transition is refused that has probability zero, in double precision, in all of them. That
+# is a heuristic. Probabilities below 1e-308 are rounded to zero, and a program may allow a transition for rare
+# parameters alone: a kernel of one's own (`NUTS(kernel=...)`), which may start where the data are possible, is not
+# checked.
+
+
+class PossibleOutcomes:
+    """Which outcomes have a positive probability in some draw of the prior. Host-side; draws are made when needed.
+
+    Args:
+        space: of the program.
+        rows: number of a batch -> [N *H S A O], transition probabilities in N draws of the prior.
+    """
+
+    def __init__(self, space: StateActionSpace, rows: Callable[[int], Float[np.ndarray, "N *H S A O"]]) -> None:
+        self.space, self._rows = space, rows
+        self._possible: Bool[np.ndarray, "*H S A O"] | None = None
+        self._batches = self._draws = 0
+
+    def check(self, data: Transitions | Counts) -> None:
+        """Refuse data with a transition that is impossible in all draws.
+
+        Args:
+            data: of the space.
+
+        Raises:
+            ValueError: names the first such row (of counts: the first cell) by its labels; data that the space cannot
+                hold. TypeError: likewise.
+        """
+        if isinstance(data, Transitions):
+            check_transitions(data, self.space)
+            index = tuple(np.atleast_1d(np.asarray(x)) for x in (*data.cell(self.space), data.outcome(self.space)))
+        else:
+            index = np.nonzero(np.asarray(data.transitions))
+        while True:
+            possible = np.ones(index[0].shape, bool) if self._possible is None else self._possible[index]
+            if self._possible is not None and (possible.all() or self._batches == BATCHES):
+                break
+            self._look_again()
+        place = first_index(~possible)
+        if place is not None:
+            cell = tuple(int(x[place]) for x in index)
+            name = f"data[{place[0]}]" if isinstance(data, Transitions) else f"data.transitions{list(cell)}"
+            raise ValueError(self._sentence(name, cell))
+
+    def _look_again(self) -> None:
+        rows = self._rows(self._batches)
+        self._batches, self._draws = self._batches + 1, self._draws + len(rows)
+        # What is not a number is another fault, and is reported as such.
+        seen = ~(rows == 0).all(0)
+        self._possible = seen if self._possible is None else self._possible | seen
+
+    def _sentence(self, name: str, index: tuple[int, ...]) -> str:
+        """The refusal of one transition, by its labels."""
+        space = self.space
+        *step, state, action, outcome = index
+        if space.successors is not None:
+            outcome = int(np.broadcast_to(space.successors, (*space.shape, space.n_outcomes))[index])
+        reached = (*space.state_names, END)[outcome]
+        where = f"step {step[0]}, " if step else ""
+        where += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}, next {reached!r}"
+        return (
+            f"{name} ({where}) has probability zero in each of {self._draws} draws of the prior, expected a program "
+            "that allows it, or data without it; if rare parameters allow it, start there: NUTS(kernel=lambda model: "
+            f"numpyro.infer.NUTS(model, init_strategy=...)) {see('how-to/write-a-prior')}"
+        )

@@ -15,6 +15,7 @@ from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_re
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
+from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.conditioned_program import (
     DataStatistics,
     RewardRows,
@@ -25,7 +26,6 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     with_capacity,
 )
 from bayes_mdp.inference.sampled.recipe import Recipe
-from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked

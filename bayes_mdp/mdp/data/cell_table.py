@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.numerics.exact_moments import exact_moments
-from bayes_mdp.numerics.exact_sums import ExactSums, concatenated, sum_and_squares
+from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
 
 Column = Int[np.ndarray, " M"]
 _MOST_KEYS = 2**62

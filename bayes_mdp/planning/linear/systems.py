@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.numerics.on_demand import on_demand
+from bayes_mdp.numerics.fusion import on_demand
 from bayes_mdp.planning.linear.elimination import eliminate
 from bayes_mdp.planning.linear.neighbours import neighbour_solver
 from bayes_mdp.utils.typing import RealScalar

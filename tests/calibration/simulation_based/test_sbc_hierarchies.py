@@ -12,7 +12,8 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference.collapsed import collapsed_fit, marginal
+from bayes_mdp.inference.collapsed import collapsed_fit
+from bayes_mdp.inference.collapsed import integrate as integration
 from bayes_mdp.inference.collapsed.integrate import Integrated, integrate
 from bayes_mdp.models import MDPSpec, NormalGamma, normal
 
@@ -92,7 +93,7 @@ def test_a_broken_integral_is_seen(fault, monkeypatch):
     if fault == "weights":
         monkeypatch.setattr(collapsed_fit, "integrate", weights_forgotten)
     else:
-        monkeypatch.setattr(marginal.Given, "log_density", no_jacobian if fault == "jacobian" else one_mode)
+        monkeypatch.setattr(integration.Given, "log_density", no_jacobian if fault == "jacobian" else one_mode)
     prior, names = (bimodal, ("root",)) if fault == "one mode" else PRIORS["quadrature"]
     result = ranks(prior, names, "quadrature")
     assert names[0] in result.failures, str(result)

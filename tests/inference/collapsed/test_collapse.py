@@ -19,13 +19,13 @@ from jax.scipy.special import gammaln
 from numpyro import handlers
 
 import bayes_mdp as bm
-from bayes_mdp.inference.collapsed import collapsed_posterior, compression
+from bayes_mdp.inference.collapsed import collapse, collapsed_posterior
 from bayes_mdp.inference.collapsed.collapse import log_collapsed, log_evidence
 from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
 from bayes_mdp.inference.conjugate import gaussian_families
 from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, GammaExponentialBelief
 from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.detection import assemble
+from bayes_mdp.inference.detection import detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.models import MDPSpec
@@ -132,7 +132,7 @@ def swapped(site, parameters):
     return _rows(site, parameters)[:, ::-1]
 
 
-_rows = assemble._rows
+_rows = detect_rows._rows
 _exponential, _normal = GammaExponentialBelief.log_marginal, NormalBelief.log_marginal
 
 TWINS = {
@@ -140,7 +140,7 @@ TWINS = {
     "log-normal": (gaussian_families, "_log_jacobian", lambda reward: 0.0 * reward),
     "binomial": (BetaBinomialBelief, "log_constant", lambda belief, reward: 0.0 * reward),
     "known state": (NormalBelief, "log_marginal", lambda b, x: _normal(b, x) + x[..., 0] * np.log(1.001)),
-    "advance or stay": (assemble, "_rows", swapped),
+    "advance or stay": (detect_rows, "_rows", swapped),
 }
 """Form -> what is broken: a normaliser that holds a hyperparameter, a Jacobian, the binomial coefficients, every
 density by a thousandth, and which concentration is whose."""
@@ -182,18 +182,18 @@ def test_gradients_are_those_of_the_integral(name):
 @pytest.mark.parametrize("name", forms("binomial"))
 def test_classes_of_equal_parameters_give_the_same_evidence(name, monkeypatch):
     """Parameters kept once for each class, and counts in groups, as for large priors: no entry has another's number."""
-    monkeypatch.setattr(compression, "SMALL", 0)
+    monkeypatch.setattr(collapse, "SMALL", 0)
     hierarchy, data = hierarchy_of(name), make_data(name)
-    classes = compression.find_classes(hierarchy)
+    classes = collapse.find_classes(hierarchy)
     seen = seen_of(hierarchy, data)
     values = draws(name)
     stacked = {h: np.stack([v[h] for v in values]) for h in values[0]}
-    kept = compression.compress(hierarchy, classes, stacked)
+    kept = collapse.compress(hierarchy, classes, stacked)
     for n, v in enumerate(values):
         for leaf, few, number in zip(jax.tree.leaves(hierarchy.parameters(v)), kept, classes.number, strict=True):
             np.testing.assert_allclose(few[n][number], leaf, rtol=1e-12)
-        grouped = compression.grouped(jax.tree.map(np.asarray, seen), classes)
-        assert isinstance(grouped, compression.Grouped)
+        grouped = collapse.grouped(jax.tree.map(np.asarray, seen), classes)
+        assert isinstance(grouped, collapse.Grouped)
         expected = float(log_evidence(hierarchy, v, seen))
         assert float(log_evidence(hierarchy, v, grouped)) == pytest.approx(expected, rel=1e-10)
 

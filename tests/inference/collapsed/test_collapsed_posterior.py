@@ -14,8 +14,7 @@ from scipy.stats import halfnorm
 
 import bayes_mdp as bm
 from bayes_mdp.inference.collapsed import collapsed_posterior as collapsed
-from bayes_mdp.inference.collapsed.collapse import log_evidence
-from bayes_mdp.inference.collapsed.compression import Grouped, find_classes, grouped
+from bayes_mdp.inference.collapsed.collapse import Grouped, find_classes, grouped, log_evidence
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import _prove_hierarchy

@@ -11,8 +11,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 
-from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
-from bayes_mdp.inference.collapsed.prove_hierarchy import prove_hierarchy
+from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy, prove_hierarchy
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.chains import SamplingWarning

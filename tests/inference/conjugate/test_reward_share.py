@@ -26,7 +26,7 @@ from bayes_mdp.inference.conjugate.gaussian_families import (
 )
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.mdp import CanWeighRewards, StateActionSpace, Transitions
-from bayes_mdp.numerics.to_float64 import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 from tests.calibration.beliefs import collapsed, sampled
 from tests.inference.pooled.hospitals import hospital, stays
 

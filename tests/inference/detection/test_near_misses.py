@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.detection import detect_regression, detect_rewards, detect_rows, site_checks
+from bayes_mdp.inference.detection import detect as detector
+from bayes_mdp.inference.detection import detect_rewards, detect_rows
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
+from bayes_mdp.inference.detection.entries import Symbols
 from bayes_mdp.inference.detection.probe import Probe
-from bayes_mdp.inference.detection.symbols import Symbols
 from bayes_mdp.inference.detection.trace import trace_program
 from tests.inference.detection.near_misses import FORMS, SITES, VALUES, NearMiss, crossed, particular
 from tests.inference.detection.quadrature_judge import draw_data, exact_evidence, log_evidence
@@ -137,12 +138,12 @@ BROKEN = {
         absolute_rounding,
     ),
     "a row may mix two sites": ("row: complement of the other", detect_rows, "_check_whole", lambda *_: None),
-    "a site may be scaled": ("geometric: scaled site", site_checks, "bent", lambda site: None),
-    "a density may hold a conjugate site": ("exponential: survey site", site_checks, "bent", lambda site: None),
-    "every mean is affine": ("regression: tanh of the sum", detect_regression, "is_affine", lambda *_: True),
+    "a site may be scaled": ("geometric: scaled site", detect_rows, "bent", lambda site: None),
+    "a density may hold a conjugate site": ("exponential: survey site", detect_rows, "bent", lambda site: None),
+    "every mean is affine": ("regression: tanh of the sum", detector, "is_affine", lambda *_: True),
     "every weight has the precision of the rewards": (
         "regression: tau in one weight",
-        detect_regression,
+        detector,
         "_weights_prior",
         lambda probe, weights, tau: (np.array([0.2, -0.1]), np.eye(2)),
     ),
@@ -158,7 +159,7 @@ def test_the_judge_sees_a_broken_rule(rule, monkeypatch):
     assert judged(named(name), certified=False)[0] != WRONG
     monkeypatch.setattr(where, what, other)
     if rule == "a density may hold a conjugate site":
-        monkeypatch.setattr(site_checks, "check_above", lambda *_: None)
+        monkeypatch.setattr(detect_rows, "check_above", lambda *_: None)
     assert judged(named(name), certified=False)[0] == WRONG
 
 

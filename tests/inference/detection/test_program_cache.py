@@ -3,8 +3,7 @@
 import math
 import threading
 
-from bayes_mdp.inference.detection.program_cache import CELLS, PROGRAMS, program_cache
-from bayes_mdp.inference.detection.trace import Program
+from bayes_mdp.inference.detection.trace import CELLS, PROGRAMS, Program, program_cache
 from bayes_mdp.mdp import StateActionSpace
 
 

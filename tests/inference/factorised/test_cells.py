@@ -15,7 +15,7 @@ from scipy import stats
 import bayes_mdp as bm
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised import integrate_rewards
-from bayes_mdp.inference.factorised.cells import CellModel, Profiles, find_cells
+from bayes_mdp.inference.factorised.integrate_rewards import CellModel, Profiles, find_cells
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.models import MDPSpec
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import log_ndtr
 
-from bayes_mdp.inference.integrals.modes import Search, search
+from bayes_mdp.inference.integrals.quadrature import Search, search
 
 LogDensity = Callable[[np.ndarray], np.ndarray]
 CORRELATED = np.array([[4.0, 1.2], [1.2, 0.5]])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.inference.integrals.modes import find_modes, search
+from bayes_mdp.inference.integrals.quadrature import find_modes, search
 from tests.inference.integrals.densities import banana, heavy, kinked, looked_for, two_far, two_widths
 
 

@@ -10,8 +10,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gamma, gammaln, logsumexp
 
-from bayes_mdp.inference.integrals.modes import search
-from bayes_mdp.inference.integrals.quadrature import Grid, NotIntegrableError, integrate_by_grid
+from bayes_mdp.inference.integrals.quadrature import Grid, NotIntegrableError, integrate_by_grid, search
 from tests.inference.integrals import densities
 from tests.inference.integrals.densities import looked_for
 

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference.sampled.impossible_data import BATCHES, PossibleOutcomes
+from bayes_mdp.inference.sampled.sampled_fit import BATCHES, PossibleOutcomes
 from bayes_mdp.models import MDPSpec
 
 KEY = jax.random.key(0)

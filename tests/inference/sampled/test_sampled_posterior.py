@@ -17,9 +17,9 @@ import pytest
 
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import from_draws
-from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanUpdate, Discounted, HasVariances, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.protocols import CanRefit, NamesSharedParameters

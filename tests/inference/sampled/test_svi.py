@@ -11,8 +11,8 @@ from numpyro.distributions import constraints
 from numpyro.infer.autoguide import AutoMultivariateNormal
 
 from bayes_mdp.inference.draws.methods import SVI
+from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
-from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.mdp import StateActionSpace
 
 

@@ -13,16 +13,32 @@ so that a rule that is missing costs a closed form and never makes a wrong one.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import jax
 import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
-from bayes_mdp.inference.detection.affine_flow import INDEXED_OPERATIONS, LINEAR_OPERATIONS, PRODUCTS, SUMS
-from bayes_mdp.inference.detection.equations import body_of, scan_parts
+from bayes_mdp.inference.detection.dataflow import MOVES
+from bayes_mdp.inference.detection.trace import Program
+from bayes_mdp.numerics.jaxprs import called_jaxpr, scan_parts
 
 HIGHER = 2
 """Any degree but one, or no polynomial at all."""
-_PICKS = LINEAR_OPERATIONS - {"reduce_sum", "cumsum"}
-"""Linear operations whose results have entries of their operand, or minus them."""
+_PICKS = frozenset((*MOVES, "neg", "stop_gradient", "device_put", "real"))
+"""Linear operations of one array whose results have entries of it, or minus them."""
+_LINEAR = _PICKS | {"reduce_sum", "cumsum"}
+"""Linear operations of one array."""
+_SUMS = frozenset(["add", "sub", "add_any", "concatenate", "stack", "pad"])
+"""Linear in all operands."""
+_PRODUCTS = frozenset(["mul", "dot_general"])
+"""Linear in each operand while the others are known."""
+_INDEXED = {
+    "gather": (0,),
+    "dynamic_slice": (0,),
+    "dynamic_update_slice": (0, 1),
+    "scatter": (0, 2),
+    "scatter-add": (0, 2),
+}
+"""Operations that move or add entries to known places, and the operands that hold entries."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,14 @@ def site_flow(name: str) -> Flow:
     return Flow({name: 1}, name)
 
 
+def is_affine(program: Program, sites: frozenset[str], parameter: str) -> bool:
+    """Whether `parameter` of the reward law is affine in `sites` together, with coefficients that are known numbers."""
+    inputs = [site_flow("inside" if name in sites else "outside") for name in sorted(program.values)]
+    structure = jax.tree.structure(program.outputs)
+    flows = output_flows(program.closed.jaxpr, [*inputs, site_flow("outside")])  # the last input is the key
+    return jax.tree.unflatten(structure, flows).laws["reward"][parameter].degrees in ({}, {"inside": 1})
+
+
 def output_flows(jaxpr: Jaxpr, inputs: Sequence[Flow]) -> list[Flow]:
     """What the outputs of `jaxpr` are made of, if its inputs are made of `inputs`; its constants are known numbers."""
     flows: dict[Var, Flow] = dict.fromkeys(jaxpr.constvars, KNOWN)
@@ -65,9 +89,9 @@ def output_flows(jaxpr: Jaxpr, inputs: Sequence[Flow]) -> list[Flow]:
 
 
 def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
-    inner, name, params = body_of(equation), equation.primitive.name, equation.params
+    inner, name, params = called_jaxpr(equation), equation.primitive.name, equation.params
     if inner is not None:
-        return output_flows(inner[0], given)
+        return output_flows(inner.jaxpr, given)
     if not any(x.degrees for x in given):
         return [KNOWN] * len(equation.outvars)
     if name == "scan":
@@ -85,13 +109,13 @@ def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
     """The result of an operation of one result."""
     moving = [i for i, x in enumerate(given) if x.degrees]
     only = given[moving[0]].selects if len(moving) == 1 else None
-    if name in LINEAR_OPERATIONS:
+    if name in _LINEAR:
         return _sum(given, only if name in _PICKS else None)
-    if name in SUMS:
+    if name in _SUMS:
         same = {x.selects for x in given}
         # Adding a known number, or padding with it, makes an entry that is no element.
         return _sum(given, same.pop() if name in ("concatenate", "stack") and len(same) == 1 else None)
-    if name in PRODUCTS:
+    if name in _PRODUCTS:
         return _product(given, only if name == "mul" else None)
     if name == "div":
         return _product([given[0], _higher(given[1:])], only if moving == [0] else None)
@@ -100,10 +124,10 @@ def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
     if name == "integer_pow" and equation.params["y"] == 1:
         return given[0]
     if name == "convert_element_type":
-        # Integers, and floats of less than 64 bits, are steps: their mean is not the value at the mean.
-        return given[0] if equation.params["new_dtype"] == np.float64 else _higher(given)
-    if name in INDEXED_OPERATIONS:
-        entries = INDEXED_OPERATIONS[name]
+        # Integers, and floats of less than 32 bits, are steps: their mean is not the value at the mean.
+        return given[0] if equation.params["new_dtype"] in (np.float32, np.float64) else _higher(given)
+    if name in _INDEXED:
+        entries = _INDEXED[name]
         held = _higher([x for i, x in enumerate(given) if i not in entries])
         read = name in ("gather", "dynamic_slice")
         return _sum([held, *(given[i] for i in entries)], only if read and moving == [0] else None)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions.strategies.outcome_flow import HIGHER, output_flows, site_flow
+from bayes_mdp.inference.detection.degrees import HIGHER, output_flows, site_flow
 
 SIZE = 3
 KNOWN = np.array([0.5, -1.5, 2.0])
@@ -169,3 +169,28 @@ def test_a_known_number_among_the_entries_is_no_selection():
     assert flow_of(lambda a, b: jnp.concatenate([a[:2], KNOWN[:1]])).selects is None
     assert flow_of(lambda a, b: jnp.concatenate([a[:2], b[:1]])).selects is None
     assert flow_of(lambda a, b: a + 0.0 * b).selects is None
+
+
+KEY = jax.random.key(0)
+
+
+@jax.jit
+def _called(key, x):
+    return jax.random.normal(key), 2.0 * x
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda key, x: x + 1.0, False),
+        (lambda key, x: x + jax.random.normal(key), True),
+        (lambda key, x: _called(key, x)[1], False),
+        (lambda key, x: _called(key, x)[0], True),
+        (lambda key, x: jnp.where(jax.random.bernoulli(key), 1.0, x), True),
+        (lambda key, x: jax.lax.scan(lambda c, _: (c + jax.random.uniform(key), None), x, None, 3)[0], True),
+        (lambda key, x: jax.lax.while_loop(lambda c: c < 1.0, lambda c: c + jax.random.uniform(key), x), True),
+    ],
+)
+def test_dependence_on_a_key(function, expected):
+    closed = jax.make_jaxpr(function)(KEY, jnp.ones(()))
+    assert ("key" in output_flows(closed.jaxpr, [site_flow("key"), site_flow("x")])[0].sites) is expected

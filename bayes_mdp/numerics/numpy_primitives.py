@@ -1,20 +1,23 @@
-"""What one step of a traced program does, by NumPy: a table {name of JAX's primitive: function of arrays}.
+"""What one equation of a jaxpr does, by NumPy: a table {name of JAX's primitive: function of arrays}.
 
-Each function has the arrays of the step as arguments and the step's parameters as keywords, and returns what XLA would
-but for rounding: NumPy's logarithms and sums are not XLA's. Control flow is in `evaluation`.
+Each function has the arrays of the equation as arguments and its parameters as keywords, and returns what XLA would but
+for rounding: NumPy's logarithms and sums are not XLA's. First the small functions, then gather and scatter, last the
+table, and the parameters that its functions were written for (`understood`).
 """
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from jax.lax import GatherScatterMode
 from scipy import special
 
-from bayes_mdp.numerics.by_numpy.arrays import Array
-from bayes_mdp.numerics.by_numpy.indexing import gather, scatter
+from bayes_mdp.numerics.array_forms import compact
 
+Array: TypeAlias = Any
+"""An array of NumPy, or a number of it, which it gives in the place of an array without axes."""
 Primitive = Callable[..., Any]
 
 
@@ -49,7 +52,13 @@ def _broadcast(x: Array, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> 
     sizes = [1] * len(shape)
     for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
         sizes[axis] = size
-    return np.broadcast_to(x.reshape(sizes), shape)
+    return np.broadcast_to(_reshape(x, new_sizes=tuple(sizes)), shape)
+
+
+def _reshape(x: Array, *, new_sizes: Any, **_: Any) -> Array:
+    # Without a copy of what repeats one number.
+    small = compact(x)
+    return np.broadcast_to(small.reshape(()), new_sizes) if small.size == 1 and x.size else x.reshape(new_sizes)
 
 
 def _divide(x: Array, y: Array, **_: Any) -> Array:
@@ -169,15 +178,146 @@ def _split(x: Array, *, sizes: Any, axis: Any) -> list[Array]:
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 
-def _select(which: Array, *cases: Array, **_: Any) -> Array:
-    return np.where(which, cases[1], cases[0]) if which.dtype == bool else np.choose(which, cases)
+def select(which: Array, *cases: Array, **_: Any) -> Array:
+    """Entry by entry, that of the case whose number `which` is there."""
+    if which.dtype == bool:
+        return np.where(which, cases[1], cases[0])
+    result = np.array(cases[0])
+    for number, case in enumerate(cases[1:], start=1):
+        np.copyto(result, case, where=which == number)
+    return result
+
+
+# JAX's gather and scatter as NumPy's indexing: what `x[index]` and `x.at[index].add(...)` become when they are traced.
+# A table of places is made for every axis of the operand, over the axes of the indices and those of the window.
+
+
+def gather(
+    operand: Array,
+    indices: Array,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Any,
+    mode: GatherScatterMode,
+    fill_value: Any,
+    **_: Any,
+) -> Array:
+    """`jax.lax.gather`."""
+    numbers = dimension_numbers
+    outside = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    window = [axis for axis in range(operand.ndim) if axis not in outside]
+    start, inside = _starts(
+        indices,
+        operand.shape,
+        slice_sizes,
+        (numbers.start_index_map, numbers.operand_batching_dims, numbers.start_indices_batching_dims),
+    )
+    # Axes that are taken whole come last, and need no places.
+    whole = [axis for axis in window if start[axis] is None]
+    part = [axis for axis in range(operand.ndim) if axis not in whole]
+    if not part:
+        whole, part = [], whole
+    taken = [axis for axis in window if axis in part]
+    places = _places(start, taken, slice_sizes, indices.ndim - 1)
+    ordered = operand[tuple(slice(n) if axis in whole else slice(None) for axis, n in enumerate(slice_sizes))]
+    found = np.asarray(ordered.transpose(*part, *whole)[tuple(places[axis] for axis in part)])
+    batch, order = found.ndim - len(window), [*taken, *whole]
+    found = found.transpose(*range(batch), *(batch + order.index(axis) for axis in window))
+    if mode == GatherScatterMode.FILL_OR_DROP and not inside.all():
+        filled = _fill(operand.dtype) if fill_value is None else fill_value
+        found = np.where(inside.reshape(inside.shape + (1,) * len(window)), found, np.asarray(filled, operand.dtype))
+    # Axes of the indices come first here; the result has those of the window at `offset_dims`.
+    return np.moveaxis(found, range(batch, found.ndim), [int(axis) for axis in numbers.offset_dims])
+
+
+def scatter(
+    combine: np.ufunc | None,
+    operand: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    dimension_numbers: Any,
+    mode: GatherScatterMode,
+    **_: Any,
+) -> Array:
+    """`jax.lax.scatter` and its kin; `combine` is None for the one that overwrites."""
+    numbers = dimension_numbers
+    outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    window = [axis for axis in range(operand.ndim) if axis not in outside]
+    # Axes of the indices first, those of the window last.
+    given = [int(axis) for axis in numbers.update_window_dims]
+    batch = updates.ndim - len(given)
+    updates = np.moveaxis(updates, given, range(batch, updates.ndim))
+    sizes = [1] * operand.ndim
+    for axis, size in zip(window, updates.shape[batch:], strict=True):
+        sizes[axis] = size
+    start, inside = _starts(
+        indices,
+        operand.shape,
+        tuple(sizes),
+        (numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims, numbers.scatter_indices_batching_dims),
+    )
+    places = _places(start, window, tuple(sizes), batch)
+    shape = np.broadcast_shapes(updates.shape, *(place.shape for place in places))
+    places = tuple(np.broadcast_to(place, shape) for place in places)
+    updates = np.broadcast_to(updates, shape)
+    if mode != GatherScatterMode.CLIP and not inside.all():
+        # An update that does not fit is dropped as a whole.
+        kept = np.broadcast_to(inside.reshape(inside.shape + (1,) * len(window)), shape)
+        places, updates = tuple(place[kept] for place in places), updates[kept]
+    result = operand.copy()
+    if combine is None:
+        result[places] = updates
+    else:
+        combine.at(result, places, updates)
+    return result
+
+
+def _starts(indices: Array, shape: Any, sizes: Any, maps: tuple[Any, Any, Any]) -> tuple[list[Array | None], Array]:
+    """Where each window starts along each axis of the operand (None: at 0), and whether it fits, over the indices."""
+    mapped, batching, along = maps
+    lead = indices.shape[:-1]
+    start: list[Array | None] = [None] * len(shape)
+    inside = np.ones(lead, bool)
+    for column, axis in enumerate(int(axis) for axis in mapped):
+        wanted, last = indices[..., column].astype(np.int64), shape[axis] - sizes[axis]
+        inside = inside & np.asarray((wanted >= 0) & (wanted <= last))
+        start[axis] = np.asarray(np.clip(wanted, 0, max(last, 0)))
+    for axis, lane in zip(batching, along, strict=True):
+        # The axis runs along with an axis of the indices.
+        numbered = np.arange(lead[lane]).reshape([-1 if i == lane else 1 for i in range(len(lead))])
+        start[int(axis)] = np.broadcast_to(numbered, lead)
+    return start, np.asarray(inside)
+
+
+def _places(start: list[Array | None], window: list[int], sizes: Any, batch: int) -> tuple[Array, ...]:
+    """Places along every axis of the operand, over [*indices *window]."""
+    places = []
+    for axis, first in enumerate(start):
+        place = np.zeros((1,) * batch, np.int64) if first is None else first
+        place = place.reshape(place.shape + (1,) * len(window))
+        if axis in window:
+            run = np.arange(sizes[axis]).reshape([-1 if other == axis else 1 for other in window])
+            place = place + run
+        places.append(place)
+    lead = np.broadcast_shapes(*(place.shape for place in places)) if places else ()
+    return tuple(np.broadcast_to(place, lead) for place in places)
+
+
+def _fill(dtype: np.dtype) -> Any:
+    """What JAX gives for an index that does not exist."""
+    if np.issubdtype(dtype, np.inexact):
+        return np.nan
+    if dtype.kind == "b":
+        return True
+    return np.iinfo(dtype).max if np.issubdtype(dtype, np.unsignedinteger) else np.iinfo(dtype).min
 
 
 _UNARY: dict[str, Any] = {
     "neg": np.negative, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "not": np.invert,
     "is_finite": np.isfinite, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log1p": np.log1p, "expm1": np.expm1,
     "sqrt": np.sqrt, "cbrt": np.cbrt, "square": np.square, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "tanh": np.tanh, "copy": np.array, "stop_gradient": np.asarray, "copy_p": np.array,
+    "tanh": np.tanh, "copy": np.asarray, "stop_gradient": np.asarray, "copy_p": np.asarray,
 }  # fmt: skip
 _BINARY: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "pow": np.power,
@@ -204,12 +344,12 @@ PRIMITIVES: dict[str, Primitive] = {
     "shift_right_arithmetic": lambda x, by: x >> np.clip(by, 0, 8 * x.dtype.itemsize - 1).astype(x.dtype),
     "convert_element_type": _convert,
     "bitcast_convert_type": lambda x, *, new_dtype: np.ascontiguousarray(x).view(new_dtype).reshape(x.shape),
-    "select_n": _select,
+    "select_n": select,
     "iota": lambda *, dtype, shape, dimension, **_: _broadcast(
         np.arange(shape[dimension], dtype=dtype), shape=shape, broadcast_dimensions=(dimension,)
     ),
     "broadcast_in_dim": _broadcast,
-    "reshape": lambda x, *, new_sizes, **_: x.reshape(new_sizes),
+    "reshape": _reshape,
     "squeeze": lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
     "transpose": lambda x, *, permutation: x.transpose(permutation),
     "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bayes_mdp.numerics.by_numpy.evaluation import supported
-from bayes_mdp.numerics.by_numpy.primitives import PRIMITIVES, understood
-from bayes_mdp.numerics.by_numpy.small_jit import small_jit
+from bayes_mdp.numerics.host_program import small_jit, supported
+from bayes_mdp.numerics.numpy_primitives import PRIMITIVES, understood
 
 pytestmark = pytest.mark.numerics
 

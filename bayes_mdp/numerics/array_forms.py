@@ -1,0 +1,43 @@
+"""The same numbers in another form: without repetitions, placed on the device, in double precision."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import Array, Shaped
+
+from bayes_mdp.utils.typing import AnyArray
+
+
+def compact(array: np.ndarray) -> np.ndarray:
+    """Axes along which a broadcast array repeats one entry, shortened to one."""
+    places = [slice(0, 1) if stride == 0 and size > 1 else slice(None) for stride, size in _axes(array)]
+    return array[(*places, ...)]  # the ellipsis: an array without axes stays an array
+
+
+def _axes(array: np.ndarray) -> Iterable[tuple[int, int]]:
+    return zip(array.strides, array.shape, strict=True)
+
+
+def place_as(array: Shaped[AnyArray, "*shape"], dtype: DTypeLike | None = None) -> Shaped[Array, "*shape"]:
+    """`jnp.asarray(array, dtype)` of an array with values: converted by NumPy, then copied to the device."""
+    wanted = jax.dtypes.canonicalize_dtype(np.asarray(array).dtype if dtype is None else dtype)
+    return jax.device_put(np.asarray(array).astype(wanted))
+
+
+Tree = TypeVar("Tree")
+
+
+def to_float64(tree: Tree) -> Tree:
+    """Every array and number of `tree` as a JAX array, floats in float64; call it inside `jax.enable_x64(True)`."""
+
+    def widen(leaf: object) -> object:
+        if isinstance(leaf, float) or (eqx.is_array_like(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)):
+            return jnp.asarray(leaf, jnp.float64)
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    return jax.tree.map(widen, tree)
