@@ -25,7 +25,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.integrals.unconstrained_model import Values
-from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 
 # Prior parameters: a hierarchical prior has few distinct numbers (a sticky prior two: beside and on the diagonal),

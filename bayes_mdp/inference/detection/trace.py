@@ -32,13 +32,12 @@ from numpyro.distributions import constraints
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.as_prior import JACOBIAN, PoweredDensity
-from bayes_mdp.models.isolate import Isolated, isolated_prior
+from bayes_mdp.models.dirichlet_prior import SupportedDirichlet, SupportedSimplex
+from bayes_mdp.models.isolate import Isolated, isolated_prior, traced_alone
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
-from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet, SupportedSimplex
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.numerics.jaxprs import inner_jaxprs
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import is_concrete
