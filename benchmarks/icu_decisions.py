@@ -19,7 +19,7 @@ import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.mean_plan import best_in
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
-from bayes_mdp.decisions.policy_evaluation import to_float64
+from bayes_mdp.numerics.array_forms import to_float64
 
 Z, BELOW = 1.645, 20
 COLUMNS = ["episodes", "log", "policy", "mean", "sd", "truth", "cpu"]
