@@ -16,8 +16,8 @@ from bayes_mdp.experiments.run_config import RunOptions, check_agent
 from bayes_mdp.mdp import Agent, Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.objectives import require_undiscounted
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import check_count, check_dataset, check_initial, check_key
 

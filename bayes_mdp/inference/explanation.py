@@ -18,9 +18,8 @@ from bayes_mdp.inference.sampled.sampled_fit import check_rows_of_prior
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.models.isolate import isolated_prior
+from bayes_mdp.models.isolate import isolated_prior, tracing
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
-from bayes_mdp.models.tracing import tracing
 from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.messages import see

@@ -39,10 +39,10 @@ from bayes_mdp.inference.ready_made import ready_made
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.models.isolate import tracing
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.models.reward_support import make_support
-from bayes_mdp.models.tracing import tracing
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.validation import check_key, check_labels, check_name, check_type
 

@@ -1,7 +1,7 @@
 """Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones."""
 
 from bayes_mdp.models.default_prior import default_prior
-from bayes_mdp.models.dirichlet_prior import supported_dirichlet
+from bayes_mdp.models.dirichlet_prior import SupportedDirichlet, supported_dirichlet
 from bayes_mdp.models.hierarchical import (
     clustered_states,
     feature_dynamics,
@@ -11,7 +11,16 @@ from bayes_mdp.models.hierarchical import (
     unknown_concentration,
 )
 from bayes_mdp.models.joint import joint, observe, predictive, summarise
-from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_spec, reward_table, to_mdp, transition_table
+from bayes_mdp.models.mdp_spec import (
+    MDPSpec,
+    RewardTable,
+    check_spec,
+    environment,
+    random_environment,
+    reward_table,
+    to_mdp,
+    transition_table,
+)
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
 from bayes_mdp.models.partial_pooling import partial_pooling
 from bayes_mdp.models.priors import (
@@ -23,8 +32,6 @@ from bayes_mdp.models.priors import (
 )
 from bayes_mdp.models.registry import PRIORS
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
-from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet
-from bayes_mdp.models.to_environment import environment, random_environment
 
 __all__ = [
     "PRIORS",

@@ -1,16 +1,21 @@
-"""`isolated`: a program that can be traced in 32 and in 64 bits beside the user's own code.
+"""A user's program runs beside the user's own code: with its own arrays (`isolated`), one at a time (`traced_alone`).
 
 JAX keeps one copy of a numpy array of 64 bits, in the precision in which it was first traced, for as long as anything
 that was traced with it lives; the same array traced in the other precision then fails, or gets the wrong one. The
 library infers in 64 bits whatever its user works in. So it never traces an array object of its user: a program is run
 with its own copies of the arrays that its closures, defaults, attributes and globals hold, one set for each precision.
+And NumPyro keeps its handlers in one stack for the whole process: programs are traced one after the other.
 """
 
 import functools
 import sys
+import threading
 import types
+import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeGuard
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeGuard, TypeVar
 
 import jax
 import numpy as np
@@ -234,3 +239,28 @@ class _Copier:
         del vars(new)["__wrapped__"]
         new.__module__ = function.__module__
         return new
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+_LOCK = threading.RLock()
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Hold this while handlers of NumPyro are on the stack: other threads wait with programs, compiled code runs on."""
+    with _LOCK, warnings.catch_warnings():
+        # Arrays that a program holds in float32 stay what they are when it is traced in float64.
+        warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)
+        yield
+
+
+def traced_alone(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """`function`, which runs a NumPyro program, by one thread at a time."""
+
+    @wraps(function)
+    def alone(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with tracing():
+            return function(*args, **kwargs)
+
+    return alone

@@ -12,6 +12,7 @@ from jaxtyping import Int, PRNGKeyArray
 
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.sufficient_statistics import (
@@ -22,7 +23,6 @@ from bayes_mdp.models.sufficient_statistics import (
     fit_counts,
     has_statistics,
 )
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import described, is_concrete, require
 

@@ -214,7 +214,7 @@ def _sweep_while_fast(
         # The change of the values in place of the values, from the sweep that there is; in units of its size, which
         # single precision may not hold.
         unit = jnp.max(jnp.abs(best - values))
-        unit = jnp.where(unit > 0, unit, 1.0)
+        unit = jnp.where(unit > jnp.finfo(unit.dtype).tiny, unit, 1.0)  # a subnormal one has no finite reciprocal
         changes = sweeps.for_changes((best - values) / unit)
         # No nearer to the policy's values than the policy may be to the best one.
         enough = jnp.maximum(jnp.maximum(_NEARER * width, eps * jnp.max(jnp.abs(first))), allowed)

@@ -14,11 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.infer.util import log_density
 from scipy import stats
 from scipy.special import betaln, gammaln, log_expit, logsumexp
 
 import bayes_mdp as bm
+from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.models import MDPSpec, NormalGamma
+from bayes_mdp.models.isolate import traced_alone
 
 SPACE = bm.StateActionSpace(2, 2)
 ROW = np.array([0.3, 0.7])
@@ -70,6 +74,13 @@ class Form(NamedTuple):
     small: tuple[int, int] = (1, 2)
     powers: bool = True
     space: bm.StateActionSpace = SPACE
+
+
+@traced_alone
+def log_collapsed(hierarchy, values, data_statistics):
+    """log p(hyperparameters, data) by the marginal model, for values in their own supports (no Jacobian)."""
+    model = handlers.seed(collapsed_model(hierarchy), 0)
+    return log_density(model, (data_statistics,), {}, dict(values))[0]
 
 
 def program(name):

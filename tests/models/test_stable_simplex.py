@@ -13,7 +13,7 @@ from numpyro.distributions import biject_to, transforms
 from numpyro.infer.util import potential_energy
 
 from bayes_mdp.models import SupportedDirichlet
-from bayes_mdp.models.stable_simplex import StableDirichlet, StableSimplex, StableStickBreaking, stable_simplex
+from bayes_mdp.models.dirichlet_prior import StableDirichlet, StableSimplex, StableStickBreaking, stable_simplex
 
 ROWS = StableStickBreaking()
 

@@ -11,7 +11,7 @@ from numpyro.distributions import biject_to
 from numpyro.infer.util import potential_energy, unconstrain_fn
 
 from bayes_mdp.models import SupportedDirichlet
-from bayes_mdp.models.supported_dirichlet_distribution import StickBreakingRows, SupportedSimplex
+from bayes_mdp.models.dirichlet_prior import StickBreakingRows, SupportedSimplex
 
 
 def random_rows(seed, shape=(4, 3, 5)):
@@ -140,6 +140,6 @@ def test_few_possible_outcomes_are_read_alone(monkeypatch):
     law = SupportedDirichlet(np.array([[0.4], [2.0], [1.0]]) * np.ones(12), possible)
     rows = law.sample(jax.random.key(0), (4,))
     few = law.log_prob(rows)
-    monkeypatch.setattr("bayes_mdp.models.supported_dirichlet_distribution.SPARSE", 0.0)
+    monkeypatch.setattr("bayes_mdp.models.dirichlet_prior.SPARSE", 0.0)
     np.testing.assert_allclose(few, law.log_prob(rows), rtol=1e-5, atol=1e-5)
     assert few.shape == (4, 3)

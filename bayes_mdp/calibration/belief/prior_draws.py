@@ -17,8 +17,8 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
-from bayes_mdp.models.tracing import traced_alone
 
 
 def draw_prior(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws:

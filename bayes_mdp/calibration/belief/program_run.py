@@ -17,9 +17,9 @@ from numpyro.ops.provenance import eval_provenance
 
 from bayes_mdp.inference.detection.trace import improper_value
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_laws import unwrap
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 
 BLOCK = 50

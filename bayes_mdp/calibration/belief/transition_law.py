@@ -20,8 +20,8 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Drawn, KnownRewards
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.random.host_generator import draw_dirichlet_rows, host_generator
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 

@@ -31,7 +31,7 @@ from bayes_mdp.calibration.simulation_based.simulation_runs import chunk_of, ide
 from bayes_mdp.inference.draws.chains import run_chains
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.mdp import Environment
-from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name
 

@@ -27,8 +27,7 @@ from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPoster
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy, PolicyLike
-from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.models.to_environment import environment
+from bayes_mdp.models.mdp_spec import Prior, environment
 from bayes_mdp.planning import policy_probs, solve
 
 Sites = dict[str, Array]

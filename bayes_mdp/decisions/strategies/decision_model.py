@@ -24,8 +24,7 @@ from bayes_mdp.decisions.strategies.model_trace import ModelTrace, Program, clos
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
 from bayes_mdp.inference.detection.degrees import HIGHER, output_flows, site_flow
-from bayes_mdp.models.isolate import Isolated, isolated
-from bayes_mdp.models.tracing import tracing
+from bayes_mdp.models.isolate import Isolated, isolated, tracing
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray, ArrayLike

@@ -20,9 +20,8 @@ from numpyro import handlers
 
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
 from bayes_mdp.inference.detection.degrees import Flow, output_flows, site_flow
-from bayes_mdp.models.isolate import Isolated
+from bayes_mdp.models.isolate import Isolated, traced_alone
 from bayes_mdp.models.reward_laws import unwrap
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import described
 

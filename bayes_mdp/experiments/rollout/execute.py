@@ -57,7 +57,7 @@ from bayes_mdp.mdp import (
     Transitions,
 )
 from bayes_mdp.mdp.protocols import CanRefit
-from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.random import fused_key, plain_key
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealLike

@@ -18,14 +18,14 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpyro import handlers
-from numpyro.infer.util import constrain_fn, log_density, potential_energy, unconstrain_fn
+from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
 from bayes_mdp.inference.collapsed.hierarchy import EVIDENCE, Hierarchy, hyperparameters_alone, with_parameters
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.integrals.unconstrained_model import Values
-from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 
 # Prior parameters: a hierarchical prior has few distinct numbers (a sticky prior two: beside and on the diagonal),
@@ -147,14 +147,6 @@ def log_evidence(
     if isinstance(data_statistics, Grouped):
         return data_statistics.log_evidence(hierarchy.given(values, data_statistics.data_statistics))
     return jnp.asarray(hierarchy.given(values, data_statistics).log_evidence)
-
-
-@traced_alone
-def log_collapsed(hierarchy: Hierarchy, values: Values, data_statistics: ConjugatePosterior) -> Float[Array, ""]:
-    """log p(hyperparameters, data), for values in their own supports (no Jacobian)."""
-    return jnp.asarray(
-        log_density(handlers.seed(collapsed_model(hierarchy), 0), (data_statistics,), {}, dict(values))[0]
-    )
 
 
 # Resampling leaves copies; Metropolis steps make them differ again ("resample-move", Gilks and Berzuini 2001). The

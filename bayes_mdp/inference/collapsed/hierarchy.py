@@ -29,8 +29,8 @@ from bayes_mdp.inference.detection.trace import Program, compiled
 from bayes_mdp.inference.draws.chains import Site
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.typing import AnyArray
 
 EVIDENCE = "collapsed_evidence"

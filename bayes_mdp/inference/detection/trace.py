@@ -32,13 +32,12 @@ from numpyro.distributions import constraints
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.as_prior import JACOBIAN, PoweredDensity
-from bayes_mdp.models.isolate import Isolated, isolated_prior
+from bayes_mdp.models.dirichlet_prior import SupportedDirichlet, SupportedSimplex
+from bayes_mdp.models.isolate import Isolated, isolated_prior, traced_alone
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
-from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet, SupportedSimplex
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.numerics.jaxprs import inner_jaxprs
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import is_concrete
@@ -255,7 +254,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
     def law_at(values: Mapping[str, ArrayLike]) -> RewardTable:
         return _reward_at(prior, space, values)
 
-    def again() -> tuple[ClosedJaxpr, Outputs]:
+    def trace_densities() -> tuple[ClosedJaxpr, Outputs]:
         # A function of its own each time: JAX would give back the first trace.
         def run(values: Mapping[str, ArrayLike], key: PRNGKeyArray) -> Outputs:
             laws = _evaluate(prior, space, values, facts, key)
@@ -268,25 +267,25 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
     # jaxpr once more, because a program that draws by other means gives another one.
     with unique_names(), _explained():
         jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
-        closed, outputs = again()
+        closed, outputs = trace_densities()
         density_of_law = _density_of_law(prior, space, facts)
         digest = _digest(closed, space, facts, density_of_law)
         # What has been traced before was the same computation then: one that changes each time is not met again.
-        if digest not in _TRACED and digest != _digest(again()[0], space, facts, density_of_law):
+        if digest not in _TRACED and digest != _digest(trace_densities()[0], space, facts, density_of_law):
             raise ValueError(
                 "prior: the program computes something else when it is run again (np.random, or a state that it "
                 "changes?), expected one that draws by numpyro.sample alone"
             )
     _refuse_callbacks(closed)
     _TRACED.add(digest)
-    own = ClosedJaxpr(closed.jaxpr, [_own(x) for x in closed.consts])
+    copied = ClosedJaxpr(closed.jaxpr, [_copied(x) for x in closed.consts])
     return Program(
         prior,
         space,
         facts.sites,
         facts.law,
         facts.values,
-        own,
+        copied,
         outputs,
         evaluate,
         law_at,
@@ -340,7 +339,7 @@ def _refuse_callbacks(closed: ClosedJaxpr | Jaxpr) -> None:
         _refuse_callbacks(inner)
 
 
-def _own(constant: ArrayLike) -> AnyArray:
+def _copied(constant: ArrayLike) -> AnyArray:
     """A copy, of no meaning to JAX's caches; keys stay keys."""
     if isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.extended):
         return constant
@@ -626,9 +625,9 @@ def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
     """The dtypes of all arrays of numbers that a traced program computes with."""
     jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
     atoms = [*jaxpr.constvars, *jaxpr.invars, *(v for each in jaxpr.eqns for v in (*each.invars, *each.outvars))]
-    found = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
-    own = frozenset(dtype for dtype in found if isinstance(dtype, np.dtype))  # keys have none of numpy
-    return own.union(*map(dtypes, inner_jaxprs(jaxpr)))
+    kinds = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
+    of_numbers = frozenset(dtype for dtype in kinds if isinstance(dtype, np.dtype))  # keys have none of numpy
+    return of_numbers.union(*map(dtypes, inner_jaxprs(jaxpr)))
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ from bayes_mdp.inference.detection.trace import unique_names
 from bayes_mdp.inference.draws import methods
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.summary import LatentSites
-from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_bool

@@ -37,9 +37,8 @@ from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_rewards
-from bayes_mdp.models.isolate import isolated
+from bayes_mdp.models.isolate import isolated, tracing
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
-from bayes_mdp.models.tracing import tracing
 from bayes_mdp.random.host_generator import host_generator
 
 

@@ -15,7 +15,7 @@ from numpyro.infer.util import constrain_fn, log_density, potential_energy, unco
 
 from bayes_mdp.inference.integrals.importance import draw_roughly
 from bayes_mdp.inference.integrals.quadrature import LogDensity, NotIntegrableError, find_modes
-from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.numerics.host_program import HostProgram
 from bayes_mdp.utils.typing import AnyArray
 

@@ -32,8 +32,8 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
 from bayes_mdp.inference.draws.chains import Model, effective_size, traced_latents
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import unwrap
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_key

@@ -12,8 +12,8 @@ from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.pooled.pooled_gibbs import PairCounts, draw_chains
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.partial_pooling import PartialPooling, PooledOutcomes, pooled_outcomes, state_rows
-from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.validation import first_index
 

@@ -20,7 +20,7 @@ from bayes_mdp.inference.draws.chains import NO_TABLES, Chains, Model, latent_si
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics
-from bayes_mdp.models.tracing import tracing
+from bayes_mdp.models.isolate import tracing
 from bayes_mdp.utils.typing import AnyArray
 
 WINDOW = 0.25

@@ -13,9 +13,9 @@ from numpyro.distributions import constraints
 
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, split, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.models.dirichlet_prior import stable_simplex
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, observe
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, check_spec, reward_table, transition_table
-from bayes_mdp.models.stable_simplex import stable_simplex
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardSums, Statistics, log_base_measure
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index
 

@@ -25,9 +25,8 @@ from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.space import END
-from bayes_mdp.models.isolate import isolated_prior
+from bayes_mdp.models.isolate import isolated_prior, traced_alone, tracing
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.models.tracing import traced_alone, tracing
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE, first_index

@@ -20,7 +20,7 @@ from numpyro import handlers
 
 import bayes_mdp as bm
 from bayes_mdp.inference.collapsed import collapse, collapsed_posterior
-from bayes_mdp.inference.collapsed.collapse import log_collapsed, log_evidence
+from bayes_mdp.inference.collapsed.collapse import log_evidence
 from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
 from bayes_mdp.inference.conjugate import gaussian_families
 from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, GammaExponentialBelief
@@ -30,7 +30,7 @@ from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.models import MDPSpec
 from tests.inference.detection import quadrature_judge
-from tests.inference.hyper_forms import FORMS, HYPER, SPACE, Data, log_prior, program
+from tests.inference.hyper_forms import FORMS, HYPER, SPACE, Data, log_collapsed, log_prior, program
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -16,7 +16,6 @@ from numpyro.infer import MCMC, NUTS, DiscreteHMCGibbs
 from scipy import integrate, stats
 
 from bayes_mdp.inference import infer
-from bayes_mdp.inference.collapsed.collapse import log_collapsed
 from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import refit
 from bayes_mdp.inference.detection.trace import trace_program
@@ -24,6 +23,7 @@ from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.models import joint, summarise
 from tests.inference.collapsed_marginals import DATA, REWARDS, SEEN, SPACE, normal_rewards, normal_rewards_by_moments
 from tests.inference.collapsed_oracles import CASES, Moments, draw, one_dimension, sticky_rows
+from tests.inference.hyper_forms import log_collapsed
 
 MAX_Z = 7.0
 KEYS = 8

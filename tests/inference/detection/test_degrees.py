@@ -3,9 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.inference.detection.degrees import HIGHER, output_flows, site_flow
+from bayes_mdp.inference.detection.degrees import HIGHER, is_affine, output_flows, site_flow
+from bayes_mdp.inference.detection.trace import trace_program
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models import MDPSpec
 
 SIZE = 3
 KNOWN = np.array([0.5, -1.5, 2.0])
@@ -100,7 +105,7 @@ def flow_of(program):
     return output_flows(closed.jaxpr, [site_flow("a"), site_flow("b")])[0]
 
 
-def is_affine(function, rng):
+def runs_along_lines(function, rng):
     """On random segments: the middle and a point far out are where a line is."""
     for _ in range(6):
         start, step = rng.normal(size=(2, SIZE)) * 1.5
@@ -120,7 +125,7 @@ def check(program, text, rng):
         other = rng.normal(size=SIZE)
         for name, held in (("a", lambda x: compiled(x, other)), ("b", lambda x: compiled(other, x))):
             if flow.degrees.get(name, 0) < HIGHER:
-                assert is_affine(held, rng), f"{name} in {text}"
+                assert runs_along_lines(held, rng), f"{name} in {text}"
             if name not in flow.degrees:
                 assert np.array_equal(held(rng.normal(size=SIZE)), held(rng.normal(size=SIZE))), f"{name} in {text}"
         if flow.selects is not None:
@@ -194,3 +199,30 @@ def _called(key, x):
 def test_dependence_on_a_key(function, expected):
     closed = jax.make_jaxpr(function)(KEY, jnp.ones(()))
     assert ("key" in output_flows(closed.jaxpr, [site_flow("key"), site_flow("x")])[0].sites) is expected
+
+
+SPACE = StateActionSpace(2, 2)
+MEANS = {
+    "sum": (lambda w, v, h: w + 2.0 * v - 1.0, True),
+    "matrix": (lambda w, v, h: jnp.array([[1.0, 2.0], [0.0, 1.0]]) * (w @ KNOWN[:2]), True),
+    "loop": (lambda w, v, h: jax.lax.scan(lambda c, x: (c + x, None), v[0], w)[0], True),
+    "known": (lambda w, v, h: KNOWN[0] + 0.0 * h.shape[0], True),
+    "of a product": (lambda w, v, h: w * v, False),
+    "of another site": (lambda w, v, h: w + h, False),
+    "by another site": (lambda w, v, h: w * h, False),
+    "of a square": (lambda w, v, h: jnp.square(w), False),
+    "where": (lambda w, v, h: jnp.where(w > 0, w, v), False),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_a_mean_is_affine_in_sites_together(name):
+    """Degree one in each of two sites is not enough: their product is no linear regression."""
+    mean, expected = MEANS[name]
+
+    def prior(space):
+        w, v, h = (numpyro.sample(site, dist.Normal(0.0, 1.0).expand((2,)).to_event(1)) for site in "wvh")
+        return MDPSpec(np.full(2, 0.5), dist.Normal(jnp.broadcast_to(mean(w, v, h), (2, 2)), 1.0))
+
+    with jax.enable_x64(True):
+        assert is_affine(trace_program(prior, SPACE), frozenset("wv"), "loc") is expected

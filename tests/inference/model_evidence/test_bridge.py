@@ -24,7 +24,7 @@ from scipy.special import betaln, gammaln
 from bayes_mdp.inference.model_evidence import bridge
 from bayes_mdp.inference.model_evidence.bridge import bridge_density, bridge_sampling, solve_bridge
 from bayes_mdp.models import SupportedDirichlet
-from bayes_mdp.models.stable_simplex import stable_simplex
+from bayes_mdp.models.dirichlet_prior import stable_simplex
 
 CHAINS, DRAWS = 2, 400
 SEEN = np.array([2.0, 0.0, 3.0, 1.0])
