@@ -275,7 +275,14 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         evidence = jax.vmap(lambda component: component.log_evidence)(data_statistics)
         return posterior(data_statistics, jax.nn.log_softmax(jnp.asarray(log_prior) + evidence))
 
-    return Fit("mixture", space, summarise, infer, on_host)
+    def draws_on_host(key: PRNGKeyArray, data_statistics: ConjugatePosterior, num: int) -> Mixture:
+        # Evidences in float64: their differences decide, and single precision loses them in a long log.
+        del key, num
+        each = [jax.tree.map(lambda x, k=k: np.asarray(x)[k], data_statistics) for k in range(len(log_prior))]
+        evidence = np.array([float(component.log_evidence) for component in each])
+        return posterior(data_statistics, _normalised(np.asarray(log_prior) + evidence))
+
+    return Fit("mixture", space, summarise, infer, on_host, draws_on_host)
 
 
 def _normalised(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

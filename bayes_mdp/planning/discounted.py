@@ -234,6 +234,8 @@ def _sweep_while_fast(
         near = size <= 8 * eps * (jnp.max(jnp.abs(values)) + size)
         # Where no episode ends the middle of the bounds is the answer: half of the span counts.
         near |= (new / 2 if mdp.end_probs is None else size) <= allowed
+        # Sweeps that overflowed leave the problem to policy iteration. XLA's maximum may pass over nan, not over inf.
+        near &= (jnp.abs(values) < jnp.inf).all()
         status = jnp.where(near, 2, jnp.where(new < _FAST * width, 0, 1)).astype(jnp.int32)
         return q, values, new, count + 1, status
 
