@@ -13,7 +13,7 @@ import numpy as np
 
 from bayes_mdp.agents.neural import MLP, DeepUBE, HashedFeatures, UnitPrior
 from bayes_mdp.agents.neural.networks import dense
-from bayes_mdp.envs.observed.deep_sea_observed import DeepSeaObserved
+from bayes_mdp.envs.observed.one_hot_observations import DeepSeaObserved
 from bayes_mdp.mdp import TimeStep
 
 

@@ -1,8 +1,7 @@
 """The environments by name."""
 
-from bayes_mdp.envs.health.icu_sepsis import icu_sepsis
 from bayes_mdp.envs.observed.classic_control import cartpole, mountain_car
-from bayes_mdp.envs.observed.deep_sea_observed import deep_sea_observed, deep_sea_stochastic_observed
+from bayes_mdp.envs.observed.one_hot_observations import deep_sea_observed, deep_sea_stochastic_observed
 from bayes_mdp.envs.papers.chain_mdps import (
     chain,
     deep_sea_continuing,
@@ -17,6 +16,7 @@ from bayes_mdp.envs.papers.mail_robot import mail_robot
 from bayes_mdp.envs.papers.mazes import flag_maze, maze_with_subgoals, seven_rooms, slippery_grid
 from bayes_mdp.envs.papers.racetrack import racetrack
 from bayes_mdp.envs.papers.random_mdps import garnet, prior_mdp
+from bayes_mdp.envs.sepsis import icu_sepsis
 
 ENVS = {
     "bsuite_deep_sea": bsuite_deep_sea,

@@ -20,7 +20,7 @@ from zlib import crc32
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
@@ -28,7 +28,7 @@ from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, 
 from bayes_mdp.experiments.ranking import leaderboard
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
-from bayes_mdp.experiments.rollout.regret import optimal_rate
+from bayes_mdp.experiments.rollout.regret import in_float64, optimal_rate
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent, space_of
 from bayes_mdp.mdp import (
@@ -47,7 +47,6 @@ from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
 from bayes_mdp.utils.files import check_file, check_folder
-from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type, described
 
 if TYPE_CHECKING:
@@ -309,21 +308,16 @@ def _random_rate(mdp: MDP | SparseMDP, objective: Objective) -> float:
     legal = np.ones((mdp.n_states, mdp.n_actions), bool) if mdp.legal is None else np.asarray(mdp.legal)
     episodic = isinstance(objective, Episodic)
     with jax.enable_x64(True):
-        wide = jax.tree.map(_wide, mdp)
-        wide = wide if episodic else restart_at_ends(wide)
+        exact = jax.tree.map(in_float64, mdp)
+        exact = exact if episodic else restart_at_ends(exact)
         probs = jnp.asarray(legal / legal.sum(-1, keepdims=True))
-        answer = jax.device_get(_evaluate(wide, probs, objective if episodic else AverageReward()))
+        answer = jax.device_get(_evaluate(exact, probs, objective if episodic else AverageReward()))
     if not episodic:
         return float(answer.gain) if np.isfinite(answer.gap) else np.nan
     return float(answer.v[0] @ np.asarray(mdp.initial, np.float64))
 
 
 _evaluate = jax.jit(evaluate)
-
-
-def _wide(values: AnyArray) -> Array:
-    array = np.asarray(values)
-    return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)
 
 
 def compare(

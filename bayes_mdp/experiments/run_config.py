@@ -1,17 +1,17 @@
 """The arguments of `run` as one record, and the checks of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, no_type_check
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray, PyTree
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.common.replan import as_rule, rule_for
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
-from bayes_mdp.experiments.seed_devices import Devices, check_devices, seed_mesh
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
@@ -55,6 +55,9 @@ PriorLike: TypeAlias = Prior | CanUpdate | None
 
 AgentState: TypeAlias = PyTree
 """The state of an agent, opaque to the loops."""
+
+Devices: TypeAlias = int | Sequence[jax.Device] | None  # pyright: ignore[reportInvalidTypeForm]
+"""How many of the devices of JAX's default kind, or which; None: one, JAX's default."""
 
 BeliefTree: TypeAlias = PyTree
 """A posterior as a tree of arrays, or a part of one: None in place of the leaves of the other part."""
@@ -382,3 +385,45 @@ def check_sizes(case: RunConfig) -> None:
         )
     if mdp.end_probs is not None and not space.ends:
         raise ValueError("space has ends=False, expected True: transitions of env can end an episode")
+
+
+AXIS = "devices"
+
+
+def check_devices(name: str, devices: object) -> None:
+    """Refuse what are no devices.
+
+    Raises:
+        TypeError: neither an integer nor devices. ValueError: fewer than one, more than there are, or one twice.
+    """
+    if devices is None:
+        return
+    if isinstance(devices, (list, tuple)):
+        wrong = next((i for i, one in enumerate(devices) if not isinstance(one, jax.Device)), None)
+        if wrong is not None:
+            raise TypeError(f"{name}[{wrong}] is {described(devices[wrong])}, expected a device (see jax.devices())")
+        if not devices or len(set(devices)) < len(devices):
+            raise ValueError(
+                f"{name} has {len(devices)} devices, {len(set(devices))} different ones, expected each once"
+            )
+        return
+    check_count(name, devices)
+    present = jax.devices()
+    if int(devices) > len(present):  # pyright: ignore[reportArgumentType] - an integer
+        raise ValueError(
+            f"{name} is {devices}, expected at most {len(present)}, the {present[0].platform} devices that JAX has"
+        )
+
+
+def seed_mesh(devices: Devices, num_seeds: int) -> Mesh | None:
+    """The devices in a row, for the axis of seeds; None: the default device.
+
+    Raises:
+        ValueError: the number of seeds is no multiple of theirs.
+    """
+    if devices is None:
+        return None
+    chosen = list(jax.devices()[:devices] if isinstance(devices, int) else devices)
+    if num_seeds % len(chosen):
+        raise ValueError(f"num_seeds is {num_seeds}, expected a multiple of {len(chosen)}, the number of devices")
+    return Mesh(np.asarray(chosen), (AXIS,))

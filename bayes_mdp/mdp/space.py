@@ -1,9 +1,9 @@
 """`StateActionSpace`: sizes, names, masks and known successors of an MDP whose dynamics are unknown."""
 
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see
-from bayes_mdp.utils.plates import Plate, open_plates
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -581,3 +580,43 @@ def _first_place(listed: Int[AnyArray, "*N K"], reached: Int[AnyArray, "*N"]) ->
     xp = np if isinstance(listed, np.ndarray) and isinstance(reached, np.ndarray) else jnp
     hit = listed == reached[..., None]
     return xp.where(hit.any(-1), hit.argmax(-1), hit.shape[-1])
+
+
+class Plate(NamedTuple):
+    """One plate: its size, and its axis from the right (negative)."""
+
+    size: int
+    dim: int
+
+
+@contextmanager
+def open_plates(wanted: Mapping[str, Plate]) -> Iterator[None]:
+    """Open these plates; one that is open already, of the same name, size and axis, is used as it is.
+
+    Args:
+        wanted: name -> plate.
+
+    Returns:
+        A context, in which sites get these plates.
+
+    Raises:
+        ValueError: another plate is open on the same axis, or one of the same name that differs.
+    """
+    import numpyro
+    from numpyro.primitives import _PYRO_STACK  # NumPyro has no public list of the handlers in force
+
+    around = [handler for handler in _PYRO_STACK if isinstance(handler, numpyro.plate)]
+    there = {handler.name: Plate(handler.size, handler.dim) for handler in around}
+    for name, plate in wanted.items():
+        for other, found in there.items():
+            if (other == name) != (found.dim == plate.dim) or (other == name and found.size != plate.size):
+                raise ValueError(
+                    f"plate {other!r} (size {found.size}, dim {found.dim}) is open where space.plates() opens plate "
+                    f"{name!r} (size {plate.size}, dim {plate.dim}), expected no other plate there: open it inside "
+                    "space.plates(), or leave it before"
+                )
+    with ExitStack() as stack:
+        for name, plate in wanted.items():
+            if name not in there:
+                stack.enter_context(numpyro.plate(name, plate.size, dim=plate.dim))
+        yield

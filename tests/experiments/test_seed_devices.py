@@ -10,7 +10,8 @@ import jax
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.experiments import seed_devices
+from bayes_mdp.experiments import run_config
+from bayes_mdp.experiments.rollout import execute
 
 HERE = os.path.dirname(bm.__path__[0])
 PROGRAM = """
@@ -103,14 +104,14 @@ def run(env, **more):
 
 
 def test_seeds_that_cannot_be_cut(monkeypatch):
-    monkeypatch.setattr(seed_devices.jax, "devices", lambda: [f"device {i}" for i in range(3)])
+    monkeypatch.setattr(run_config.jax, "devices", lambda: [f"device {i}" for i in range(3)])
     with pytest.raises(ValueError, match="num_seeds is 10, expected a multiple of 3, the number of devices"):
-        seed_devices.seed_mesh(3, 10)
+        run_config.seed_mesh(3, 10)
 
 
 def test_seeds_that_do_not_fit(monkeypatch):
     """Refused before they are started, by the size of what every seed carries."""
-    monkeypatch.setattr(seed_devices, "memory_limit", lambda: 10_000)
+    monkeypatch.setattr(execute, "memory_limit", lambda: 10_000)
     with pytest.raises(
         ValueError, match=r"^num_seeds is 100, about .* MiB of memory, expected at most .* more devices"
     ):

@@ -10,7 +10,7 @@ import scipy.sparse.linalg
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning import solve as plan_of
-from bayes_mdp.planning.discounted import _sweep_while_fast, bounded
+from bayes_mdp.planning.discounted import bounded
 from bayes_mdp.planning.rounding import Rounding
 from tests.planning.planning_problems import KINDS, all_policies, arrays, listed, make_mdp, optimal_discounted, solve
 
@@ -290,10 +290,3 @@ def test_listed_rows_of_rewards_of_any_size(x64, scale):
     np.testing.assert_allclose(found.v, values, rtol=1e-11)
     assert (reward + 0.95 * rows @ values <= values[:, None] + 1e-11 * scale).all()
     assert bool(found.converged) and float(found.gap) <= 1e-11 * scale
-
-
-def test_sweeps_that_overflow_are_not_taken_for_the_solution():
-    """Once inf, values no longer change: that is not convergence."""
-    mdp = MDP(np.full((9, 2, 9), 1 / 9, np.float32), np.full((9, 2), 3e38, np.float32))
-    _, _, _, done = _sweep_while_fast(mdp, jnp.float32(0.9), jnp.zeros(9, jnp.float32), 0.0)
-    assert not done

@@ -1,14 +1,145 @@
-"""A tabular environment as an `ObservedEnvironment`: the observation is one-hot."""
+"""`ObservedEnvironment`s whose observation is one-hot: DeepSea of bsuite [BSUITE20], a plane of zeros with a one at the
+position, and any tabular environment.
+"""
 
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
 
+from bayes_mdp.envs.papers.deep_sea import COST, action_right
 from bayes_mdp.mdp import Environment, TimeStep
-from bayes_mdp.utils.validation import check_count
+from bayes_mdp.utils.validation import check_bool, check_count
+
+
+class DeepSeaState(NamedTuple):
+    """Position of the diver."""
+
+    row: Int[Array, ""]
+    column: Int[Array, ""]
+
+
+class DeepSeaObserved(eqx.Module):
+    """See `deep_sea_observed`.
+
+    Args:
+        right: the action that means right, by (row, column).
+        stochastic: whether right may fail.
+
+    Example:
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> env.size, env.n_actions
+        (4, 2)
+    """
+
+    right: Int[Array, "N N"]
+    stochastic: bool = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        """N: rows, columns, steps of an episode."""
+        return self.right.shape[-1]
+
+    @property
+    def name(self) -> str:
+        """For tables and files."""
+        return f"deep_sea{'_stochastic' if self.stochastic else ''}:{self.size}"
+
+    @property
+    def n_actions(self) -> int:
+        """Two."""
+        return 2
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """(N, N)."""
+        return (self.size, self.size)
+
+    @property
+    def observation_dtype(self) -> np.dtype:
+        """Zeros and a one, a byte each."""
+        return np.dtype(np.uint8)
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """(N, N)."""
+        return (self.size, self.size)
+
+    def cell(self, state: DeepSeaState) -> Int[Array, ""]:
+        """Row after row."""
+        return state.row * self.size + state.column
+
+    def reset(self, key: PRNGKeyArray) -> tuple[DeepSeaState, UInt8[Array, "N N"]]:
+        """The top left corner."""
+        del key
+        state = DeepSeaState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+        return state, self._observation(state)
+
+    def step(self, key: PRNGKeyArray, state: DeepSeaState, action: Int[Array, ""]) -> TimeStep:
+        """Down a row, and left or right. `score`: 1 where the treasure is found, else 0 (bsuite's good episode)."""
+        row, column = state
+        last = self.size - 1
+        right = action == self.right[row, column]
+        key_slip, key_noise = jax.random.split(key)
+        slips = self._slips(key_slip)
+        moved = jnp.where(right, jnp.where(slips, column, jnp.minimum(column + 1, last)), jnp.maximum(column - 1, 0))
+        over, treasure = row == last, right & (column == last)
+        reward = jnp.where(right, treasure - COST / self.size, 0.0)
+        if self.stochastic:
+            noisy = over & ((column == 0) | (column == last))
+            reward = reward + jnp.where(noisy, jax.random.normal(key_noise), 0.0)
+        next_state = DeepSeaState(jnp.minimum(row + 1, last), jnp.where(over, column, moved))
+        cut = jnp.zeros((), bool)
+        return TimeStep(next_state, self._observation(next_state), reward, over, cut, treasure.astype(reward.dtype))
+
+    def _slips(self, key: PRNGKeyArray) -> Bool[Array, ""]:
+        return jax.random.uniform(key) < 1 / self.size if self.stochastic else jnp.zeros((), bool)
+
+    def _observation(self, state: DeepSeaState) -> UInt8[Array, "N N"]:
+        cells = jnp.arange(self.size)
+        return ((cells[:, None] == state.row) & (cells == state.column)).astype(jnp.uint8)
+
+
+def deep_sea_observed(size: int = 10, *, stochastic: bool = False, mapping_seed: int | None = 42) -> DeepSeaObserved:
+    """DeepSea of bsuite as a deep agent sees it; rules and arguments of `bsuite_deep_sea`, which is its table.
+
+    From [BSUITE20]. The observation is an N x N plane, one at the diver's place, as in bsuite. `TimeStep.score` of
+    an episode sums to 1 where it found the treasure, else to 0: what bsuite counts, without cost and noise.
+
+    Args:
+        size: N.
+        stochastic: right fails with probability 1/N; noise N(0, 1) on the rewards of the last row's two corners.
+        mapping_seed: of the meaning of the actions, bsuite's default 42; None: action 1 is right everywhere.
+
+    Raises:
+        ValueError: `size` below 2, `mapping_seed` negative. TypeError: one of them is no integer.
+
+    Example:
+        >>> env = bm.envs.deep_sea_observed(4)
+        >>> state, observation = env.reset(jax.random.key(0))
+        >>> observation.shape, int(observation.sum())
+        ((4, 4), 1)
+    """
+    check_count("size", size, 2)
+    check_bool("stochastic", stochastic)
+    return DeepSeaObserved(jnp.asarray(action_right(size, mapping_seed), jnp.int32), bool(stochastic))
+
+
+def deep_sea_stochastic_observed(size: int = 10, *, mapping_seed: int | None = 42) -> DeepSeaObserved:
+    """DeepSea of bsuite [BSUITE20] as a deep agent sees it, stochastic: `deep_sea_observed(stochastic=True)`.
+
+    Args:
+        size, mapping_seed: as of `deep_sea_observed`.
+
+    Example:
+        >>> env = bm.envs.deep_sea_stochastic_observed(4)
+        >>> env.name, env.observation_shape
+        ('deep_sea_stochastic:4', (4, 4))
+    """
+    return deep_sea_observed(size, stochastic=True, mapping_seed=mapping_seed)
 
 
 class OneHotState(NamedTuple):

@@ -139,10 +139,8 @@ def plot_trajectory(
     where = figure.axes[0] if axes is None else axes
     bar = drawn != "layers"
     graph = None if drawn == "map" else _graph(_tables(env), None, None)
-    if graph is not None and is_small(graph):
-        draw_path_beneath(where, points, jumps, halo=RADIUS * graph.unit, bar=bar)
-    else:
-        draw_path(where, points, jumps, bar=bar)
+    halo = RADIUS * graph.unit if graph is not None and is_small(graph) else None
+    draw_path(where, points, jumps, halo=halo, bar=bar)
     return figure
 
 
@@ -318,39 +316,36 @@ def map_size(cells: tuple[str, ...]) -> tuple[float, float]:
     return max(4.2, unit * width + 1.4), max(2.6, unit * height + 1.1)
 
 
-def draw_path(axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, bar: bool = True) -> None:
-    """Through points Float[T 2]: arrows and dots in the colour of their time, jumps (Bool[T-1]) dashed."""
-    time = np.arange(len(points))
-    moves = np.diff(points, axis=0)
-    drawn = ~jumps & np.any(moves != 0, -1)
-    (x, y), (dx, dy) = points[:-1][drawn].T, moves[drawn].T
-    look = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "dots", "width": 1.8}
-    look |= {"headwidth": 5, "headlength": 6, "headaxislength": 5.5, "zorder": 5}
-    axes.quiver(x, y, dx, dy, time[:-1][drawn], **look, **_shades(len(points)))
-    dots = axes.scatter(*points.T, c=time, s=12, zorder=5, label="path", **_shades(len(points)))
-    _draw_jumps(axes, points, jumps, 5)
-    _mark_ends(axes, points)
-    if bar and len(points) > 1:
-        _draw_bar(axes, dots)
-    _extend_legend(axes, bool(jumps.any()))
+def draw_path(
+    axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, halo: float | None = None, bar: bool = True
+) -> None:
+    """Through points Float[T 2] in the colour of their time, jumps (Bool[T-1]) dashed.
 
-
-def draw_path_beneath(axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, halo: float, bar: bool = True) -> None:
-    """The same as a broad band beneath the arrows of a graph; rings around its ends, a little wider than `halo`."""
+    On a map arrows; on a graph of circles (of radius `halo`) a broad band beneath its arrows, rings around the ends.
+    """
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Circle
 
-    time = np.arange(len(points))
-    segments = np.stack([points[:-1], points[1:]], 1)[~jumps]
-    look: dict[str, Any] = {"linewidths": 12.0, "alpha": 0.5, "zorder": 0.5, "capstyle": "round"}
-    axes.add_collection(LineCollection(list(segments), array=time[:-1][~jumps], **look, **_shades(len(points))))
-    dots = axes.scatter(*points.T, c=time, s=12, zorder=2.5, label="path", **_shades(len(points)))
-    _draw_jumps(axes, points, jumps, 2.5)
-    for point, size, color in ((points[0], 1.18, _FIRST), (points[-1], 1.36, _LAST)):
-        axes.add_patch(Circle(tuple(point), size * halo, fill=False, edgecolor=color, linewidth=3.5, zorder=2.6))
+    time, shades = np.arange(len(points)), _shades(len(points))
+    look: dict[str, Any]
+    if halo is None:
+        moves, level = np.diff(points, axis=0), 5.0
+        moved = ~jumps & np.any(moves != 0, -1)
+        look = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "dots", "width": 1.8}
+        look |= {"headwidth": 5, "headlength": 6, "headaxislength": 5.5, "zorder": level}
+        axes.quiver(*points[:-1][moved].T, *moves[moved].T, time[:-1][moved], **look, **shades)
+        _mark_ends(axes, points)
+    else:
+        segments, level = np.stack([points[:-1], points[1:]], 1)[~jumps], 2.5
+        look = {"linewidths": 12.0, "alpha": 0.5, "zorder": 0.5, "capstyle": "round"}
+        axes.add_collection(LineCollection(list(segments), array=time[:-1][~jumps], **look, **shades))
+        for point, size, color in ((points[0], 1.18, _FIRST), (points[-1], 1.36, _LAST)):
+            axes.add_patch(Circle(tuple(point), size * halo, fill=False, edgecolor=color, linewidth=3.5, zorder=2.6))
+    dots = axes.scatter(*points.T, c=time, s=12, zorder=level, label="path", **shades)
+    _draw_jumps(axes, points, jumps, level)
     if bar and len(points) > 1:
         _draw_bar(axes, dots)
-    _extend_legend(axes, bool(jumps.any()), "o")
+    _extend_legend(axes, bool(jumps.any()), "X" if halo is None else "o")
 
 
 def draw_over_time(axes: "Axes", places: np.ndarray, jumps: np.ndarray) -> None:

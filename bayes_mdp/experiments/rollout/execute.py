@@ -1,5 +1,10 @@
 """A compiled run from the host: prepare it, play it chunk by chunk, and account for its regret.
 
+Seeds may be played on several devices, each of which plays its share of them with the program of one device. Nothing is
+exchanged inside a chunk: what one seed waits for (`lax.pmax` over the axis of seeds in `time_loop`) are seeds of its
+own device. The number of seeds is a multiple of that of the devices; a snapshot holds all seeds, and a run can be
+resumed on another number of devices.
+
 `play_until_solved` plays until the goal is reached often enough ([KL21] section 4); the goal is `RunOptions.target`,
 pairs of a state and an action. [KL21]: "the first episode at which the agent has reached the rewarding state in at
 least 10 % of the episodes so far". Taken literally, one lucky visit in the first ten episodes solves the problem; the
@@ -10,13 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents import ChecksLearnt, ChecksOptimism, Greedy, Learner
@@ -44,8 +49,7 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.run_beliefs import listed as listing
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
-from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_case
-from bayes_mdp.experiments.seed_devices import ALL, EACH, check_seeds_fit, on_each_device, placed, seed_mesh
+from bayes_mdp.experiments.run_config import AXIS, BeliefTree, RunConfig, check_case, seed_mesh
 from bayes_mdp.mdp import (
     CanThin,
     CanUpdate,
@@ -59,6 +63,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.random import fused_key, plain_key
+from bayes_mdp.utils.memory import memory_limit, too_much
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_count
@@ -215,6 +220,66 @@ class Outcome(NamedTuple):
     refits: Int[np.ndarray, " N"] | None = None
     refit_cost: dict[str, float] | None = None
     target: Float[np.ndarray, "N rows"] | None = None
+
+
+EACH, ALL = PartitionSpec(AXIS), PartitionSpec()
+"""An array that is cut along its axis of seeds, and one that every device has."""
+
+
+def on_each_device(function: Callable[..., Any], mesh: Mesh | None, specs: tuple[PyTree, ...]) -> Callable[..., Any]:
+    """`function` of arrays with an axis of seeds, on every device for its seeds; all it returns has that axis.
+
+    Args:
+        function: traceable.
+        mesh: of `seed_mesh`; None: the function itself.
+        specs: of its arguments, `EACH` or `ALL` for every array of each.
+    """
+    if mesh is None:
+        return function
+    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=EACH, check_vma=False)
+
+
+def placed(mesh: Mesh | None, tree: PyTree, spec: PyTree) -> PyTree:
+    """The arrays of a tree on the devices, once: else every call would send them again.
+
+    Args:
+        mesh: of `seed_mesh`; None: the tree as it is.
+        tree: of arrays and keys.
+        spec: of all of its arrays, or a tree like it.
+    """
+    if mesh is None:
+        return tree
+    specs = spec if not isinstance(spec, PartitionSpec) else jax.tree.map(lambda _: spec, tree)
+    return jax.tree.map(lambda leaf, one: jax.device_put(leaf, NamedSharding(mesh, one)), tree, specs)
+
+
+def check_seeds_fit(num_seeds: int, mesh: Mesh | None, carry: PyTree) -> None:
+    """Refuse seeds whose state alone (before what a plan needs) takes more than half of the memory that is left.
+
+    Devices that are CPUs share one memory; of others each has its own.
+
+    Args:
+        num_seeds: for the message.
+        mesh: of `seed_mesh`.
+        carry: the state of all seeds, or its shapes and types.
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
+    devices = [jax.devices()[0]] if mesh is None else list(mesh.devices.flat)
+    limit, whose = memory_limit(), "half of what is free"
+    left = [_left(device) for device in devices]
+    if all(x is not None for x in left):
+        needed, limit, whose = needed / len(devices), min(x for x in left if x is not None) // 2, "half of a device"
+    if needed > limit:
+        raise too_much(f"num_seeds is {num_seeds}", needed, limit, whose, "fewer seeds take less, or more devices")
+
+
+def _left(device: jax.Device) -> int | None:  # pyright: ignore[reportInvalidTypeForm]
+    """Bytes that a device has left, where it reports them."""
+    stats = device.memory_stats() or {}
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
 
 
 @partial(jax.jit, static_argnames=("layout", "own", "mesh"))

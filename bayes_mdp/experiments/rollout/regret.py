@@ -121,8 +121,8 @@ def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
 def solved(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
     """What `solve` says of the true MDP (of each of a batch), computed in float64, as NumPy arrays."""
     with jax.enable_x64(True):
-        wide = jax.tree.map(_wide, (mdp, objective))
-        return jax.device_get((_solve_all if batched else _solve_one)(*wide))
+        exact = jax.tree.map(in_float64, (mdp, objective))
+        return jax.device_get((_solve_all if batched else _solve_one)(*exact))
 
 
 _solve_one = jax.jit(solve)
@@ -155,6 +155,7 @@ def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
     return np.asarray(best.gain)
 
 
-def _wide(leaf: ArrayLike) -> Array:
+def in_float64(leaf: ArrayLike) -> Array:
+    """An array on the device, floats with 64 bits (under `jax.enable_x64`)."""
     array = np.asarray(leaf)
     return place_as(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.envs import bsuite_deep_sea, deep_sea_observed
-from bayes_mdp.envs.observed.deep_sea_observed import DeepSeaState
+from bayes_mdp.envs.observed.one_hot_observations import DeepSeaState
 
 SIZE, FALSE_ALARM = 5, 1e-6
 

@@ -10,7 +10,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.envs import ENVS
-from bayes_mdp.envs.health.icu_sepsis import DOSES, Inversion
+from bayes_mdp.envs.sepsis import DOSES, Inversion
 from bayes_mdp.experiments import plot_env
 from bayes_mdp.mdp import SparseMDP
 from bayes_mdp.utils.messages import install
@@ -69,7 +69,7 @@ def survival(env, policy, discount=1.0):
 
 
 def test_what_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr("bayes_mdp.envs.health.icu_sepsis.PACKAGE", "icu_sepsis_that_nobody_has")
+    monkeypatch.setattr("bayes_mdp.envs.sepsis.PACKAGE", "icu_sepsis_that_nobody_has")
     with pytest.raises(ImportError, match=r"needs the files of the package icu-sepsis: pip install 'icu-sepsis>=2.0'"):
         bm.envs.icu_sepsis()
 
