@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from types import UnionType
-from typing import TypeAlias, Union, get_args, get_origin
+from typing import Any, TypeAlias, Union, get_args, get_origin
 
 import jax
 import numpy as np
@@ -25,19 +25,7 @@ from numpyro.distributions import constraints, transforms
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.counting_families import (
-    BetaBinomialBelief,
-    BetaGeometricBelief,
-    DirichletCategoricalBelief,
-    GammaExponentialBelief,
-)
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.gaussian_families import (
-    GammaPrecisionBelief,
-    LogNormalBelief,
-    LogNormalGammaBelief,
-)
 from bayes_mdp.inference.conjugate.layered import LayeredPosterior
 from bayes_mdp.inference.conjugate.regression import RegressionPrior, RegressionRewards
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
@@ -48,6 +36,7 @@ from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
+from bayes_mdp.inference.families.family import FAMILIES
 from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
@@ -72,32 +61,21 @@ _LIBRARIES = ("bayes-mdp", "jax", "numpy")
 _RECORDS = {
     record.__name__: record
     for record in (
-        BetaBelief,
-        BetaBinomialBelief,
-        BetaGeometricBelief,
         Chains,
         CollapsedPosterior,
         ConjugatePosterior,
         CountedSamples,
         Counts,
-        DirichletCategoricalBelief,
         DirichletRows,
         FactorisedPosterior,
-        GammaBelief,
-        GammaExponentialBelief,
-        GammaPrecisionBelief,
         Gibbs,
         Integration,
         KnownRewards,
         Laplace,
         LayeredPosterior,
-        LogNormalBelief,
-        LogNormalGammaBelief,
         MDP,
         Mixture,
         NUTS,
-        NormalBelief,
-        NormalGammaBelief,
         PooledPosterior,
         PosteriorSamples,
         Recipe,
@@ -114,6 +92,13 @@ _RECORDS = {
         Statistics,
     )
 }
+
+
+def _records() -> dict[str, type[Any]]:
+    """What a posterior is made of, by name; families that are registered too."""
+    return _RECORDS | {family.__name__: family for family in FAMILIES}
+
+
 _LATER = {"sources", "base_shares", "observed"}
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
@@ -260,8 +245,9 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
         return {kind: [_encode(item, f"{name}[{i}]", arrays) for i, item in enumerate(value)]}
     if isinstance(value, dict):
         return {"dict": [[key, _encode(item, f"{name}[{key!r}]", arrays)] for key, item in value.items()]}
-    if type(value).__name__ in _RECORDS and type(value) is _RECORDS[type(value).__name__]:
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    record = _records().get(type(value).__name__)
+    if record is not None and type(value) is record:
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(record)}
         fields = {key: _encode(item, f"{name}.{key}", arrays) for key, item in fields.items()}
         return {"record": type(value).__name__, "fields": fields}
     if isinstance(value, np.ndarray | jax.Array):
@@ -297,18 +283,18 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
         parameters, static = _decode(value["parts"], arrays)
         return _law_type(value["law"]).tree_unflatten(static, parameters)
     kind = value["record"]
-    if not isinstance(kind, str) or kind not in _RECORDS:
+    if not isinstance(kind, str) or kind not in (records := _records()):
         raise ValueError(f"it holds a record {kind!r:.40}, which is not known here")
     fields = {key: _decode(item, arrays) for key, item in value["fields"].items()}
-    expected = {field.name for field in dataclasses.fields(_RECORDS[kind])}
+    expected = {field.name for field in dataclasses.fields(records[kind])}
     # Fields that came later: files of this format were written without them.
     fields = {name: None for name in _LATER & expected} | fields
     if set(fields) != expected:
         odd = sorted(set(fields) ^ expected)[0]
         raise ValueError(f"it holds a {kind} {'without' if odd in expected else 'with'} {odd[:40]!r}")
-    _check_kinds(kind, fields)
+    _check_kinds(records[kind], fields)
     # As equinox does when it unflattens: converters would change the width of an array.
-    record = object.__new__(_RECORDS[kind])
+    record = object.__new__(records[kind])
     for key, item in fields.items():
         object.__setattr__(record, key, item)
     if isinstance(record, NUTS | SVI | Gibbs | Laplace):
@@ -316,18 +302,18 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     return record
 
 
-def _check_kinds(record: str, fields: dict[str, PyTree]) -> None:
+def _check_kinds(record: type[Any], fields: dict[str, PyTree]) -> None:
     """Refuse what the annotation of a field does not name: text or numbers for arrays, another type of array."""
-    for field in dataclasses.fields(_RECORDS[record]):
+    for field in dataclasses.fields(record):
         value, kinds = fields[field.name], _kinds(field.type)
         if not _fits(value, field.type):
-            raise ValueError(f"its {record}.{field.name} is {described(value)}")
+            raise ValueError(f"its {record.__name__}.{field.name} is {described(value)}")
         # What may be any real number was a float when it was saved.
         if isinstance(value, np.ndarray) and "float64" in kinds and "bool" not in kinds:
             kinds = {name for name in kinds if "float" in name}
         for array in value if isinstance(value, tuple) else (value,):
             if isinstance(array, np.ndarray) and kinds and array.dtype.name not in kinds:
-                raise ValueError(f"its {record}.{field.name} is an array of {array.dtype}")
+                raise ValueError(f"its {record.__name__}.{field.name} is an array of {array.dtype}")
 
 
 def _fits(value: PyTree, hint: object) -> bool:

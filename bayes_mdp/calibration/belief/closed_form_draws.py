@@ -18,11 +18,11 @@ from bayes_mdp.calibration.belief.draws import Draws, Run
 from bayes_mdp.calibration.belief.reward_density import RewardDraws
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief, RewardStreams
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
+from bayes_mdp.inference.families.family import RewardBelief, RewardStreams
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior

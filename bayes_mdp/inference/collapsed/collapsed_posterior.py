@@ -26,12 +26,11 @@ from bayes_mdp.inference.collapsed.missing_means import missing_means
 from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError

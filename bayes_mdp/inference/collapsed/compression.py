@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, Values, with_parameters
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.inference.families.family import log_rising
 from bayes_mdp.utils.typing import AnyArray
 
 SMALL = 4096

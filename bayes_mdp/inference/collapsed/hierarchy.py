@@ -18,13 +18,13 @@ from numpyro import handlers
 
 from bayes_mdp.inference.collapsed.hyper_prior import conjugate_inside, hyper_prior_of
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe
 from bayes_mdp.inference.detection.site_checks import check_sites
 from bayes_mdp.inference.detection.trace import Program, compiled
+from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
 from bayes_mdp.models.tracing import traced_alone

@@ -18,9 +18,8 @@ from jaxtyping import Array, Float, Int
 from bayes_mdp.inference.collapsed.compression import Classes, find_classes
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.integrals.unconstrained_model import BLOCK, Values
 from bayes_mdp.numerics.host_program import HostProgram
 from bayes_mdp.numerics.numpy_or_jax import in_numpy

@@ -12,14 +12,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from bayes_mdp.inference.conjugate import information, variances
 from bayes_mdp.inference.conjugate.conjugate_draws import conjugate_pair_draws
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
 from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
+from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBelief
 from bayes_mdp.inference.pair_draws import PairDraws
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import (

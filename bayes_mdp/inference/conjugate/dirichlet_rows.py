@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.inference.conjugate.index_tables import Sites, first_shared, is_injective, site_index, unless_identity
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.inference.families.family import log_rising
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.numerics.products import matmul

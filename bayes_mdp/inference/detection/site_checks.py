@@ -6,7 +6,7 @@ conjugate families alone.
 
 from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import Probe, first, in_the_way
-from bayes_mdp.inference.detection.trace import FAMILIES_OF, KNOWN, Site
+from bayes_mdp.inference.detection.trace import KNOWN, Site, site_families
 
 ROW_FAMILIES = ("Dirichlet", "Beta")
 """Sites whose elements can be the probabilities of a row."""
@@ -91,8 +91,9 @@ def _check_laws(probe: Probe) -> None:
     check_law(probe, "the transition law", probe.transition, ROW_FAMILIES)
     name = "the known reward" if law == KNOWN else f"the {law} law of the reward"
     # Law by law: a parameter that is not listed has no conjugate family.
+    families = site_families(law)
     for parameter, entries in probe.reward.items():
-        check_law(probe, name, entries, FAMILIES_OF.get(law, {}).get(str(parameter), ()), str(parameter))
+        check_law(probe, name, entries, families.get(str(parameter), ()), str(parameter))
     both = probe.depends(probe.transition) & reward_sites(probe) & frozenset(probe.layout.shapes)
     if both:
         why = "the transition law and the reward law both depend on it"

@@ -13,9 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.predictive_density import log_gain
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.site_table import SiteTable
+from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior, Tree
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data

@@ -17,11 +17,11 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.information import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
     drawn_rewards,
-    has_urn,
     known_rewards,
     labelled_rewards,
     lazy_rewards,
     lazy_rows,
+    urn_of,
 )
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.pair_draws import PairDraws
@@ -149,7 +149,7 @@ class MixturePosterior(eqx.Module):
         if isinstance(rewards, KnownRewards):
             means = jax.vmap(lambda c: jnp.asarray(c.reward_cells.mean()))(components)
             paid = known_rewards(means, rewards.by_outcome)
-        elif has_urn(rewards):
+        elif urn_of(rewards) is not None:
             made = jax.vmap(lambda c: lazy_rewards(c.reward_cells, key, 1, 1))(components)
             same = jax.tree.map(lambda x: x[0], made)
             paid = same._replace(cumulative=made.cumulative[:, 0], value=made.value[:, 0])

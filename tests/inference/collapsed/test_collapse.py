@@ -23,11 +23,12 @@ from bayes_mdp.inference.collapsed import collapsed_posterior, compression
 from bayes_mdp.inference.collapsed.collapse import log_collapsed, log_evidence
 from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
 from bayes_mdp.inference.conjugate import gaussian_families
-from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, GammaExponentialBelief
-from bayes_mdp.inference.conjugate.families import NormalBelief
 from bayes_mdp.inference.detection import assemble
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import trace_program
+from bayes_mdp.inference.families.binomial import BetaBinomialBelief
+from bayes_mdp.inference.families.exponential import GammaExponentialBelief
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.models import MDPSpec
 from tests.inference.detection import quadrature_judge
 from tests.inference.hyper_forms import FORMS, HYPER, SPACE, Data, log_prior, program
