@@ -29,7 +29,7 @@ from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.inference.detection.trace import KNOWN, Message, Program, density, dtypes
-from bayes_mdp.inference.families.family import gamma_terms, normal_terms, reward_laws
+from bayes_mdp.inference.families.family import check_conjugacy, gamma_terms, normal_terms, reward_laws
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
@@ -250,6 +250,8 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
         standardised = reward[own]
     belief, *values = jax.tree.map(lambda x: np.asarray(x)[index[own]], (rewards.prior, *drawn))
     parts.extend(belief.log_density(standardised, tuple(values)))
+    if not rewards.prior.is_own():
+        check_conjugacy(rewards.prior, standardised, index[own], tuple(drawn))
     if rewards.known_law is not None:
         parts.append(_log_law(rewards.known_law, reward[~own], tuple(axis[~own] for axis in where)))
     terms.append(_term([OBSERVED_REWARD], *parts))

@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 from numpyro import handlers
 from numpyro.distributions import constraints
 
-from bayes_mdp.inference.families.family import families_of, reward_laws
+from bayes_mdp.inference.families.family import families_of, registrations, reward_laws
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.as_prior import JACOBIAN, PoweredDensity
@@ -284,7 +284,7 @@ def _density_of_law(prior: Prior, space: StateActionSpace, facts: Facts) -> str:
     classes of the user's.
     """
     if facts.law.family == KNOWN or families_of(facts.law.family):
-        return ""
+        return registrations(facts.law.family)
 
     def run(values: Mapping[str, ArrayLike]) -> list[Array]:
         law = _reward_at(prior, space, values).law

@@ -10,11 +10,13 @@ analysis of the Gaussian distribution*, section 3; Bernardo and Smith (1994), *B
 """
 
 import abc
+import itertools
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -218,6 +220,11 @@ class RewardBelief(eqx.Module):
             (check_finite if parameter in self.free_fields else check_positive)(f"{name}.{parameter}", values)
 
     @classmethod
+    def is_own(cls) -> bool:
+        """Whether it is a family of this package, which its tests have checked."""
+        return cls.__module__.startswith("bayes_mdp.")
+
+    @classmethod
     def is_vector(cls) -> bool:
         """Whether the unknown parameter of a cell is a vector, the last axis of the arrays."""
         return any("Dirichlet" in families for families in cls.sites.values())
@@ -256,7 +263,48 @@ def register(family: Family) -> Family:
                 f"unknown, which {other.__name__} has, expected one family for each"
             )
     FAMILIES[:] = [*others, family]
+    _NUMBER[family] = next(_NUMBERS)
     return family
+
+
+_NUMBER: dict[type[RewardBelief], int] = {}
+_NUMBERS = itertools.count()
+
+
+def registrations(law: str) -> str:
+    """Which families of other modules a law has: proofs that were made with others, or by others, do not hold."""
+    added = (f for f in families_of(law) if not f.is_own())
+    return " ".join(f"{family.__name__} {_NUMBER[family]}" for family in added)
+
+
+def check_conjugacy(
+    belief: RewardBelief,
+    reward: Float[np.ndarray, " T"],
+    element: Int[np.ndarray, " T"],
+    drawn: tuple[Float[np.ndarray, "M ..."], ...],
+) -> None:
+    """Refuse a family whose parts do not fit: Bayes' rule p(x) p(r | x) = p(r) p(x | r), at any parameters x.
+
+    Args:
+        belief: about M elements, in float64.
+        reward: rewards that the laws of their elements can give.
+        element: of each reward.
+        drawn: parameters of the elements.
+
+    Raises:
+        ValueError: the sides differ by more than rounding.
+    """
+    each, *values = jax.tree.map(lambda x: np.asarray(x)[element], (belief, *drawn))
+    data = np.asarray(belief.absorb(belief.empty(), element, each.statistics(np.ones(reward.shape), reward)))
+    joint = (*belief.prior_terms(drawn), *each.log_density(reward, tuple(values)))
+    split_up = (*belief.after(data).prior_terms(drawn), belief.log_marginal(data), each.log_constant(reward))
+    one, other = (sum(float(np.asarray(term).sum()) for term in terms) for terms in (joint, split_up))
+    size = sum(float(np.abs(term).sum()) for term in (*joint, *split_up))
+    if not abs(one - other) <= 1e-9 * (1.0 + size):
+        raise ValueError(
+            f"{type(belief).__name__}: prior times likelihood is {one:.12g} in logarithms, marginal times posterior "
+            f"{other:.12g}: log_density, log_constant, log_marginal, statistics or after is wrong, or no conjugacy"
+        )
 
 
 def reward_laws() -> Laws:

@@ -12,7 +12,7 @@ from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.families.binomial import BetaBinomialBelief
 from bayes_mdp.inference.families.categorical import DirichletCategoricalBelief
 from bayes_mdp.inference.families.exponential import GammaExponentialBelief
-from bayes_mdp.inference.families.family import RewardBelief, register, sum_terms
+from bayes_mdp.inference.families.family import RewardBelief, check_conjugacy, register, sum_terms
 from bayes_mdp.inference.families.geometric import BetaGeometricBelief
 from bayes_mdp.inference.families.log_normal import LogNormalBelief, LogNormalGammaBelief
 from bayes_mdp.inference.families.normal import GammaPrecisionBelief, NormalBelief, NormalGammaBelief
@@ -229,6 +229,24 @@ def test_the_log_density_is_that_of_scipy(family):
     reward, peer = law(a, b).ppf(uniform), law(a, b)
     wanted = peer.logpmf(reward) if hasattr(peer.dist, "_pmf") else peer.logpdf(reward)
     np.testing.assert_allclose(sum_terms(belief.log_density(reward, drawn)), wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_parts_of_a_family_fit(family):
+    """Bayes' rule; a posterior that counts a reward twice breaks it."""
+    rng = np.random.default_rng(2)
+    a, b, element = rng.uniform(0.05, 2.0, 50), rng.uniform(0.05, 2.9, 50), rng.integers(50, size=200)
+    belief, drawn = FAMILIES[family][0](a, b)
+    each = jax.tree.map(lambda x: x[element], belief)
+    reward = each.quantile(tuple(x[element] for x in drawn), rng.uniform(0.01, 0.99, 200))
+    check_conjugacy(belief, reward, element, drawn)
+
+    class Twice(family):
+        def after(self, statistics):
+            return family.after(family.after(self, statistics), statistics)
+
+    with pytest.raises(ValueError, match="Twice: prior times likelihood is"):
+        check_conjugacy(Twice(*jax.tree.leaves(belief)), reward, element, drawn)
 
 
 def test_every_family_is_registered_and_tested():
