@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayes_mdp.calibration.belief.posterior_views import recipe_of, reference
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
 from bayes_mdp.decisions.unvisited import Unvisited
@@ -264,8 +263,8 @@ def prior_in_words(posterior: object) -> str:
     """
     program = getattr(posterior, "program", None)
     if program is None and isinstance(posterior, MixturePosterior | SampledPosterior):
-        recipe = recipe_of(posterior)  # pyright: ignore[reportArgumentType] - all mixtures of this package are fitted
-        program = reference(posterior).program if recipe is None else recipe.prior  # pyright: ignore
+        recipe = posterior.drawn_by  # pyright: ignore[reportArgumentType] - all mixtures of this package are fitted
+        program = posterior.reference.program if recipe is None else recipe.prior  # pyright: ignore
     if program is None:
         return "not known: the posterior does not hold it"
     program = inspect.unwrap(program)

@@ -5,12 +5,13 @@ from jaxtyping import Float
 
 from bayes_mdp.calibration.belief.before_data import before_data
 from bayes_mdp.calibration.belief.draws import Draws
-from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPosterior, program_of
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.program_run import run_program, top_sites
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.mixtures.mixture import Mixture
 
 Terms = dict[str, Float[np.ndarray, " N"]]
@@ -32,7 +33,7 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
         raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it")
     if why is not None:
         raise ValueError(f"posterior has no density of its prior, expected one from infer: {why}")
-    program = program_of(posterior)
+    program = posterior.program
     if program is None:
         return closed_log_prior(posterior, draws)
     run = run_program(program, posterior.space, draws.run.sites, len(draws.transition_probs))
@@ -43,7 +44,7 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
 
 def why_no_log_prior(posterior: FittedPosterior) -> str | None:
     """Why the density of its prior is not known, in words; None: it is."""
-    if program_of(posterior) is not None:
+    if posterior.program is not None:
         return None
     if not isinstance(posterior, ConjugatePosterior):
         return NO_PROGRAM

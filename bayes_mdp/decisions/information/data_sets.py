@@ -28,7 +28,6 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnSites
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
-from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, draw_by_weight
 from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import RewardTable
@@ -176,7 +175,7 @@ class MeanMDPs:
 
     def __init__(self, posterior: Updatable) -> None:
         parts, space = components(posterior), posterior.space
-        log_weights = np.asarray(posterior.log_weights) if isinstance(posterior, Mixture) else np.zeros(1)
+        log_weights = np.zeros(1) if posterior.log_weights is None else np.asarray(posterior.log_weights)
         self.log_weights = log_weights - np.logaddexp.reduce(log_weights)
         self.space, self.by_outcome = space, parts[0].rewards_by_outcome
         index = np.nonzero(Sizes.of(space).possible)

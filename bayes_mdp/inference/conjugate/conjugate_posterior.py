@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.inference.conjugate import information, variances
@@ -20,6 +21,7 @@ from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBelief
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import PairDraws
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import (
@@ -49,7 +51,7 @@ FLAT = 1.0 + 1e-4
 _LEAST_ROWS = 64  # of a buffer for a log
 
 
-class ConjugatePosterior(eqx.Module):
+class ConjugatePosterior(Fitted):
     """Dirichlet rows and conjugate rewards (built by `conjugate_posterior` or `bayes_mdp.infer`).
 
     As `infer` makes it its arrays are numpy float64, so that counts and the log evidence are exact, and so are those
@@ -96,6 +98,40 @@ class ConjugatePosterior(eqx.Module):
     def program(self) -> Prior | None:
         """The prior program; None: built without one, or loaded."""
         return None if self.sites is None else self.sites.program
+
+    @property
+    def num_components(self) -> int:
+        """One."""
+        return 1
+
+    def component(self, k: IntScalar) -> "ConjugatePosterior":
+        """This posterior, which is its only component."""
+        return self
+
+    @property
+    def log_weights(self) -> Float[AnyArray, " N"] | None:
+        """None: there is nothing to be weighted."""
+        return None
+
+    @property
+    def in_closed_form(self) -> bool:
+        """True; but where rewards are draws."""
+        return self.reward_cells.in_closed_form
+
+    @property
+    def reward_law(self) -> type[dist.Distribution] | None:
+        """The type of the law of one reward; None: rewards are known numbers."""
+        return self.reward_cells.law
+
+    @property
+    def known_reward(self) -> Float[np.ndarray, "*cells"] | None:
+        """Mean rewards, where they are known; None: they are not."""
+        return None if self.reward_cells.learns else np.asarray(self.reward_cells.mean())
+
+    @property
+    def site_tables(self) -> tuple[SiteTable, ...]:
+        """Where the elements of the program's sites lie in the arrays; (): not known."""
+        return () if self.sites is None else (self.sites,)
 
     def site_values(self, rows: Float[AnyArray, "M K"], rewards: Drawn) -> Mapping[str, Float[Array, "..."]]:
         """{site of the program: value} for one draw of both parts' `sample_sites`; empty without a table of sites.

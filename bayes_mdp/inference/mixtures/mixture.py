@@ -1,6 +1,6 @@
 """`Mixture`: a weighted mixture of conjugate posteriors, as a discrete hyperparameter of finite support gives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import equinox as eqx
@@ -49,7 +49,7 @@ class Mixture(MixturePosterior):
     log_prior: Float[AnyArray, " K"] | None = None
     hyperparameters: dict[str, AnyArray] = eqx.field(default_factory=dict)
     program: Prior | None = eqx.field(static=True, default=None)
-    site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())
+    site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
     observed: Observed | None = eqx.field(static=True, default=())
 
     @property
@@ -78,6 +78,24 @@ class Mixture(MixturePosterior):
     def _possible(self) -> Bool[AnyArray, " K"]:
         """Components that the data have not ruled out."""
         return self.log_weights > -jnp.inf if not is_concrete(self) else np.asarray(self.log_weights) > -np.inf
+
+    @property
+    def in_closed_form(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The values of the discrete sites."""
+        return self.hyperparameters
+
+    def why_no_prior(self) -> str | None:
+        """Why its prior cannot be drawn from, in words; None: it can."""
+        if self.log_prior is not None:
+            return None
+        possible = np.flatnonzero(np.isfinite(np.asarray(self.log_weights))).tolist()
+        known = np.isfinite([float(self.component(k).log_evidence) for k in possible]).all()
+        return None if known else "the evidence of a component is not known, nor the weights before the data"
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used: nothing, it is exact."""

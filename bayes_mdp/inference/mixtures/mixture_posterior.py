@@ -24,6 +24,8 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     urn_of,
 )
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.conjugate.site_table import SiteTable
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import PairDraws
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
@@ -40,7 +42,7 @@ Tree = TypeVar("Tree")
 NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
 
 
-class MixturePosterior(eqx.Module):
+class MixturePosterior(Fitted):
     """A mixture of conjugate posteriors over one space, with weights.
 
     Its rows are not independent, but those of each component may be: what theorems say of independent rows holds
@@ -54,6 +56,16 @@ class MixturePosterior(eqx.Module):
     @abc.abstractmethod
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
+
+    @property
+    def reference(self) -> ConjugatePosterior:  # type: ignore[override]
+        """The first component, which shares data, laws and tables with the others."""
+        return self.component(0)
+
+    @property
+    def site_tables(self) -> tuple[SiteTable, ...]:
+        """Where the elements of the program's sites lie in the arrays; (): not known."""
+        return self.reference.site_tables
 
     @property
     @concrete_in_numpy

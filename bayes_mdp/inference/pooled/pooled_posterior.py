@@ -1,5 +1,6 @@
 """`PooledPosterior`: draws of what is behind the rows of a `PartialPooling` prior; given them, rows in closed form."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.draws.methods import Gibbs
+from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
@@ -78,6 +80,16 @@ class PooledPosterior(MixturePosterior):
     def program(self) -> Prior | None:
         """The prior program."""
         return self.prior
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The draws of the hyperparameters."""
+        return self.hyperparameters
+
+    @property
+    def chains(self) -> Chains | None:
+        """Those of the hyperparameters; None: draws from the prior."""
+        return self.mcmc
 
     @property
     def rewards_by_outcome(self) -> bool:
@@ -156,7 +168,7 @@ class PooledPosterior(MixturePosterior):
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""
         if self.prior is None:
-            return "it was loaded from a file, which holds no program"
+            return NO_PROGRAM
         by_data = isinstance(self.prior.usage, str)
         return 'usage is "data": the prior is conditioned on how often pairs were used' if by_data else None
 
