@@ -1,7 +1,7 @@
 from .collapsed.collapsed_posterior import CollapsedPosterior as CollapsedPosterior
 from .compiled_fit import Fit as Fit
 from .conjugate.conjugate_posterior import ConjugatePosterior as ConjugatePosterior
-from .conjugate.layered import LayeredPosterior as LayeredPosterior
+from .conjugate.conjugate_posterior import LayeredPosterior as LayeredPosterior
 from .conjugate.merge import merge as merge
 from .conjugate.predictive_density import log_predictive as log_predictive
 from .draws.chains import Chains as Chains

@@ -19,8 +19,7 @@ from bayes_mdp.utils.typing import AnyArray
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.conjugate.site_table import SiteTable
-    from bayes_mdp.inference.draws.chains import Chains
-    from bayes_mdp.inference.draws.derived_tables import Scalars
+    from bayes_mdp.inference.draws.chains import Chains, Scalars
     from bayes_mdp.inference.draws.methods import NUTS
     from bayes_mdp.inference.sampled.conditioned_program import DataStatistics
     from bayes_mdp.inference.sampled.recipe import Recipe

@@ -12,9 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows

@@ -24,9 +24,8 @@ from numpyro.distributions import constraints, transforms
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, LayeredPosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.layered import LayeredPosterior
 from bayes_mdp.inference.conjugate.regression import RegressionPrior, RegressionRewards
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards

@@ -16,11 +16,10 @@ from jaxtyping import Bool, Int
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.index_tables import Sites, is_injective
 from bayes_mdp.inference.conjugate.regression import RegressionRewards
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells, unshared
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
-from bayes_mdp.inference.conjugate.site_table import SiteTable
+from bayes_mdp.inference.conjugate.site_table import Sites, SiteTable, is_injective
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards

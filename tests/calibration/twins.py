@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.inference.mixtures.mixture import Mixture, mixture

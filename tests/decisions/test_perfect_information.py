@@ -8,8 +8,8 @@ from scipy import integrate, stats
 
 from bayes_mdp.decisions.perfect_information import expected_value_of_perfect_information, validity_of
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief

@@ -12,8 +12,8 @@ from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
 from bayes_mdp.inference import CollapsedPosterior, PooledPosterior, SampledPosterior, mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief

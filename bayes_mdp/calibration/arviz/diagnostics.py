@@ -16,8 +16,15 @@ from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE
-from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
-from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.draws.chains import (
+    MAX_R_HAT,
+    MIN_ESS,
+    MOST_VALUES,
+    Chains,
+    Scalars,
+    effective_size,
+    split_r_hat,
+)
 from bayes_mdp.utils.files import read_sealed, write_sealed
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.pages import see

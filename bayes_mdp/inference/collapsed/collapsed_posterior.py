@@ -27,15 +27,14 @@ from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
-from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_conjugate_sites, run_chains, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.mixtures.mixture import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions

@@ -10,7 +10,6 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.index_tables import Sites, first_shared, is_injective, site_index, unless_identity
 from bayes_mdp.inference.conjugate.rewards import (
     Cells,
     ComponentPrior,
@@ -22,6 +21,7 @@ from bayes_mdp.inference.conjugate.rewards import (
     refuse_impossible,
     weighted_density,
 )
+from bayes_mdp.inference.conjugate.site_table import Sites, first_shared, is_injective, site_index, unless_identity
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.detection.assemble import Assembly
 from bayes_mdp.inference.detection.detect_regression import detect_regression

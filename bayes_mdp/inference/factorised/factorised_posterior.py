@@ -11,8 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnRewards
-from bayes_mdp.inference.draws.chains import Chains, sampled_sites
-from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards

@@ -14,8 +14,7 @@ from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.compression import find_classes, grouped
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.draws.chains import Chains, Model, SamplingWarning
 from bayes_mdp.inference.draws.methods import NUTS

@@ -13,8 +13,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_rewards, lazy_draws, lazy_successors
-from bayes_mdp.inference.draws.chains import Chains, sampled_sites
-from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.fitted import Fitted

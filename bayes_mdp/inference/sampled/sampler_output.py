@@ -6,8 +6,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from bayes_mdp.inference.draws.chains import NO_TABLES, Chains
-from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.draws.chains import NO_TABLES, Chains, Scalars
 from bayes_mdp.utils.typing import AnyArray
 
 WINDOW = 0.25

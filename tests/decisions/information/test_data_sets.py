@@ -13,8 +13,8 @@ from bayes_mdp.decisions.information.data_sets import Environments, Learning, Me
 from bayes_mdp.decisions.information.pair_data import simulated_data
 from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief

@@ -12,8 +12,8 @@ from scipy import stats
 import bayes_mdp as bm
 from bayes_mdp.decisions.information.next_experiment import next_experiment
 from bayes_mdp.inference import mixture, posterior_samples
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
