@@ -21,7 +21,7 @@ from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
 from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective, read_action_probs, require_usable
 from bayes_mdp.decisions.start import Start, read_start
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.sizes import Sizes

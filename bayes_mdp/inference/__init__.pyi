@@ -16,8 +16,8 @@ from .draws.weighted_samples import posterior_samples as posterior_samples
 from .explanation import Explanation as Explanation
 from .explanation import explain as explain
 from .factorised.factorised_posterior import FactorisedPosterior as FactorisedPosterior
-from .mixtures.mixture import Mixture as Mixture
-from .mixtures.mixture import mixture as mixture
+from .mixtures import Mixture as Mixture
+from .mixtures import mixture as mixture
 from .model_evidence.bayes_factors import BayesFactors as BayesFactors
 from .model_evidence.bayes_factors import bayes_factors as bayes_factors
 from .model_evidence.evidence import evidence as evidence

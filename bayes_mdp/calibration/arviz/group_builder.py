@@ -24,7 +24,7 @@ from bayes_mdp.calibration.belief.prior_density import closed_log_prior
 from bayes_mdp.calibration.belief.prior_draws import draw_prior
 from bayes_mdp.calibration.belief.program_run import ProgramRun, SiteFacts, run_program, site_facts, top_sites
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator

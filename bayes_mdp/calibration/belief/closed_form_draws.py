@@ -21,7 +21,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.random.element_streams import draw_dirichlet_rows

@@ -5,7 +5,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture, MixturePosterior
+from bayes_mdp.inference.mixtures import Mixture, MixturePosterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.utils.validation import check_count, check_key, described

@@ -12,7 +12,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.fitted import NO_PROGRAM
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 
 Terms = dict[str, Float[np.ndarray, " N"]]
 

@@ -14,7 +14,7 @@ from bayes_mdp.calibration.belief.draws import Draws, of_tables, run_in_parts
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone

@@ -34,7 +34,7 @@ from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.integration import Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
-from bayes_mdp.inference.mixtures.mixture import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions

@@ -21,6 +21,7 @@ from bayes_mdp.inference.families.family import (
     SitesOf,
     Statistics,
     Terms,
+    Values,
     draw_beta,
     log_rising,
     register,
@@ -97,13 +98,11 @@ class BetaBelief(RewardBelief):
         zeros = log_rising(self.concentration0, count * (1.0 - mean))
         return ones + zeros - log_rising(self.concentration1 + self.concentration0, count)
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """log p of a one, log(1 - p) of a zero."""
         return xlogy(reward, drawn[0]), xlogy(1.0 - reward, 1.0 - drawn[0])
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """One below probs."""
         return (uniform < drawn[0]).astype(np.float64)
 

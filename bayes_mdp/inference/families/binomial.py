@@ -22,6 +22,7 @@ from bayes_mdp.inference.families.family import (
     SitesOf,
     Statistics,
     Terms,
+    Values,
     draw_beta,
     log_rising,
     over,
@@ -139,15 +140,13 @@ class BetaBinomialBelief(RewardBelief):
         check_positive(f"{name}.concentration0", self.concentration0)
         check_not_negative(f"{name}.total_count", self.total_count)
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of Binomial(total_count, probs)."""
         total, probs = np.asarray(self.total_count), drawn[0]
         choose = gammaln(total + 1.0), -gammaln(reward + 1.0), -gammaln(total - reward + 1.0)
         return *choose, xlogy(reward, probs), xlogy(total - reward, 1.0 - probs)
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """P(r <= k) = 1 - I_p(k + 1, n - k) for k < n."""
         total, probs = np.asarray(self.total_count), drawn[0]
 

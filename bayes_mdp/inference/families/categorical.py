@@ -16,6 +16,7 @@ from bayes_mdp.inference.families.family import (
     SitesOf,
     Statistics,
     Terms,
+    Values,
     log_rising,
     register,
 )
@@ -153,13 +154,11 @@ class DirichletCategoricalBelief(RewardBelief):
         """0, 1, ..., K - 1."""
         return make_support(0.0, np.shape(self.concentration)[-1] - 1.0, whole=True, law="Categorical")
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N K"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """log probs of the value."""
         return (np.log(np.take_along_axis(drawn[0], reward.astype(int)[..., None], -1)[..., 0]),)
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """By sums of the probabilities."""
         return pick_category(drawn[0], uniform).astype(np.float64)
 

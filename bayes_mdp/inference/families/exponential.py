@@ -20,6 +20,7 @@ from bayes_mdp.inference.families.family import (
     SitesOf,
     Statistics,
     Terms,
+    Values,
     log_rising,
     over,
     register,
@@ -97,13 +98,11 @@ class GammaExponentialBelief(RewardBelief):
         shrink = self.concentration * xp.log1p(total / self.rate) + count * xp.log(self.rate + total)
         return log_rising(self.concentration, count) - shrink
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """log rate - rate r."""
         return np.log(drawn[0]), -drawn[0] * reward
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """P(r < x) = 1 - exp(-rate x)."""
         return -np.log1p(-uniform) / drawn[0]
 

@@ -42,6 +42,9 @@ Statistics = Float[AnyArray, "... D"]
 HostDrawn = tuple[Float[np.ndarray, "num *cells"], ...]
 """Many draws of the `parameters` of a belief, by NumPy."""
 
+Values: TypeAlias = tuple[Float[np.ndarray, "..."], ...]
+"""Values of the `parameters`, for NumPy."""
+
 Terms: TypeAlias = tuple[ArrayLike, ...]
 """Numbers that add up to a log density. Their sizes say what its rounding is."""
 
@@ -108,7 +111,7 @@ class RewardBelief(eqx.Module):
         """The law of one reward for parameters as `sample` draws them."""
 
     @abc.abstractmethod
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """The log density of rewards for parameters as `sample` draws them, as terms to be added. In NumPy.
 
         Every proof compares it with what NumPyro computes for the program, so it is written without NumPyro.
@@ -144,18 +147,16 @@ class RewardBelief(eqx.Module):
         """Part of the log density of a reward that no unknown parameter enters (see `log_base_measure`)."""
         return log_base_measure(self.law, xp.asarray(reward))
 
-    def log_prior(self, drawn: tuple[Float[np.ndarray, "..."], ...]) -> Float[np.ndarray, "..."]:
+    def log_prior(self, drawn: Values) -> Float[np.ndarray, "..."]:
         """Log density of this belief at parameters as `sample` draws them; of a vector summed over it. In NumPy."""
         return sum_terms(self.prior_terms(drawn))
 
-    def prior_terms(self, drawn: tuple[Float[np.ndarray, "..."], ...]) -> Terms:
+    def prior_terms(self, drawn: Values) -> Terms:
         """The same as terms to be added."""
         ((family, *_),) = self.sites.values()  # families of two unknown parameters override this
         return SITE_DENSITY[family](drawn[0], *(getattr(self, name) for name in SITE_FIELDS[family]))
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """The reward below which the law lies with probability `uniform`, above 0 and below 1. In NumPy."""
         return np.asarray(self.law_of(drawn).icdf(uniform))
 

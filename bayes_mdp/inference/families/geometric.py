@@ -22,6 +22,7 @@ from bayes_mdp.inference.families.family import (
     SitesOf,
     Statistics,
     Terms,
+    Values,
     draw_beta,
     log_rising,
     over,
@@ -106,13 +107,11 @@ class BetaGeometricBelief(RewardBelief):
         both = log_rising(self.concentration1, count) + log_rising(self.concentration0, count * mean)
         return both - log_rising(self.concentration1 + self.concentration0, count * (1.0 + mean))
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of `reward` failures and a success."""
         return np.log(drawn[0]), xlogy(reward, 1.0 - drawn[0])
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """P(r < k) = 1 - (1 - probs)^k."""
         with np.errstate(divide="ignore"):
             return np.floor(np.log1p(-uniform) / np.log1p(-drawn[0]))

@@ -9,7 +9,17 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from bayes_mdp.inference.families.family import Cells, Laws, SitesOf, Statistics, Terms, register, split, statistics
+from bayes_mdp.inference.families.family import (
+    Cells,
+    Laws,
+    SitesOf,
+    Statistics,
+    Terms,
+    Values,
+    register,
+    split,
+    statistics,
+)
 from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief, location_and_precision
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray
@@ -70,13 +80,11 @@ class LogNormalBelief(NormalBelief):
         """- log r: the density of r is that of log r, over r."""
         return _log_jacobian(reward)
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of the logarithm, over the reward."""
         return *super().log_density(np.log(reward), drawn), -np.log(reward)
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """The exponential of that of the logarithm."""
         with np.errstate(over="ignore"):
             return np.exp(super().quantile(drawn, uniform))
@@ -144,13 +152,11 @@ class LogNormalGammaBelief(NormalGammaBelief):
         """- log r: the density of r is that of log r, over r."""
         return _log_jacobian(reward)
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of the logarithm, over the reward."""
         return *super().log_density(np.log(reward), drawn), -np.log(reward)
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """The exponential of that of the logarithm."""
         with np.errstate(over="ignore"):
             return np.exp(super().quantile(drawn, uniform))

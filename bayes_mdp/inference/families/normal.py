@@ -22,6 +22,7 @@ from bayes_mdp.inference.families.family import (
     SitesOf,
     Statistics,
     Terms,
+    Values,
     gamma_terms,
     log_rising,
     normal_terms,
@@ -108,13 +109,11 @@ class NormalBelief(RewardBelief):
         square = (ss + shrink * count * (mean - self.loc) ** 2) / self.noise_scale**2
         return -0.5 * (count * (LOG_2PI + 2.0 * xp.log(self.noise_scale)) - xp.log(shrink) + square)
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of Normal(mean, noise_scale)."""
         return normal_terms(reward, drawn[0], np.asarray(self.noise_scale))
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """That of Normal(mean, noise_scale)."""
         return normal_quantile(drawn[0], self.noise_scale, uniform)
 
@@ -197,13 +196,11 @@ class GammaPrecisionBelief(RewardBelief):
             - 0.5 * count * (LOG_2PI + xp.log(self.rate + growth))
         )
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of Normal(0, precision^-1/2)."""
         return normal_terms(reward, np.zeros(reward.shape), drawn[0] ** -0.5)
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """That of Normal(0, precision^-1/2)."""
         with np.errstate(divide="ignore"):
             return normal_quantile(0.0, drawn[0] ** -0.5, uniform)
@@ -298,19 +295,17 @@ class NormalGammaBelief(RewardBelief):
             - 0.5 * xp.log1p(count / self.pseudo_count)
         )
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of Normal(mean, precision^-1/2)."""
         return normal_terms(reward, drawn[0], drawn[1] ** -0.5)
 
-    def prior_terms(self, drawn: tuple[Float[np.ndarray, "..."], ...]) -> Terms:
+    def prior_terms(self, drawn: Values) -> Terms:
         """That of the precision, and of the mean given it."""
         mean, precision = drawn
         scale = (np.asarray(self.pseudo_count) * precision) ** -0.5
         return *gamma_terms(precision, self.concentration, self.rate), *normal_terms(mean, self.loc, scale)
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """That of Normal(mean, precision^-1/2)."""
         with np.errstate(divide="ignore"):
             return normal_quantile(drawn[0], drawn[1] ** -0.5, uniform)

@@ -20,6 +20,7 @@ from bayes_mdp.inference.families.family import (
     SitesOf,
     Statistics,
     Terms,
+    Values,
     log_rising,
     register,
     split,
@@ -87,13 +88,11 @@ class GammaBelief(RewardBelief):
         shrink = self.concentration * xp.log1p(count / self.rate) + total * xp.log(self.rate + count)
         return log_rising(self.concentration, total) - shrink
 
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: tuple[Float[np.ndarray, "*N"], ...]) -> Terms:
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """r log rate - rate - log r!"""
         return xlogy(reward, drawn[0]), -drawn[0], -gammaln(reward + 1.0)
 
-    def quantile(
-        self, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "..."]:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """By bisection of the distribution function."""
         return whole_quantile(uniform, lambda k: pdtr(k, drawn[0]))
 

@@ -21,7 +21,7 @@ from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.integrals.integration import Integration
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.model_evidence.bridge import bridge_sampling, check_sites
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior

@@ -20,7 +20,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import Chains, Scalars, sampled_sites
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.fitted import NO_PROGRAM
-from bayes_mdp.inference.mixtures.mixture import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.pooled.pooled_gibbs import PairCounts, draw_chains
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe

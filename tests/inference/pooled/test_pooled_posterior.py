@@ -12,7 +12,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.inference import Gibbs, PooledPosterior, fit_for
-from bayes_mdp.inference.mixtures.mixture import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays
 
 KEY, DRAWS = jax.random.key(0), 6
