@@ -13,6 +13,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.families.normal import NormalBelief
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import Discounted, Episodic, Objective, StateActionSpace
 
 CLASSES = ("acyclic", "cyclic", "tied", "mixture")

@@ -17,7 +17,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterio
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.families.normal import NormalGammaBelief
-from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.mixtures import Mixture, mixture
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 SPACE = StateActionSpace(2, 2)

@@ -9,7 +9,7 @@ from bayes_mdp.agents.common.learner import place_of, table_shape
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import TablePolicy
 from bayes_mdp.agents.model_free.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
-from bayes_mdp.inference.value import ReturnBelief, moment_update, target
+from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.planning.solution import best_action
 from bayes_mdp.utils.typing import RealLike, Scalar

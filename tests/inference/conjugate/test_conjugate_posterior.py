@@ -13,6 +13,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanUpdate, Counts, HasVariances, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.models import dirichlet_normal_gamma

@@ -13,6 +13,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows, expecte
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalBelief
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import CanInform, StateActionSpace, Transitions
 
 pytestmark = pytest.mark.numerics
