@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import digamma, polygamma
 
 from bayes_mdp.inference.value import ACCURATE, FAST, Quadrature, ReturnBelief, StudentT, mixture_update, moment_update
-from bayes_mdp.inference.value.special import inverse_log_minus_digamma
+from bayes_mdp.inference.value.returns import inverse_log_minus_digamma
 from benchmarks.planning import compiled, cpu, show
 from benchmarks.record.turns import Measured, Size, in_turns
 

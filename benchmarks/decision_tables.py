@@ -24,8 +24,8 @@ from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.mean_plan import best_in
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
-from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.envs.sepsis import simulate_episodes
+from bayes_mdp.numerics.array_forms import to_float64
 
 OBJECTIVE, LONGEST, DRAWS, BELOW, LARGE = bm.Discounted(0.95), 200, 200, 5, 100
 

@@ -214,7 +214,7 @@ def posteriors() -> Iterator[Work]:
     action, target = rng.integers(0, 3, 64), rng.normal(size=64).astype(np.float32)
 
     def layer() -> Any:
-        from bayes_mdp.inference.value import gaussian_algebra as algebra
+        from bayes_mdp.inference.value import linear_gaussian as algebra
 
         shrinks = (algebra.shrink_root_one, algebra.shrink_root_block)
         matrix = jnp.broadcast_to(10.0 * jnp.eye(32), (3, 32, 32))

@@ -42,12 +42,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 import bayes_mdp as bm
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.mdp import StateActionSpace
 
 AT_ONCE = 2**16  # hyper-states that are planned together

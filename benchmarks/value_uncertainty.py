@@ -20,10 +20,10 @@ import numpy as np
 
 from bayes_mdp.agents.value_uncertainty import moment_matching, ube
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.planning.variance_backup import propagate
 from benchmarks.planning import compiled, cpu, show

@@ -10,6 +10,7 @@ FOLDERS = (
     "decisions/choosing",
     "decisions/information",
     "inference/conjugate",
+    "inference/families",
     "inference/pooled",
     "inference/value",
     "planning",

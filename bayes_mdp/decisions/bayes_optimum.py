@@ -12,6 +12,7 @@ from typing import NamedTuple, overload
 import equinox as eqx
 import jax
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Float
 
 from bayes_mdp.decisions.hyperstates import (
@@ -27,8 +28,6 @@ from bayes_mdp.decisions.hyperstates import (
 )
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.families import BetaBelief
-from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
@@ -195,7 +194,7 @@ def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None
 
 def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
     rewards, space = posterior.reward_cells, posterior.space
-    bernoulli = isinstance(rewards, RewardCells) and type(rewards.prior) is BetaBelief
+    bernoulli = rewards.in_closed_form and rewards.law is dist.BernoulliProbs
     if rewards.learns and not bernoulli:
         law = getattr(rewards.law, "__name__", "other")
         raise ValueError(

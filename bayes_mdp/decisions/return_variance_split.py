@@ -21,7 +21,7 @@ from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
 from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective, read_action_probs, require_usable
 from bayes_mdp.decisions.start import Start, read_start
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.sizes import Sizes
@@ -139,11 +139,11 @@ def draw_law(
 ) -> tuple[Float[Array, "*H S A O"], Float[Array, "*cells"], Float[Array, "*cells"]]:
     """One draw of the rows, of the mean rewards and of the variance of one reward around them, together."""
     # A component by weight, then rows and rewards of it: one joint draw.
-    belief: Any = posterior
-    if isinstance(posterior, Mixture):
+    k = 0
+    if posterior.log_weights is not None:
         key, key_component = jax.random.split(key)
         k = jax.random.categorical(key_component, jnp.asarray(posterior.log_weights))
-        belief = jax.tree.map(lambda leaf: jnp.asarray(leaf)[k], posterior.components)
+    belief: Any = posterior.component(k)
     key_rows, key_rewards = jax.random.split(key)
     mean, noise = belief.reward_cells.sample_with_noise(key_rewards)
     return belief.transition_probs.sample(key_rows), mean, noise
@@ -205,12 +205,8 @@ def choice_variance(q: Float[Array, "*#H S A"], policy: Float[Array, "*#H S A"])
 
 def _require_noise(posterior: ConjugatePosterior | Mixture) -> None:
     """Refuse rewards whose expected variance is infinite."""
-    beliefs: list[Any] = [posterior]
-    if isinstance(posterior, Mixture):
-        count = len(posterior.log_weights)
-        beliefs = [jax.tree.map(lambda leaf, k=k: leaf[k], posterior.components) for k in range(count)]
-    for belief in beliefs:
-        belief.expected_reward_variance()
+    for k in range(posterior.num_components):
+        posterior.component(k).expected_reward_variance()
 
 
 def _summarise(values: np.ndarray, chance: np.ndarray, gap: float, start: Start, objective: Objective) -> ReturnSplit:

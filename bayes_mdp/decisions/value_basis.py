@@ -13,7 +13,7 @@ from bayes_mdp.decisions.host_policy import action_values, pair_time
 from bayes_mdp.decisions.reward_prior import RewardPrior, RewardWeights, reward_weights
 from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law

@@ -1,7 +1,7 @@
 from .collapsed.collapsed_posterior import CollapsedPosterior as CollapsedPosterior
 from .compiled_fit import Fit as Fit
 from .conjugate.conjugate_posterior import ConjugatePosterior as ConjugatePosterior
-from .conjugate.layered import LayeredPosterior as LayeredPosterior
+from .conjugate.conjugate_posterior import LayeredPosterior as LayeredPosterior
 from .conjugate.merge import merge as merge
 from .conjugate.predictive_density import log_predictive as log_predictive
 from .draws.chains import Chains as Chains
@@ -16,8 +16,8 @@ from .draws.weighted_samples import posterior_samples as posterior_samples
 from .explanation import Explanation as Explanation
 from .explanation import explain as explain
 from .factorised.factorised_posterior import FactorisedPosterior as FactorisedPosterior
-from .mixtures.mixture import Mixture as Mixture
-from .mixtures.mixture import mixture as mixture
+from .mixtures import Mixture as Mixture
+from .mixtures import mixture as mixture
 from .model_evidence.bayes_factors import BayesFactors as BayesFactors
 from .model_evidence.bayes_factors import bayes_factors as bayes_factors
 from .model_evidence.bridge import Evidence as Evidence

@@ -24,7 +24,7 @@ from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, in_the_way
 from bayes_mdp.inference.detection.trace import Program, joint_values
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import Counts, Transitions
 from bayes_mdp.models.mdp_spec import Prior

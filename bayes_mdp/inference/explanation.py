@@ -10,7 +10,7 @@ from numpyro.primitives import Message
 
 from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
-from bayes_mdp.inference.detection.trace import FAMILIES_OF, Program, Site
+from bayes_mdp.inference.detection.trace import Program, Site, site_families
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import HIERARCHICAL, ROUTE_WORDS, Route, prove
 from bayes_mdp.inference.sampled.recipe import recipe_for
@@ -251,11 +251,12 @@ def _reason(probe: Probe, site: Site, role: str, route: Route) -> tuple[str, str
 def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
     """What is wrong with the family of the law or of the site; None: neither."""
     law = probe.program.law.family
-    if law not in FAMILIES_OF:
+    of_law = site_families(law)
+    if not of_law:
         other = CONJUGATE_LAWS.get(law)
         return f"a {law} law of rewards has no conjugate sites", f"one that has some: {other}" if other else ""
     for parameter, entries in probe.reward.items():
-        families = FAMILIES_OF[law].get(str(parameter), ())
+        families = of_law.get(str(parameter), ())
         if site.name in probe.depends(entries) and site.family not in families:
             what = f"{parameter} of a {law} law of rewards"
             if not families:

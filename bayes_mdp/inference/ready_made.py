@@ -12,16 +12,17 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.detection.trace import program_cache
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior

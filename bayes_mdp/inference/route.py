@@ -32,8 +32,8 @@ from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import MOST_NODES
-from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.inference.pooled import pooled_fit
+from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.pooled import pooled_posterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.ready_made import ready_made
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
@@ -294,7 +294,7 @@ def _pooled_route(prior: PartialPooling, space: StateActionSpace, method: str | 
         rewards = _exact_fit(program)
     except NotConjugate as error:
         raise ValueError(f"rewards of partial_pooling have to be conjugate, and these are not: {error}") from error
-    fit = pooled_fit.fit_of(prior, space, rewards, options)
+    fit = pooled_posterior.fit_of(prior, space, rewards, options)
     return program, Route(fit, {}, ("concentration", "usage_power", "state rows"))
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayes_mdp.calibration.belief.posterior_views import recipe_of, reference
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.provenance import digests_of
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import Source
@@ -264,8 +263,8 @@ def prior_in_words(posterior: object) -> str:
     """
     program = getattr(posterior, "program", None)
     if program is None and isinstance(posterior, MixturePosterior | SampledPosterior):
-        recipe = recipe_of(posterior)  # pyright: ignore[reportArgumentType] - all mixtures of this package are fitted
-        program = reference(posterior).program if recipe is None else recipe.prior  # pyright: ignore
+        recipe = posterior.drawn_by  # pyright: ignore[reportArgumentType] - all mixtures of this package are fitted
+        program = posterior.reference.program if recipe is None else recipe.prior  # pyright: ignore
     if program is None:
         return "not known: the posterior does not hold it"
     program = inspect.unwrap(program)

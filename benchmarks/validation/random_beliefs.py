@@ -9,12 +9,11 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
-from bayes_mdp.inference.mixtures.mixture import mixture
+from bayes_mdp.inference.families.normal import NormalBelief
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import Discounted, Episodic, Objective, StateActionSpace
 
 CLASSES = ("acyclic", "cyclic", "tied", "mixture")

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.mixtures.mixture import mixture
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import MDP, Episodic, Objective, Transitions
 from benchmarks.validation.random_beliefs import ACTIONS, STATES, known_noise_belief, random_problem
 

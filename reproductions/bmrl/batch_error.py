@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.utils.typing import AnyArray
 

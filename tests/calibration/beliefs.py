@@ -12,12 +12,12 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, from_draws
 from bayes_mdp.mdp import StateActionSpace, Transitions

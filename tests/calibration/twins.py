@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
-from bayes_mdp.inference.mixtures.mixture import Mixture, mixture
+from bayes_mdp.inference.families.normal import NormalGammaBelief
+from bayes_mdp.inference.mixtures import Mixture, mixture
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 SPACE = StateActionSpace(2, 2)

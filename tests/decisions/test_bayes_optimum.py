@@ -12,11 +12,11 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import hyperstates
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.models import priors
 from tests.inference.bayes_problems import CASES, LEGAL, PAY, S2, Case, fresh, plain, two_state
 

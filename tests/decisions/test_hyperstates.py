@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bayes_mdp.decisions.hyperstates import WORD_BITS, child, hyper_problem, search_key, union
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.mdp import StateActionSpace
 
 pytestmark = pytest.mark.numerics

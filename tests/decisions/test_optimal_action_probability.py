@@ -13,11 +13,11 @@ from bayes_mdp.agents import PSRL
 from bayes_mdp.decisions import policy_evaluation as judge
 from bayes_mdp.decisions.optimal_action_probability import probability_optimal, shared_out
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Problem, StateActionSpace
 from tests.inference.policy_problems import ISLANDS, OnlySamples, posterior
 

@@ -8,11 +8,12 @@ from scipy import integrate, stats
 
 from bayes_mdp.decisions.perfect_information import expected_value_of_perfect_information, validity_of
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Validity
 from tests.inference.policy_problems import ACTIONS, START, posterior
 

@@ -9,11 +9,11 @@ import bayes_mdp as bm
 from bayes_mdp.agents.value_uncertainty.return_variance import return_variance
 from bayes_mdp.decisions.return_variance_split import split_return_variance
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace
 from tests.inference.numpy_draws import NUMBER, draw_rewards, draw_rows
 from tests.inference.policy_problems import posterior as only_rows

@@ -12,17 +12,17 @@ from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
 from bayes_mdp.inference import CollapsedPosterior, PooledPosterior, SampledPosterior, mixture
-from bayes_mdp.inference.conjugate.counting_families import (
-    BetaBinomialBelief,
-    BetaGeometricBelief,
-    DirichletCategoricalBelief,
-    GammaExponentialBelief,
-)
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.binomial import BetaBinomialBelief
+from bayes_mdp.inference.families.categorical import DirichletCategoricalBelief
+from bayes_mdp.inference.families.exponential import GammaExponentialBelief
+from bayes_mdp.inference.families.geometric import BetaGeometricBelief
+from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.mdp import CanCountPrior, Discounted, PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.numerics.array_forms import to_float64

@@ -16,7 +16,8 @@ from tests.agents.common import test_contract as contract
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 REGISTRIES = {"PRIORS": models.PRIORS, "AGENTS": agents.AGENTS, "ENVS": envs.ENVS}
-SECTIONS = {title: section for title, section in re.findall(r"^## Add an? (\w+)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S)}
+HEADINGS = r"^## Add an? (prior|agent|environment)\n(.*?)(?=^## |\Z)"
+SECTIONS = dict(re.findall(HEADINGS, TEXT, re.M | re.S))
 
 
 def _run(file: str, code: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

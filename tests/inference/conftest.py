@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 S, A = 3, 2

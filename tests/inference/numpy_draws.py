@@ -3,8 +3,9 @@
 
 import numpy as np
 
-from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
 
 NUMBER = 40_000
 

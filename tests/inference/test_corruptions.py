@@ -11,7 +11,7 @@ import pytest
 
 import bayes_mdp as bm
 
-KINDS = ("flip", "cut", "insert", "swap", "repeat", "header", "tree", "shape", "dtype", "values", "length", "deep")
+KINDS = ("flip", "cut", "insert", "swap", "repeat", "header", "tree", "shape", "dtype", "length", "deep")
 MOST_MEMORY = 2**24  # of a file of some thousand bytes
 
 
@@ -138,17 +138,6 @@ def forged(content, kind, rng):
             "int3",
         ]
         table[i][0] = hostile[int(rng.integers(len(hostile)))]
-    elif kind == "values":
-        # Numbers of another kind and the same width: what was a concentration is read as an integer, and so on.
-        width = {
-            "float64": "int64",
-            "int64": "float64",
-            "float32": "int32",
-            "int32": "float32",
-            "bool": "int8",
-            "uint8": "int8",
-        }
-        table[i][0] = width[table[i][0]]
     elif kind == "length":
         text = json.dumps(header).encode()
         lengths = (0, len(text) - 1, len(text) + 1 + len(arrays), 2**62, 2**64 - 1)

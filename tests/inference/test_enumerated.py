@@ -11,7 +11,7 @@ import pytest
 from scipy.special import betaln
 
 import bayes_mdp as bm
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.models import MDPSpec
 from tests.inference.branching_programs import DATA, SPACE, Branching

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.inference.summary import WIDTH, describe, table
 from bayes_mdp.mdp import StateActionSpace, Transitions
 

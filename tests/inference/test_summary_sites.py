@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.inference.mixtures.mixture import mixture
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.inference.summary import WIDTH, _quantiles, describe, site_lines, table
 from tests.calibration.beliefs import collapsed, sampled
 

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference.conjugate.layered import LayeredPosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import LayeredPosterior
 from bayes_mdp.inference.summary import table
 from bayes_mdp.mdp import SparseMDP
 

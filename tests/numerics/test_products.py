@@ -15,7 +15,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
-from bayes_mdp.inference.value import gaussian_algebra as algebra
+from bayes_mdp.inference.value import linear_gaussian as algebra
 from bayes_mdp.mdp import PlansFromState, Problem
 from bayes_mdp.numerics.products import einsum, matmul, tensordot
 from tests.tf32 import loose, off

@@ -11,8 +11,8 @@ from bayes_mdp.agents import Greedy
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.experiments.rollout.execute import prepare
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward, StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal_gamma

@@ -2,26 +2,15 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from bayes_mdp.calibration.belief.closed_form_sites import known_sites
 from bayes_mdp.calibration.belief.observed_data import Data, observe
 from bayes_mdp.calibration.belief.own_data import Cells, Rows, why_no_own_data
 from bayes_mdp.calibration.belief.parameter_draws import kept_chains
-from bayes_mdp.calibration.belief.posterior_views import (
-    NO_PROGRAM,
-    FittedPosterior,
-    Reference,
-    chains_of,
-    law_of_one_reward,
-    program_of,
-    reference,
-    why_no_prior,
-)
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.prior_density import why_no_log_prior
 from bayes_mdp.calibration.belief.program_run import site_facts
 from bayes_mdp.calibration.belief.reward_density import has_sums
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.inference.fitted import NO_PROGRAM
 
 GROUPS = (
     "posterior",
@@ -59,7 +48,7 @@ def contents(posterior: FittedPosterior, data: Data, log_likelihood: str | None)
     """What there is for a posterior and the `data` that are at hand. Arguments and errors: as `to_arviz`."""
     if log_likelihood is not None and log_likelihood not in UNITS:
         raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition', 'cell', 'none' or None")
-    of = reference(posterior)
+    of = posterior.reference
     left_out = _of_the_model(posterior)
     rows = cells = None
     without = why_no_own_data(of) if data is None else None
@@ -74,7 +63,7 @@ def contents(posterior: FittedPosterior, data: Data, log_likelihood: str | None)
         raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
     if without is not None:
         return Contents(None, None, None, {**left_out, **dict.fromkeys(OF_DATA, without)})
-    law = law_of_one_reward(of)
+    law = of.reward_law
     unit = log_likelihood or ("transition" if rows is not None else "cell")
     if unit == "none":
         unit, left_out["log_likelihood"] = None, "log_likelihood is 'none'"
@@ -84,25 +73,15 @@ def contents(posterior: FittedPosterior, data: Data, log_likelihood: str | None)
     return Contents(rows, cells, unit, left_out)
 
 
-def known_mean(of: Reference) -> np.ndarray | None:
-    """Mean rewards [*cells], where they are known; None: they are not."""
-    if not isinstance(of, SampledPosterior):
-        return None if of.reward_cells.learns else np.asarray(of.reward_cells.mean())
-    if of.rewards.law is not None:
-        return None
-    each = np.asarray(of.rewards.known)
-    return None if (each != each[:1]).any() else each[0]
-
-
 def _of_the_model(posterior: FittedPosterior) -> dict[str, str]:
     """What is left out whatever the data."""
     found: dict[str, str] = {}
-    prior, density = why_no_prior(posterior), why_no_log_prior(posterior)
+    prior, density = posterior.why_no_prior(), why_no_log_prior(posterior)
     if prior is not None:
         found |= {"prior": prior, "prior_predictive": prior}
     if density is not None:
         found["log_prior"] = density
-    program = program_of(posterior)
+    program = posterior.program
     if program is None:
         found["deterministics"] = NO_PROGRAM
     else:
@@ -112,6 +91,6 @@ def _of_the_model(posterior: FittedPosterior) -> dict[str, str]:
             why = f"the values of site {missing[0]!r} are not known in every draw"
             found |= {"deterministics": why, "log_prior": why}
     if kept_chains(posterior) is None:
-        ran = chains_of(posterior) is not None
+        ran = posterior.chains is not None
         found["sample_stats"] = "the draws were resampled by weight" if ran else "no chains were run"
     return found

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,18 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.calibration.arviz.export import dataset
 from bayes_mdp.calibration.arviz.generation import Tree, arviz, pareto_smoothed
 from bayes_mdp.calibration.belief.observed_data import Data
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains_of, check_posterior
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
-from bayes_mdp.inference.draws.derived_tables import Scalars
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.draws.chains import (
+    MAX_R_HAT,
+    MIN_ESS,
+    MOST_VALUES,
+    Chains,
+    Scalars,
+    effective_size,
+    split_r_hat,
+)
 from bayes_mdp.utils.files import read_sealed, write_sealed
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.messages import see
@@ -123,15 +127,14 @@ def diagnose(posterior: FittedPosterior) -> Diagnosis:
         exact: closed form, no Monte Carlo error. Nothing to diagnose.
     """
     check_posterior(posterior, 1)
-    if isinstance(posterior, ConjugatePosterior) and not isinstance(posterior, FactorisedPosterior):
+    if posterior.log_weights is None:
         return Diagnosis(posterior.method, None, None, None, None, [], [])
-    chains = chains_of(posterior)
+    weighted: Any = posterior
+    chains = posterior.chains
     diverging = None if chains is None or chains.diverging is None else int(np.sum(chains.diverging))
-    sites = (
-        None if chains is None or isinstance(posterior, Mixture) else _site_table(chains, posterior.derived_tables())
-    )
+    sites = None if chains is None else _site_table(chains, posterior.derived_tables())
     on_grid = isinstance(posterior, CollapsedPosterior) and posterior.is_integrated and posterior.method == QUADRATURE
-    size = None if on_grid else float(posterior.effective_sample_size())
+    size = None if on_grid else float(weighted.effective_sample_size())
     found = posterior.problems()
     if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):
         found = [*found, *_by_arviz(sites)]

@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.calibration.arviz.contents import OF_DATA, Contents, known_mean
+from bayes_mdp.calibration.arviz.contents import OF_DATA, Contents
 from bayes_mdp.calibration.arviz.generation import untied
 from bayes_mdp.calibration.arviz.site_variables import SiteVariables
 from bayes_mdp.calibration.belief import replicates as predictive
@@ -19,19 +19,12 @@ from bayes_mdp.calibration.belief.closed_form_sites import known_sites
 from bayes_mdp.calibration.belief.draws import Draws, Run
 from bayes_mdp.calibration.belief.own_data import Cells
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
-from bayes_mdp.calibration.belief.posterior_views import (
-    FittedPosterior,
-    law_of_one_reward,
-    program_of,
-    recipe_of,
-    reference,
-    rewards_by_outcome,
-)
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.prior_density import closed_log_prior
 from bayes_mdp.calibration.belief.prior_draws import draw_prior
 from bayes_mdp.calibration.belief.program_run import ProgramRun, SiteFacts, run_program, site_facts, top_sites
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
@@ -55,13 +48,13 @@ class GroupBuilder:
 
     def __init__(self, posterior: FittedPosterior, num_draws: int, key: PRNGKeyArray, contents: Contents) -> None:
         self._posterior, self._num_draws, self._contents = posterior, num_draws, contents
-        self._reference, self._program = reference(posterior), program_of(posterior)
+        self._reference, self._program = posterior.reference, posterior.program
         names = ("posterior", "prior", "posterior_predictive", "prior_predictive")
         self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         self._axes = coordinates(posterior.space)
         pair = PLATE_NAMES[-len(posterior.space.shape) :]
         row = (*pair, outcome_axis(posterior.space))
-        reward = row if rewards_by_outcome(self._reference) else pair
+        reward = row if self._reference.rewards_by_outcome else pair
         self._dims = {
             **dict.fromkeys(("transition_probs", "transition_counts"), row),
             **dict.fromkeys(("reward_mean", "reward_precision", "reward_total", "reward_count"), reward),
@@ -83,7 +76,7 @@ class GroupBuilder:
         cells, rows = self._contents.cells, self._contents.rows
         space = self._posterior.space
         probs = math.prod((*space.shape, space.n_outcomes))
-        reward = 16 * (probs if rewards_by_outcome(self._reference) else math.prod(space.shape))
+        reward = 16 * (probs if self._reference.rewards_by_outcome else math.prod(space.shape))
         number = 0 if rows is None else rows.outcome.size
         replicate = 4 * probs + reward if rows is None else 8 * number
         # The values of the sites beside the tables, in float64.
@@ -125,7 +118,7 @@ class GroupBuilder:
         posterior = self._posterior
         found: dict[str, str | float] = {"inference_method": posterior.method}
         known = not isinstance(posterior, Mixture) or posterior.log_prior is not None
-        if known and isinstance(posterior, ConjugatePosterior | Mixture) and recipe_of(posterior) is None:
+        if known and isinstance(posterior, ConjugatePosterior | Mixture) and posterior.drawn_by is None:
             found["log_evidence"] = float(posterior.log_evidence)
         return found
 
@@ -168,16 +161,16 @@ class GroupBuilder:
         return self._sampled(dict(self._draws.run.stats), self._draws.run)
 
     def observed_data(self) -> xr.Dataset:
-        has_rewards = law_of_one_reward(self._reference) is not None
+        has_rewards = self._reference.reward_law is not None
         if self._contents.rows is not None:
             return self._dataset(predictive.observed_rows(self._contents.rows, has_rewards), (), self._dims)
         return self._dataset(predictive.observed_cells(self._cells, has_rewards), (), self._dims)
 
     def constant_data(self) -> xr.Dataset:
         held = {"visit_counts": self._cells.transition_counts.sum(-1)}
-        if law_of_one_reward(self._reference) is not None:
+        if self._reference.reward_law is not None:
             held["reward_count"] = self._cells.rewards.count
-        known = known_mean(self._reference)
+        known = self._reference.known_reward
         return self._dataset(held if known is None else {**held, "reward_mean": known}, (), self._dims)
 
     @property
@@ -238,7 +231,7 @@ class GroupBuilder:
 
 def _facts(posterior: FittedPosterior, *, runs: bool) -> dict[str, SiteFacts]:
     """The sites to show, in the order of the program: deterministic ones if it `runs` at the values of all latents."""
-    program, known = program_of(posterior), known_sites(posterior)
+    program, known = posterior.program, known_sites(posterior)
     if program is None:
         # What the axes are is not known.
         return {name: SiteFacts("latent", shape, (None,) * len(shape), 0) for name, shape in known.items()}

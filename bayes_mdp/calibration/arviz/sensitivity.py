@@ -20,13 +20,7 @@ from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import Draws
 from bayes_mdp.calibration.belief.observed_data import Data, observe
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
-from bayes_mdp.calibration.belief.posterior_views import (
-    FittedPosterior,
-    check_posterior,
-    key_or_first,
-    reference,
-    sites_of,
-)
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first
 from bayes_mdp.calibration.belief.prior_density import log_prior_of
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
@@ -144,7 +138,7 @@ def prior_sensitivity(
     if objective is not None:
         check_objective(objective)
     key_draws, key_null = jax.random.split(key_or_first(key))
-    rows, cells = observe(reference(posterior), data)
+    rows, cells = observe(posterior.reference, data)
     table = float(np.prod((*posterior.space.shape, posterior.space.n_outcomes)))
     # Sorting needs ranks of every quantity, under each of two powers of each of two densities.
     check_draws(posterior, num_draws, 0 if rows is None else rows.outcome.size, 8 * 4 * table)
@@ -155,7 +149,7 @@ def prior_sensitivity(
     else:
         likelihood = predictive.log_likelihood_rows(draws, rows).sum(1)
     densities = (np.sum(list(terms.values()), axis=0), likelihood)
-    looked = _quantities(draws, sites_of(posterior), posterior.space, objective, quantities)
+    looked = _quantities(draws, posterior.site_draws, posterior.space, objective, quantities)
     names = [label for name, x in looked.items() for label in _labels(name, x.shape[1:], posterior.space)]
     values = np.concatenate([x.reshape(len(x), -1) for x in looked.values()], axis=1)
     chains = draws.run.markov_chains

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 
 Exact = TypeVar("Exact", bound=ConjugatePosterior | Mixture)
 

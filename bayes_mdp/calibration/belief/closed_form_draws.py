@@ -18,13 +18,10 @@ from bayes_mdp.calibration.belief.draws import Draws, Run
 from bayes_mdp.calibration.belief.reward_density import RewardDraws
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief, RewardStreams
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Rewards
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
-from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.families.family import RewardBelief, RewardStreams
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.random.host_generator import draw_dirichlet_rows, host_generator
@@ -50,7 +47,7 @@ def draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray,
         index: components.
         run: where the components come from; the values of the conjugate sites are added to its sites.
     """
-    first = posterior if isinstance(posterior, ConjugatePosterior) else posterior.component(0)
+    first = posterior.component(0)
     key_rows, key_rewards = jax.random.split(key)
     size = block_size(math.prod((*posterior.space.shape, posterior.space.n_outcomes)))
     with jax.enable_x64(True):
@@ -64,7 +61,7 @@ def draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray,
             posterior,
             index,
             stacked,
-            () if isinstance(first, FactorisedPosterior) else parameters,
+            parameters if first.drawn_by is None else (),
             block_size(stacked[0].size),
         )
     known = known_numbers(first.reward_cells)
@@ -94,12 +91,12 @@ def _row_drawer(key: PRNGKeyArray, posterior: Closed) -> Callable[[Components], 
 
 @jax.jit
 def _concentrations(posterior: Closed, index: Components) -> Float[Array, "B M K"]:
-    return jax.vmap(lambda k: jnp.asarray(_component(posterior, k).transition_probs.site_concentration))(index)
+    return jax.vmap(lambda k: jnp.asarray(posterior.component(k).transition_probs.site_concentration))(index)
 
 
 @jax.jit
 def _law_rows(posterior: Closed, stacked: Float[AnyArray, "B M K"], index: Components) -> Float[Array, "B *H S A O"]:
-    gather = lambda rows, k: jnp.asarray(_component(posterior, k).transition_probs.gather(rows))  # noqa: E731
+    gather = lambda rows, k: jnp.asarray(posterior.component(k).transition_probs.gather(rows))  # noqa: E731
     return jax.vmap(gather)(jnp.asarray(stacked), index)
 
 
@@ -123,7 +120,7 @@ def _reward_drawer(
 @jax.jit
 def _reward_beliefs(posterior: Closed, index: Components) -> RewardBelief:
     def one(k: IntScalar) -> RewardBelief:
-        cells = _component(posterior, k).reward_cells
+        cells = posterior.component(k).reward_cells
         assert isinstance(cells, RewardCells)  # all components are of one kind
         return cells.site_belief
 
@@ -133,9 +130,9 @@ def _reward_beliefs(posterior: Closed, index: Components) -> RewardBelief:
 @jax.jit
 def _drawn_by_jax(keys: Keys, posterior: Closed, index: Components) -> Parameters:
     def one(key: PRNGKeyArray, k: IntScalar) -> Parameters:
-        rewards = _component(posterior, k).reward_cells
+        rewards = posterior.component(k).reward_cells
         # Rewards that are draws themselves: those of the draw that was chosen.
-        return (jnp.asarray(k),) if isinstance(rewards, SampledRewards) else rewards.sample_sites(key)
+        return rewards.sample_sites(key) if rewards.in_closed_form else (jnp.asarray(k),)
 
     return jax.vmap(one)(keys, index)
 
@@ -145,14 +142,10 @@ def _reward_laws(
     posterior: Closed, index: Components, drawn: Parameters
 ) -> tuple[Parameters, RewardTable, Float[Array, "B *cells"]]:
     def one(k: IntScalar, drawn: Parameters) -> tuple[Parameters, RewardTable, Float[Array, "*cells"]]:
-        rewards = _component(posterior, k).reward_cells
+        rewards = posterior.component(k).reward_cells
         return drawn, rewards.table_of(drawn), jnp.asarray(rewards.gather_drawn(drawn)[0])
 
     return jax.vmap(one)(index, drawn)
-
-
-def _component(posterior: Closed, k: IntScalar) -> ConjugatePosterior:
-    return posterior.component(k) if isinstance(posterior, MixturePosterior) else posterior
 
 
 def block_size(table: int) -> int:

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, reference, sites_of
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.conjugate.site_table import SiteTable
-from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.utils.typing import AnyArray
 
 Parameters = tuple[Float[AnyArray, "B ..."], ...]
@@ -18,7 +17,7 @@ Parameters = tuple[Float[AnyArray, "B ..."], ...]
 
 def known_sites(posterior: FittedPosterior) -> dict[str, tuple[int, ...]]:
     """The shapes of the latent sites whose values are known in every draw, by name."""
-    held = {name: np.shape(x)[1:] for name, x in sites_of(posterior).items()}
+    held = {name: np.shape(x)[1:] for name, x in posterior.site_draws.items()}
     return {**held, **_conjugate_sites(posterior)}
 
 
@@ -37,7 +36,7 @@ def site_values(
         rows, parameters: the draws.
         block: number of draws that are worked on at once.
     """
-    tables = _tables(posterior)
+    tables = posterior.site_tables
     made = {name: np.zeros((len(rows), *shape)) for name, shape in _conjugate_sites(posterior).items()}
     if not made:
         return {}
@@ -59,20 +58,13 @@ def _block(table: SiteTable, rows: Float[AnyArray, "B M K"], parameters: Paramet
     return jax.vmap(table.values)(rows, parameters)
 
 
-def _tables(posterior: FittedPosterior) -> tuple[SiteTable, ...]:
-    """The table of each component; of one kind for all: a single one."""
-    if isinstance(posterior, Mixture):
-        return posterior.site_tables
-    of = reference(posterior)
-    return (of.sites,) if isinstance(of, ConjugatePosterior) and of.sites is not None else ()
-
-
 def _conjugate_sites(posterior: FittedPosterior) -> dict[str, tuple[int, ...]]:
     """The shapes of the conjugate sites all of whose elements are parameters of every component."""
-    of, tables = reference(posterior), _tables(posterior)
-    if not tables or not isinstance(of, ConjugatePosterior):
+    tables = posterior.site_tables
+    if not tables:
         return {}
-    width = int(np.prod(np.shape(of.transition_probs.prior)))
+    closed: Any = posterior.reference  # which is in closed form, as it has tables
+    width = int(np.prod(np.shape(closed.transition_probs.prior)))
     covered = [_covered(table, width) for table in dict.fromkeys(tables)]
     return {name: shape for name, shape in tables[0].shapes if all(name in each for each in covered)}
 

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.calibration.belief.before_data import before_data
-from bayes_mdp.calibration.belief.own_data import Cells, Rows, kept_rewards, own_data, own_sums
-from bayes_mdp.calibration.belief.posterior_views import Reference, law_of_one_reward, rewards_by_outcome
+from bayes_mdp.calibration.belief.own_data import Cells, Rows, own_data, own_sums
+from bayes_mdp.calibration.belief.posterior_views import Reference
 from bayes_mdp.calibration.belief.reward_density import Moments
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
@@ -40,7 +40,7 @@ def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
     data = data.transitions if isinstance(data, Log) else data
     if not isinstance(data, Transitions | Counts):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
-    space, by_outcome = posterior.space, rewards_by_outcome(posterior)
+    space, by_outcome = posterior.space, posterior.rewards_by_outcome
     cells = _cells(data, space, by_outcome)
     if isinstance(posterior, ConjugatePosterior):
         _check_same(data, cells, posterior)
@@ -75,8 +75,8 @@ def _axes(posterior: Reference) -> tuple[str, ...]:
 
 def _check_same_rewards(cells: Cells, posterior: Reference) -> None:
     """Refuse other rewards than those that a posterior by draws keeps as moments."""
-    seen = kept_rewards(posterior)
-    if isinstance(seen, Statistics) and law_of_one_reward(posterior) is not None:
+    seen = posterior.reward_data
+    if isinstance(seen, Statistics) and posterior.reward_law is not None:
         own = Moments(*(np.asarray(x, np.float64) for x in seen.counts.reward_moments))
         _check_close("rewards of", _axes(posterior), cells.rewards.count, own.count)
         _check_close("as the mean reward of", _axes(posterior), cells.rewards.mean, own.mean, _slack(own))

@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from bayes_mdp.calibration.belief.posterior_views import Reference, rewards_by_outcome
+from bayes_mdp.calibration.belief.posterior_views import Reference
 from bayes_mdp.calibration.belief.reward_density import Moments
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled import conditioned_program
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.models.sufficient_statistics import Statistics
@@ -55,14 +54,14 @@ def own_data(posterior: Reference) -> tuple[Rows | None, Cells]:
     why = why_no_own_data(posterior)
     if why is not None:
         raise ValueError(f"data is None, expected the data that the posterior was inferred from: {why}")
-    seen = kept_rewards(posterior)
+    seen = posterior.reward_data
     if seen is None:
         assert isinstance(posterior, ConjugatePosterior)  # all others keep their rewards
         return None, own_sums(posterior)
     counts = _own_counts(posterior)
     if isinstance(seen, Statistics):
         return None, Cells(counts, Moments(*map(_wide, seen.counts.reward_moments)))
-    return _own_rows(counts, seen), _sums_of_rows(counts, seen, rewards_by_outcome(posterior))
+    return _own_rows(counts, seen), _sums_of_rows(counts, seen, posterior.rewards_by_outcome)
 
 
 def why_no_own_data(posterior: Reference) -> str | None:
@@ -72,7 +71,7 @@ def why_no_own_data(posterior: Reference) -> str | None:
         return None
     if not np.allclose(counts.sum(-1), visits):
         return SHARED
-    seen = kept_rewards(posterior)
+    seen = posterior.reward_data
     if seen is not None:
         return _why_no_rows(counts, seen)
     assert isinstance(posterior, ConjugatePosterior)  # all others keep their rewards
@@ -87,13 +86,6 @@ def why_no_own_data(posterior: Reference) -> str | None:
     if rewards.law is None:
         return None  # known numbers
     return f"it does not keep the {law} rewards of each pair"
-
-
-def kept_rewards(posterior: Reference) -> conditioned_program.DataStatistics | None:
-    """What a posterior by draws keeps of the rewards; None: they are in closed form."""
-    if isinstance(posterior, FactorisedPosterior):
-        return posterior.rewards.data_statistics
-    return posterior.data_statistics if isinstance(posterior, SampledPosterior) else None
 
 
 def _own_counts(posterior: Reference) -> Float[np.ndarray, "*H S A O"]:

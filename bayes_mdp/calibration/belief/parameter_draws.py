@@ -9,20 +9,9 @@ from jaxtyping import Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.closed_form_draws import block_size, draw_components
 from bayes_mdp.calibration.belief.draws import Draws, Run, of_tables, run_in_parts
-from bayes_mdp.calibration.belief.posterior_views import (
-    FittedPosterior,
-    chains_of,
-    nuts_options,
-    reference,
-    rewards_by_outcome,
-    sites_of,
-)
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, CollapsedPosterior
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import Chains
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic_on_host
@@ -30,7 +19,6 @@ from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
 
 SCRATCH = 12  # float32 numbers beside each probability while it is drawn (a gamma number by rejection: measured)
-Weighted = Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior
 EQUAL = 1e-6  # by how much the log weights of draws of equal weight may differ
 ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replicate
 PAIR_BYTES = 64  # of the reward of a cell under one draw
@@ -51,7 +39,7 @@ def draw(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws
         tables = (posterior.transition_probs, posterior.rewards)
         probs, rewards = jax.tree.map(lambda x: np.asarray(x)[index], tables)
         return of_tables(probs, rewards, run)
-    if isinstance(posterior, ConjugatePosterior) and not isinstance(posterior, FactorisedPosterior):
+    if posterior.log_weights is None:
         return draw_components(key, posterior, np.zeros(num_draws, np.int32), run_in_parts(num_draws))
     key_choice, key_draws = jax.random.split(key)
     if isinstance(posterior, CollapsedPosterior) and posterior.integration is not None:
@@ -76,7 +64,7 @@ def check_draws(posterior: FittedPosterior, num_draws: int, transitions: int = 0
     pairs = math.prod(posterior.space.shape)
     table = pairs * posterior.space.n_outcomes
     sampled = isinstance(posterior, SampledPosterior)
-    cells = table if rewards_by_outcome(reference(posterior)) else pairs
+    cells = table if posterior.reference.rewards_by_outcome else pairs
     made = min(num_draws, posterior.num_draws) if sampled else num_draws
     # Joining the blocks holds every draw twice for a moment.
     each = 2 * 4 * table + PAIR_BYTES * cells + ROW_BYTES * transitions + beside
@@ -85,7 +73,7 @@ def check_draws(posterior: FittedPosterior, num_draws: int, transitions: int = 0
     check_memory(f"num_draws is {num_draws}{held}", made * each + at_once, "fewer draws take less")
 
 
-def choose(rng: np.random.Generator, posterior: Weighted, num_draws: int) -> tuple[Int[np.ndarray, " N"], Run]:
+def choose(rng: np.random.Generator, posterior: FittedPosterior, num_draws: int) -> tuple[Int[np.ndarray, " N"], Run]:
     """The components to draw from, and where they come from.
 
     As long as the components are the draws of the chains, equally weighted, they keep the chains, thinned evenly to
@@ -96,7 +84,7 @@ def choose(rng: np.random.Generator, posterior: Weighted, num_draws: int) -> tup
         posterior: with K weighted components.
         num_draws: number of draws to show, at most.
     """
-    log_weights, sites = np.asarray(posterior.log_weights, np.float64), sites_of(posterior)
+    log_weights, sites = np.asarray(posterior.log_weights, np.float64), posterior.site_draws
     chains = kept_chains(posterior)
     if chains is not None:
         per_chain = min(chains.num_samples, max(1, num_draws // chains.num_chains))
@@ -110,7 +98,7 @@ def choose(rng: np.random.Generator, posterior: Weighted, num_draws: int) -> tup
         "weighted_draws": f"resampled by weight from {len(weights)}",
         "weights_ess": float(1 / (weights**2).sum()),
     }
-    if isinstance(posterior, Mixture):
+    if posterior.in_closed_form:
         what = "independent draws"
     else:
         approximate = posterior.method in ("svi", "laplace") and np.ptp(log_weights) <= EQUAL
@@ -120,12 +108,12 @@ def choose(rng: np.random.Generator, posterior: Weighted, num_draws: int) -> tup
 
 def kept_chains(posterior: FittedPosterior) -> Chains | None:
     """The chains whose draws, equally weighted, are those of the posterior; None: there are none."""
-    chains = chains_of(posterior)
-    if chains is None or not isinstance(posterior, Weighted):
+    chains = posterior.chains
+    if chains is None:
         return None
     log_weights = np.asarray(posterior.log_weights, np.float64)
     equal = np.ptp(log_weights) <= EQUAL
-    return chains if equal and chains.are_those_of(sites_of(posterior), len(log_weights)) else None
+    return chains if equal and chains.are_those_of(posterior.site_draws, len(log_weights)) else None
 
 
 def stats_of(chains: Chains, posterior: FittedPosterior) -> dict[str, np.ndarray]:
@@ -138,7 +126,7 @@ def stats_of(chains: Chains, posterior: FittedPosterior) -> dict[str, np.ndarray
         "energy": chains.energy,
     }
     found = {name: np.asarray(x).reshape(-1) for name, x in named.items() if x is not None}
-    options = nuts_options(posterior)
+    options = posterior.chain_options
     if "n_steps" in found and options is not None and options.kernel is None:
         # NUTS doubles its trajectory: a tree of depth d has at most 2^d - 1 leapfrog steps.
         found["tree_depth"] = np.ceil(np.log2(found["n_steps"] + 1.0)).astype(np.int64)

@@ -1,23 +1,20 @@
 """The log density of the prior at draws of a posterior. Host-side, in float64."""
 
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Float
-from scipy import stats
 
 from bayes_mdp.calibration.belief.before_data import before_data
 from bayes_mdp.calibration.belief.draws import Draws
-from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPosterior, program_of
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.program_run import run_program, top_sites
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.fitted import NO_PROGRAM
+from bayes_mdp.inference.mixtures import Mixture
 
 Terms = dict[str, Float[np.ndarray, " N"]]
-_BY_FORMULA = (NormalGammaBelief, NormalBelief, BetaBelief, GammaBelief)
 
 
 def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
@@ -36,7 +33,7 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
         raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it")
     if why is not None:
         raise ValueError(f"posterior has no density of its prior, expected one from infer: {why}")
-    program = program_of(posterior)
+    program = posterior.program
     if program is None:
         return closed_log_prior(posterior, draws)
     run = run_program(program, posterior.space, draws.run.sites, len(draws.transition_probs))
@@ -47,14 +44,14 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
 
 def why_no_log_prior(posterior: FittedPosterior) -> str | None:
     """Why the density of its prior is not known, in words; None: it is."""
-    if program_of(posterior) is not None:
+    if posterior.program is not None:
         return None
     if not isinstance(posterior, ConjugatePosterior):
         return NO_PROGRAM
     rewards = posterior.reward_cells
     if not rewards.learns:
         return None
-    plain = isinstance(rewards, RewardCells) and type(rewards.prior) in _BY_FORMULA and rewards.coefficient is None
+    plain = isinstance(rewards, RewardCells) and rewards.coefficient is None
     return None if plain else f"{NO_PROGRAM}, and the density of its beliefs about rewards has no formula here"
 
 
@@ -69,16 +66,13 @@ def closed_log_prior(posterior: FittedPosterior, draws: Draws) -> Terms:
         first = _first_places(site)
         parameters = [np.asarray(x, np.float64)[site[first]] for x in vars(rewards.prior).values()]
         belief = type(rewards.prior)(*parameters)
-        drawn = [x.reshape(len(x), -1)[:, first] for x in _drawn_parameters(draws)]
-        found["rewards"] = _log_prior_rewards(belief, drawn).sum(1)
+        law = draws.rewards.law
+        assert law is not None  # it is that of the belief
+        values = belief.laws[type(law)](law)
+        drawn = (np.asarray(values[name], np.float64) for name in belief.sites)
+        at = [x.reshape(len(x), site.size, *x.shape[1 + draws.rewards.known.ndim :]) for x in drawn]
+        found["rewards"] = belief.log_prior(tuple(_inside(x[:, first], belief) for x in at)).sum(1)
     return found
-
-
-def _drawn_parameters(draws: Draws) -> list[np.ndarray]:
-    """The mean rewards and, of normal rewards, the precisions [N *cells]."""
-    law = draws.rewards.law
-    scale = [np.asarray(law.scale, np.float64) ** -2.0] if type(law) is dist.Normal else []
-    return [draws.rewards.mean, *scale]
 
 
 def _log_prior_rows(rows: DirichletRows, probs: Float[np.ndarray, "N *H S A O"]) -> Float[np.ndarray, " N"]:
@@ -98,18 +92,10 @@ def _first_places(table: np.ndarray) -> np.ndarray:
     return places[entries >= 0]
 
 
-def _log_prior_rewards(belief: RewardBelief, drawn: list[Float[np.ndarray, "N M"]]) -> Float[np.ndarray, "N M"]:
-    mean = drawn[0]
-    if isinstance(belief, NormalGammaBelief):
-        scale = 1.0 / np.sqrt(belief.pseudo_count * drawn[1])
-        precision = stats.gamma.logpdf(drawn[1], belief.concentration, scale=1.0 / np.asarray(belief.rate))
-        return precision + stats.norm.logpdf(mean, belief.loc, scale)
-    if isinstance(belief, NormalBelief):
-        return stats.norm.logpdf(mean, belief.loc, belief.scale)
-    # Draws on the boundary of the support, by rounding, are moved inside.
+def _inside(drawn: Float[np.ndarray, "N ..."], belief: RewardBelief) -> Float[np.ndarray, "N ..."]:
+    """Draws on the boundary of the support, by rounding, moved inside."""
+    ((family, *_), *more) = belief.sites.values()
     tiny = np.finfo(np.float32).tiny
-    if isinstance(belief, BetaBelief):
-        inside = np.clip(mean, tiny, 1.0 - np.finfo(np.float64).epsneg)
-        return stats.beta.logpdf(inside, belief.concentration1, belief.concentration0)
-    assert isinstance(belief, GammaBelief)
-    return stats.gamma.logpdf(np.maximum(mean, tiny), belief.concentration, scale=1.0 / np.asarray(belief.rate))
+    if family in ("Beta", "Dirichlet"):
+        return np.clip(drawn, tiny, 1.0 - np.finfo(np.float64).epsneg)
+    return np.maximum(drawn, tiny) if family == "Gamma" and not more else drawn

@@ -12,10 +12,9 @@ from bayes_mdp.calibration.belief.before_data import before_data
 from bayes_mdp.calibration.belief.closed_form_draws import block_size
 from bayes_mdp.calibration.belief.draws import Draws, of_tables, run_in_parts
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, program_of, why_no_prior
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
@@ -27,13 +26,13 @@ def draw_prior(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) ->
     Raises:
         ValueError: it cannot be drawn from (`why_no_prior`).
     """
-    why = why_no_prior(posterior)
+    why = posterior.why_no_prior()
     if why is not None:
         raise ValueError(f"posterior has no prior to draw from, expected a proper one and its program: {why}")
-    if isinstance(posterior, ConjugatePosterior | Mixture) and not isinstance(posterior, FactorisedPosterior):
+    if isinstance(posterior, ConjugatePosterior | Mixture) and posterior.in_closed_form:
         return draw(key, before_data(posterior), num_draws)
     check_draws(posterior, num_draws)
-    program = program_of(posterior)
+    program = posterior.program
     assert program is not None  # else there is no prior
     return draw_program(key, program, posterior.space, num_draws)
 

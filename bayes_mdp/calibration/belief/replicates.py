@@ -8,7 +8,7 @@ from bayes_mdp.calibration.belief.draws import Draws
 from bayes_mdp.calibration.belief.observed_data import Data, observe
 from bayes_mdp.calibration.belief.own_data import Cells, Rows
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, reference
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
 from bayes_mdp.calibration.belief.prior_draws import draw_prior
 from bayes_mdp.calibration.belief.reward_density import Moments
 from bayes_mdp.mdp import Log, Transitions
@@ -35,7 +35,7 @@ def draws_and_rows(
     check_posterior(posterior, num_draws)
     check_name("group", group, ("posterior", "prior"))
     check_draws(posterior, num_draws, _number_of(data))
-    rows, _ = observe(reference(posterior), data)
+    rows, _ = observe(posterior.reference, data)
     if rows is None:
         raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
     return (draw if group == "posterior" else draw_prior)(key, posterior, num_draws), rows

@@ -1,16 +1,15 @@
 """The reward laws of N draws: their means, the density of rewards, and sums of fresh rewards. Host-side, float64."""
 
-from collections.abc import Callable
 from types import EllipsisType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Bool, Float, Int
 
+from bayes_mdp.inference.families.family import RewardBelief, families_of
 from bayes_mdp.inference.sampled.conditioned_program import RewardRows
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at
@@ -19,7 +18,6 @@ from bayes_mdp.utils.typing import AnyArray
 
 Drawn = Float[np.ndarray, "N *cells"]
 Index = tuple[Int[np.ndarray, "..."], ...] | tuple[EllipsisType]  # of cells; (...,): all of them
-Total = Callable[[np.random.Generator, Float[np.ndarray, "..."], dist.Distribution], Float[np.ndarray, "..."]]
 NUMBERS_AT_ONCE = 2**22
 
 
@@ -85,12 +83,12 @@ class RewardDraws(NamedTuple):
             raise ValueError(f"data holds sums: the rewards of a {name} law have none, expected the transitions")
         with jax.enable_x64(True):
             law = self._at(where)
-            by_formula = _OF_SUMS.get(type(law))
-            if by_formula is None:
+            family = _with_density_of_sum(type(law))
+            if family is None:
                 value = jnp.stack(jnp.broadcast_arrays(*rewards, 0.0), axis=-1)
                 density = np.asarray(RewardStatistics(law).log_prob(value))
             else:
-                density = np.asarray(by_formula(law, rewards.count, rewards.count * rewards.mean))
+                density = np.asarray(family.log_density_of_sum(law, rewards.count, rewards.count * rewards.mean))
         return np.where(self.known[where], 0.0, density)
 
     def total(self, rng: np.random.Generator, count: Float[np.ndarray, "*where"], where: Index) -> Drawn:
@@ -99,8 +97,9 @@ class RewardDraws(NamedTuple):
         if self.law is None:
             return count * mean
         with jax.enable_x64(True):
-            by_formula = _TOTALS.get(type(self.law))
-            drawn = by_formula(rng, count, self._at(where)) if by_formula else self._total_of_each(rng, count, where)
+            sums = (family.draw_sum(rng, count, self._at(where)) for family in families_of(type(self.law)))
+            drawn = next((x for x in sums if x is not None), None)
+            drawn = self._total_of_each(rng, count, where) if drawn is None else drawn
         return np.where(self.known[where], count * mean, drawn)
 
     def _total_of_each(self, rng: np.random.Generator, count: Float[np.ndarray, "*where"], where: Index) -> Drawn:
@@ -153,7 +152,12 @@ def mean_of(rewards: RewardTable) -> Drawn:
 
 def has_sums(law: type[dist.Distribution] | None) -> bool:
     """Whether the density of several rewards under this law (None: known numbers) follows from their moments."""
-    return law is None or has_statistics(law) or law in _OF_SUMS
+    return law is None or has_statistics(law) or _with_density_of_sum(law) is not None
+
+
+def _with_density_of_sum(law: type[dist.Distribution]) -> type[RewardBelief] | None:
+    """The family whose beliefs draw this law, if number and sum of rewards are all that their density needs."""
+    return next((family for family in families_of(law) if family.law is law and family.sum_suffices), None)
 
 
 def _mesh(where: Index, cells: tuple[int, ...]) -> tuple[np.ndarray, ...]:
@@ -164,58 +168,3 @@ def _mesh(where: Index, cells: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 def _differs(values: Drawn) -> bool:
     """Whether a number that exists differs between draws."""
     return bool((np.isfinite(values) & (values != values[:1])).any())
-
-
-# Sums of `count` independent rewards whose law is known; `count` broadcasts against the law.
-
-
-def _normal_total(rng: np.random.Generator, count: np.ndarray, law: dist.Distribution) -> Float[np.ndarray, "..."]:
-    assert isinstance(law, dist.Normal)
-    loc, scale = np.asarray(law.loc, np.float64), np.asarray(law.scale, np.float64)
-    return count * loc + np.sqrt(count) * scale * rng.standard_normal(loc.shape)
-
-
-def _bernoulli_total(rng: np.random.Generator, count: np.ndarray, law: dist.Distribution) -> Float[np.ndarray, "..."]:
-    probs = np.clip(np.asarray(law.mean, np.float64), 0.0, 1.0)
-    return rng.binomial(np.round(count).astype(np.int64), probs).astype(float)
-
-
-def _poisson_total(rng: np.random.Generator, count: np.ndarray, law: dist.Distribution) -> Float[np.ndarray, "..."]:
-    return rng.poisson(count * np.asarray(law.mean, np.float64)).astype(float)
-
-
-def _binomial_total(rng: np.random.Generator, count: np.ndarray, law: Any) -> Float[np.ndarray, "..."]:
-    number = np.round(count * np.asarray(law.total_count)).astype(np.int64)
-    return rng.binomial(number, np.clip(np.asarray(law.probs, np.float64), 0.0, 1.0)).astype(float)
-
-
-_TOTALS: dict[type[dist.Distribution], Total] = {
-    dist.Normal: _normal_total,
-    dist.BernoulliProbs: _bernoulli_total,
-    dist.BernoulliLogits: _bernoulli_total,
-    dist.BinomialProbs: _binomial_total,
-    dist.Poisson: _poisson_total,
-}
-
-
-# Log densities of rewards by number and sum, less the log base measures; those of other laws are `RewardStatistics`.
-
-
-def _exponential_sums(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
-    rate = jnp.asarray(law.rate)
-    return xlogy(count, rate) - rate * total
-
-
-def _binomial_sums(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
-    return xlogy(total, law.probs) + xlog1py(law.total_count * count - total, -law.probs)
-
-
-def _geometric_sums(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
-    return xlogy(count, law.probs) + xlog1py(total, -law.probs)
-
-
-_OF_SUMS: dict[type[dist.Distribution], Callable[[Any, np.ndarray, np.ndarray], Array]] = {
-    dist.Exponential: _exponential_sums,
-    dist.BinomialProbs: _binomial_sums,
-    dist.GeometricProbs: _geometric_sums,
-}

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPosterior, check_posterior, program_of
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
 from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_turing, new_outcomes
 from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHERE, kind_of_rows, next_step
 from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check
@@ -17,6 +17,7 @@ from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.unvisited import describe_parts
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
@@ -213,7 +214,7 @@ def criticise(
     check_number("false_alarm", false_alarm, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     if choose_by is not None and not callable(choose_by):
         raise TypeError(f"choose_by is {described(choose_by)}, expected a function from a posterior to a policy")
-    space, program = posterior.space, program_of(posterior)
+    space, program = posterior.space, posterior.program
     rivals = _read_rivals(rivals)
     check_labels("log.states", log.states, space.logged_states)
     if program is None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.mdp import CanBorrow
 
 NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"

@@ -8,7 +8,6 @@ Rewards without an element of their own (linear regression; known laws, which te
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -24,21 +23,11 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
 from bayes_mdp.inference.conjugate.conjugate_draws import ROWS
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.counting_families import (
-    BetaBinomialBelief,
-    BetaGeometricBelief,
-    DirichletCategoricalBelief,
-    GammaExponentialBelief,
-)
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.gaussian_families import GammaPrecisionBelief
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief, RewardStreams
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnSites
 from bayes_mdp.inference.conjugate.rewards import Rewards
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, draw_by_weight
 from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import RewardTable
@@ -186,7 +175,7 @@ class MeanMDPs:
 
     def __init__(self, posterior: Updatable) -> None:
         parts, space = components(posterior), posterior.space
-        log_weights = np.asarray(posterior.log_weights) if isinstance(posterior, Mixture) else np.zeros(1)
+        log_weights = np.zeros(1) if posterior.log_weights is None else np.asarray(posterior.log_weights)
         self.log_weights = log_weights - np.logaddexp.reduce(log_weights)
         self.space, self.by_outcome = space, parts[0].rewards_by_outcome
         index = np.nonzero(Sizes.of(space).possible)
@@ -627,67 +616,8 @@ class Environment:
         place = draw.touched.element_place[group.element[where]]
         seen, at = place >= 0, (self._each[:, None], np.maximum(place, 0))
         belief = jax.tree.map(lambda x: x[at], draw.belief)
-        reward = quantile(belief, tuple(x[at] for x in draw.sites), np.maximum(uniform, LEAST))
+        reward = belief.quantile(tuple(x[at] for x in draw.sites), np.maximum(uniform, LEAST))
         if cells.coefficient is not None and cells.offset is not None:
             spot = (draw.part[:, None], *where)
             reward = np.asarray(cells.coefficient)[spot] * reward + np.asarray(cells.offset)[spot]
         return np.where(seen, reward, 0.0), seen
-
-
-def chosen(probs: Float[np.ndarray, "D O"], uniform: Float[np.ndarray, " D"]) -> Int[np.ndarray, " D"]:
-    """An outcome of each row by a uniform number; none of probability zero."""
-    cumulative = probs.cumsum(-1)
-    number = (cumulative <= (uniform * cumulative[:, -1])[:, None]).sum(-1)
-    last = probs.shape[-1] - 1 - (probs[:, ::-1] > 0).argmax(-1)
-    return np.minimum(number, last)
-
-
-def quantile(
-    belief: RewardBelief, drawn: tuple[Float[np.ndarray, "..."], ...], uniform: Float[np.ndarray, "..."]
-) -> Float[np.ndarray, "..."]:
-    """The reward below which the law lies with a given probability: of a uniform number, a draw of the law.
-
-    Args:
-        belief: for what the law knows.
-        drawn: parameters as `RewardBelief.draw` gives them.
-        uniform: probabilities above 0 and below 1.
-    """
-    first = drawn[0]
-    if isinstance(belief, NormalBelief | NormalGammaBelief | GammaPrecisionBelief):
-        centre = 0.0 if isinstance(belief, GammaPrecisionBelief) else first
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            scale = belief.noise_scale if isinstance(belief, NormalBelief) else drawn[-1] ** -0.5
-            value = centre + scale * scipy.special.ndtri(uniform)
-            return np.exp(value) if belief.law is dist.LogNormal else value
-    if isinstance(belief, BetaBelief):
-        return (uniform < first).astype(np.float64)
-    if isinstance(belief, BetaBinomialBelief):
-        total = np.asarray(belief.total_count)
-
-        def binomial(k: np.ndarray) -> np.ndarray:
-            # P(X <= k) = 1 - I_p(k + 1, n - k) for k < n
-            return np.where(k >= total, 1.0, 1.0 - scipy.special.betainc(k + 1.0, np.maximum(total - k, 1.0), first))
-
-        return _whole(uniform, binomial)
-    if isinstance(belief, BetaGeometricBelief):
-        with np.errstate(divide="ignore"):
-            return np.floor(np.log1p(-uniform) / np.log1p(-first))
-    if isinstance(belief, GammaBelief):
-        return _whole(uniform, lambda k: scipy.special.pdtr(k, first))
-    if isinstance(belief, GammaExponentialBelief):
-        return -np.log1p(-uniform) / first
-    assert isinstance(belief, DirichletCategoricalBelief)
-    return chosen(first.reshape(-1, first.shape[-1]), uniform.ravel()).reshape(uniform.shape).astype(np.float64)
-
-
-def _whole(uniform: Float[np.ndarray, "..."], below: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "..."]:
-    """The smallest of 0, 1, 2, ... at which a distribution function is at least `uniform`, by bisection."""
-    low, high = np.full(uniform.shape, -1.0), np.zeros(uniform.shape)
-    while (short := below(high) < uniform).any():
-        low, high = np.where(short, high, low), np.where(short, 2.0 * high + 1.0, high)
-    while True:
-        middle = np.floor(low + (high - low) / 2)
-        if not ((low < middle) & (middle < high)).any():
-            return high
-        short = below(np.maximum(middle, 0.0)) < uniform
-        low, high = np.where(short, middle, low), np.where(short, high, np.maximum(middle, 0.0))

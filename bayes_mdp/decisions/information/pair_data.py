@@ -8,13 +8,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy.special import gammaln
 
-from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations, chosen
+from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations
 from bayes_mdp.decisions.information.gain_over_plan import PresentPlan, counter
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, DirichletCategoricalBelief
-from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.families.categorical import pick_category
 from bayes_mdp.inference.pair_draws import Drawn
 from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.memory import check_memory
@@ -96,14 +95,9 @@ def _largest_rewards(part: ConjugatePosterior, index: Int[np.ndarray, "C d"]) ->
     if not isinstance(rewards, RewardCells):
         return np.full(shape, ENDLESS)
     size, prior = len(rewards.data), rewards.prior
-    if isinstance(prior, BetaBelief):
-        most = np.ones(size, int)
-    elif isinstance(prior, BetaBinomialBelief):
-        most = np.broadcast_to(np.asarray(prior.total_count), size).astype(int)
-    elif isinstance(prior, DirichletCategoricalBelief):
-        most = np.full(size, np.shape(prior.concentration)[-1] - 1)
-    else:
-        most = np.full(size, ENDLESS)
+    support = prior.support()
+    few = support.whole & (support.low == 0) & np.isfinite(support.high) & (rewards.coefficient is None)
+    most = np.broadcast_to(np.where(few, support.high, ENDLESS), size).astype(int)
     # The last entry is for cells without an element: their reward is known.
     cells = tuple(i[:, None] for i in index.T)
     element = np.asarray(rewards.element(cells, np.arange(shape[1])[None]))
@@ -156,7 +150,7 @@ def simulated_data(key: PRNGKeyArray, means: MeanMDPs, cell: tuple[int, ...], n:
     index = tuple(np.full(number, i) for i in cell)
     row = environment.outcome_probs(index)
     uniforms = ElementStreams(key, OUTCOMES, np.arange(n)).uniforms(number)
-    outcome = np.stack([chosen(row, uniforms[:, i]) for i in range(n)], -1)
+    outcome = np.stack([pick_category(row, uniforms[:, i]) for i in range(n)], -1)
     paid = ElementStreams(key, REWARDS, np.arange(n)).uniforms(number)
     reward, seen = environment.rewards(index, outcome, paid)
     return PairData(cell, outcome, reward, seen, np.ones(outcome.shape), None)

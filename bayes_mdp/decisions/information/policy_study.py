@@ -14,11 +14,11 @@ from bayes_mdp.decisions.information.data_sets import (
     Learning,
     MeanMDPs,
     Observations,
-    chosen,
     joined,
 )
 from bayes_mdp.decisions.information.gain_over_plan import PresentPlan, chunk_of, counter
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
+from bayes_mdp.inference.families.categorical import pick_category
 from bayes_mdp.mdp import MDP, Episodic, Objective, Policy, PolicyOrLabels, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.by_label import is_by_label
 from bayes_mdp.random.host_generator import host_generator
@@ -188,13 +188,13 @@ def after_study(
     for episode in range(design.num_episodes):
         # Step t of episode e has the same random numbers in every study, and a data set in every block.
         uniforms = host_generator(jax.random.fold_in(key, episode))
-        state, alive = chosen(begin, uniforms.random(number)[part]), np.ones(size, bool)
+        state, alive = pick_category(begin, uniforms.random(number)[part]), np.ones(size, bool)
         for step in range(design.max_steps):
             of_action, of_outcome, of_reward = uniforms.random((3, number))[:, part]
             policy = design.probs[step] if design.probs.ndim == 3 else design.probs
-            pair = (state, chosen(policy[state], of_action))
+            pair = (state, pick_category(policy[state], of_action))
             cell = pair if space.horizon is None else (np.full(size, step), *pair)
-            outcome = chosen(environment.outcome_probs(cell), of_outcome)
+            outcome = pick_category(environment.outcome_probs(cell), of_outcome)
             reward, seen = environment.rewards(
                 cell, outcome[:, None], of_reward[:, None], episode * design.max_steps + step
             )

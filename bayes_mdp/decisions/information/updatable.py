@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import Posterior
 from bayes_mdp.utils.typing import ArrayLike
 
@@ -23,9 +23,7 @@ def require_exact(posterior: Posterior) -> Updatable:
     Raises:
         TypeError: its update is not exact.
     """
-    if isinstance(posterior, Mixture):
-        return posterior
-    if isinstance(posterior, ConjugatePosterior) and posterior.reward_cells.in_closed_form:
+    if isinstance(posterior, Updatable) and posterior.in_closed_form:
         return posterior
     raise TypeError(
         f"next_experiment needs a posterior whose update is exact, got a {type(posterior).__name__}: use a posterior "
@@ -66,12 +64,11 @@ def unknown_pairs(posterior: Updatable) -> Bool[np.ndarray, "*H S A"]:
 
 def laws_tell(posterior: Updatable) -> bool:
     """Whether rewards of a known law can say which component of a mixture holds."""
-    rewards = posterior.components.reward_cells if isinstance(posterior, Mixture) else None
-    return isinstance(rewards, RewardCells | KnownRewards) and rewards.known_law is not None
+    rewards = posterior.component(0).reward_cells
+    several = posterior.log_weights is not None
+    return several and isinstance(rewards, RewardCells | KnownRewards) and rewards.known_law is not None
 
 
 def components(posterior: Updatable) -> list[ConjugatePosterior]:
     """The components of a mixture, or the posterior itself."""
-    if isinstance(posterior, ConjugatePosterior):
-        return [posterior]
     return [posterior.component(k) for k in range(posterior.num_components)]

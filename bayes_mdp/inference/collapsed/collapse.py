@@ -23,7 +23,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from bayes_mdp.inference.collapsed.hierarchy import EVIDENCE, Hierarchy, hyperparameters_alone, with_parameters
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.inference.families.family import log_rising
 from bayes_mdp.inference.integrals.unconstrained_model import Values
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.utils.typing import AnyArray

@@ -30,19 +30,19 @@ from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate, missing_means
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
-from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
-from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_conjugate_sites, run_chains, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.families.family import RewardBelief, log_rising
+from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.random.host_generator import host_generator
@@ -229,6 +229,32 @@ class CollapsedPosterior(MixturePosterior):
             f"{actions[where[-1]]!r} is the first) rest on few draws of the hyperparameters, if they exist (Pareto k "
             f"{k[where]:.2f}, expected below {HEAVY_MEAN}): give the hyperparameters a prior with lighter tails"
         ]
+
+    @property
+    def program(self) -> Prior | None:
+        """The prior program; None after `load`."""
+        return None if self.hierarchy is None else self.hierarchy.program.prior
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The draws of the hyperparameters."""
+        return self.hyperparameters
+
+    @property
+    def chains(self) -> Chains | None:
+        """Those of the hyperparameters; None: there are none."""
+        return self.mcmc
+
+    @property
+    def chain_options(self) -> NUTS:
+        """How chains are run."""
+        return self.options
+
+    def why_no_prior(self) -> str | None:
+        """Why its prior cannot be drawn from, in words; None: it can."""
+        if self.hierarchy is None:
+            return NO_PROGRAM
+        return None if self.hierarchy.program.drawable else BENT
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.

@@ -18,7 +18,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection.certify import certify, invent, site_densities, summarised, tolerance
 from bayes_mdp.inference.detection.detect import Detected, detect
@@ -27,6 +26,7 @@ from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
 from bayes_mdp.inference.detection.trace import Program, compiled
 from bayes_mdp.inference.draws.chains import Site
+from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
 from bayes_mdp.models.isolate import traced_alone

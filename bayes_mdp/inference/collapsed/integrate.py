@@ -21,10 +21,9 @@ from scipy.special import logsumexp
 from bayes_mdp.inference.collapsed.collapse import Classes, find_classes
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.detection.trace import joint_values
+from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.integrals.importance import (
     MOST_NUMBERS,
     Draws,

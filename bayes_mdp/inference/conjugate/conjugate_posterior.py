@@ -1,4 +1,8 @@
-"""`ConjugatePosterior`: the exact posterior of a conjugate prior, as plain arrays that learn inside a compiled loop."""
+"""`ConjugatePosterior`: the exact posterior of a conjugate prior, as plain arrays that learn inside a compiled loop.
+
+`conjugate_posterior` builds it; where steps are independent a `LayeredPosterior`, which can be drawn while it is
+planned with, layer by layer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,19 +11,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from bayes_mdp.inference.conjugate import information, variances
+from bayes_mdp.inference.conjugate import variances
 from bayes_mdp.inference.conjugate.conjugate_draws import conjugate_pair_draws
-from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, expected_information
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
 from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
+from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBelief
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import PairDraws
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import (
@@ -41,7 +47,16 @@ from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
-from bayes_mdp.utils.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
+from bayes_mdp.utils.validation import (
+    at,
+    check_bool,
+    check_finite,
+    check_number,
+    check_shape,
+    first_index,
+    is_concrete,
+    require,
+)
 
 Pairs = Float[AnyArray, "*H S A"]
 FLAT = 1.0 + 1e-4
@@ -49,7 +64,7 @@ FLAT = 1.0 + 1e-4
 _LEAST_ROWS = 64  # of a buffer for a log
 
 
-class ConjugatePosterior(eqx.Module):
+class ConjugatePosterior(Fitted):
     """Dirichlet rows and conjugate rewards (built by `conjugate_posterior` or `bayes_mdp.infer`).
 
     As `infer` makes it its arrays are numpy float64, so that counts and the log evidence are exact, and so are those
@@ -100,6 +115,40 @@ class ConjugatePosterior(eqx.Module):
     def without_program(self) -> "ConjugatePosterior":
         """The same belief, without its way back to the sites of its program."""
         return replace(self, sites=None)
+
+    @property
+    def num_components(self) -> int:
+        """One."""
+        return 1
+
+    def component(self, k: IntScalar) -> "ConjugatePosterior":
+        """This posterior, which is its only component."""
+        return self
+
+    @property
+    def log_weights(self) -> Float[AnyArray, " N"] | None:
+        """None: there is nothing to be weighted."""
+        return None
+
+    @property
+    def in_closed_form(self) -> bool:
+        """True; but where rewards are draws."""
+        return self.reward_cells.in_closed_form
+
+    @property
+    def reward_law(self) -> type[dist.Distribution] | None:
+        """The type of the law of one reward; None: rewards are known numbers."""
+        return self.reward_cells.law
+
+    @property
+    def known_reward(self) -> Float[np.ndarray, "*cells"] | None:
+        """Mean rewards, where they are known; None: they are not."""
+        return None if self.reward_cells.learns else np.asarray(self.reward_cells.mean())
+
+    @property
+    def site_tables(self) -> tuple[SiteTable, ...]:
+        """Where the elements of the program's sites lie in the arrays; (): not known."""
+        return () if self.sites is None else (self.sites,)
 
     def site_values(self, rows: Float[AnyArray, "M K"], rewards: Drawn) -> Mapping[str, Float[Array, "..."]]:
         """{site of the program: value} for one draw of both parts' `sample_sites`; empty without a table of sites.
@@ -448,7 +497,7 @@ class ConjugatePosterior(eqx.Module):
     @concrete_in_numpy
     def expected_information(self) -> Pairs:
         """Expected information of one more transition about its row, in nats; rewards are not included."""
-        return information.expected_information(self.transition_probs)
+        return expected_information(self.transition_probs)
 
     def update(
         self,
@@ -733,3 +782,45 @@ def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray,
     place = np.arange(max(_LEAST_ROWS, 1 << (size - 1).bit_length()))
     padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], transitions)
     return padded, (place < size).astype(np.float64)
+
+
+class LayeredPosterior(ConjugatePosterior):
+    """A `ConjugatePosterior` whose steps are independent: it can also be sampled and averaged one step at a time."""
+
+    def sample_backup(self, key: PRNGKeyArray, values: Float[AnyArray, " S"], layer: IntScalar) -> Float[Array, "S A"]:
+        """Step `layer` of a fresh draw, applied to the `values` of the states that it leads to.
+
+        sum_s' P(s' | s, a) (r(s, a, s') + values(s')); the value of an end is 0. Each layer needs its own key.
+        """
+        key_rows, key_rewards = jax.random.split(key)
+        rows, rewards = self.transition_probs.at_step(layer), self.reward_cells.at_step(layer)
+        value = self.space.values_after(values, layer)
+        reward = rewards.sample(key_rewards)
+        if rewards.by_outcome:
+            return (rows.sample(key_rows) * (reward + value)).sum(-1)
+        return jnp.asarray(reward) + rows.sample_expectation(key_rows, value)
+
+    def expected_next(self, values: Float[AnyArray, " S"], layer: IntScalar) -> Float[Array, "S A"]:
+        """sum_s' E[P(s' | s, a)] values(s') at step `layer`; the value of an end is 0. Listed counts build no rows."""
+        return self.transition_probs.at_step(layer).expectation(self.space.values_after(values, layer))
+
+
+def conjugate_posterior(
+    transition_probs: DirichletRows, rewards: Rewards, space: StateActionSpace, sites: SiteTable | None = None
+) -> ConjugatePosterior:
+    """The belief before any data; a `LayeredPosterior` where the space has a horizon and all rows are independent.
+
+    Args: see `ConjugatePosterior`.
+
+    Raises:
+        ValueError: rows or rewards do not have the shape of `space`.
+    """
+    size = (*space.shape, space.n_outcomes)
+    check_shape("transition_probs", transition_probs, size, "(step,) state, action, outcome")
+    check_shape("rewards", rewards, size if rewards.by_outcome else space.shape, "the cells of the reward law")
+    counted = transition_probs.independent and transition_probs.known is None
+    visits = None if counted else np.zeros(space.shape)
+    constant = np.zeros(())
+    layered = space.horizon is not None and transition_probs.independent and rewards.independent
+    kind = LayeredPosterior if layered else ConjugatePosterior
+    return kind(transition_probs, rewards, space, visits, constant, sites)

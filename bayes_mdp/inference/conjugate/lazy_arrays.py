@@ -8,9 +8,7 @@ import numpyro.distributions as dist
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.counting_families import DirichletCategoricalBelief
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.mdp import StateActionSpace
@@ -89,26 +87,20 @@ def lazy_rewards(rewards: Rewards, key: PRNGKeyArray, num_draws: int, reward_bin
     """Known rewards; urns of rewards with finitely many values; otherwise `num_draws` draws of the reward laws."""
     if isinstance(rewards, KnownRewards):
         return known_rewards(jnp.asarray(rewards.mean())[None], rewards.by_outcome)
-    if has_urn(rewards):
-        assert isinstance(rewards, RewardCells)
-        return _urns(rewards)
+    if isinstance(rewards, RewardCells) and (table := urn_of(rewards)) is not None:
+        return _urns(rewards, table)
     return labelled_rewards(rewards.law, *drawn_rewards(rewards, key, num_draws), rewards.by_outcome, reward_bins)
 
 
-def has_urn(rewards: Rewards) -> bool:
-    """Whether rewards take finitely many values, with unknown probabilities in closed form."""
+def urn_of(rewards: Rewards) -> Float[Array, "M K"] | None:
+    """Concentrations of the finitely many values that rewards take; None: they take others, or not in closed form."""
     if not isinstance(rewards, RewardCells) or rewards.coefficient is not None:
-        return False
-    return isinstance(rewards.prior, (BetaBelief, DirichletCategoricalBelief))
+        return None
+    table = rewards.site_belief.urn()
+    return None if table is None else jnp.asarray(table)
 
 
-def _urns(rewards: RewardCells) -> LazyRewards:
-    belief = rewards.site_belief
-    if isinstance(belief, BetaBelief):
-        table = jnp.stack([jnp.asarray(belief.concentration0), jnp.asarray(belief.concentration1)], -1)
-    else:
-        assert isinstance(belief, DirichletCategoricalBelief)
-        table = jnp.asarray(belief.concentration)
+def _urns(rewards: RewardCells, table: Float[Array, "M K"]) -> LazyRewards:
     size = table.shape[-1]
     value = jnp.broadcast_to(jnp.arange(size, dtype=table.dtype), table.shape)
     learns = jnp.ones(len(table), bool)

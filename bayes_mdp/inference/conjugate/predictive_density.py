@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.inference.families.family import log_rising
 from bayes_mdp.mdp import Transitions, check_transitions
 from bayes_mdp.numerics.numpy_or_jax import pick
 from bayes_mdp.utils.typing import ArrayLike, Index

@@ -18,10 +18,9 @@ import numpyro.distributions as dist
 import scipy.linalg
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.index_tables import Sites
-from bayes_mdp.inference.conjugate.reward_belief import RewardStreams
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.conjugate.rewards import Cells, ComponentPrior, Drawer, Drawn, Outcome, Rewards, Weight
+from bayes_mdp.inference.conjugate.site_table import Sites
+from bayes_mdp.inference.families.family import RewardStreams, log_rising
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_support import RewardSupport, anything

@@ -10,9 +10,6 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.index_tables import Sites, first_shared, is_injective, site_index, unless_identity
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief, RewardStreams
-from bayes_mdp.inference.conjugate.reward_statistics import statistics
 from bayes_mdp.inference.conjugate.rewards import (
     Cells,
     ComponentPrior,
@@ -24,6 +21,8 @@ from bayes_mdp.inference.conjugate.rewards import (
     refuse_impossible,
     weighted_density,
 )
+from bayes_mdp.inference.conjugate.site_table import Sites, first_shared, is_injective, site_index, unless_identity
+from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
@@ -42,7 +41,7 @@ class RewardCells(Rewards):
     The cells of the law are [*H S A], or [*H S A O] where the reward depends on the outcome (`by_outcome`).
 
     Args:
-        prior: a belief of one family (`bayes_mdp.inference.conjugate.families` and its neighbours), arrays [M].
+        prior: a belief of one family (`bayes_mdp.inference.families`), arrays [M].
         data: [M D], the statistics of the observed rewards that the family keeps; of most families count, mean and
             sum of squared deviations.
         cell: the site element of each cell of the law, -1 for a known reward; None: row-major, one each.
@@ -305,9 +304,11 @@ class RewardCells(Rewards):
     ) -> tuple["RewardCells", RealScalar]:
         """The belief after rewards at cells; see `Rewards.observe`."""
         constant = self.log_constant(cell, outcome, reward, weight).sum() if self.has_constant else xp.zeros(())
-        data = self.prior.statistics(xp.asarray(weight), self.standardised(cell, outcome, reward))
-        data = self.prior.absorb(self.data, self.element(cell, outcome), data)
-        return eqx.tree_at(lambda cells: cells.data, self, data), constant
+        element, prior = self.element(cell, outcome), self.prior
+        if prior.known:  # what is kept of a reward depends on its element
+            prior = jax.tree.map(lambda x: pick(x, element), prior)
+        data = prior.statistics(xp.asarray(weight), self.standardised(cell, outcome, reward))
+        return eqx.tree_at(lambda cells: cells.data, self, self.prior.absorb(self.data, element, data)), constant
 
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["RewardCells", RealScalar]:
         """The belief after moments of rewards in every cell; the constant is nan where it needs each reward."""
@@ -472,6 +473,5 @@ def _stacked(prior: RewardBelief) -> RewardBelief:
     if len(arrays) > 1:
         arrays = [np.ravel(array) for array in np.broadcast_arrays(*arrays)]
     else:
-        vector = prior.law is dist.CategoricalProbs
-        arrays = [array.reshape(-1, array.shape[-1]) if vector else np.ravel(array) for array in arrays]
+        arrays = [array.reshape(-1, array.shape[-1]) if prior.is_vector() else np.ravel(array) for array in arrays]
     return jax.tree.unflatten(jax.tree.structure(prior), arrays)

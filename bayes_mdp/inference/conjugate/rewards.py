@@ -10,7 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, Real
 
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance

@@ -18,28 +18,17 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int
 from numpyro import handlers
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln
 
-from bayes_mdp.inference.conjugate.counting_families import (
-    BetaBinomialBelief,
-    BetaGeometricBelief,
-    DirichletCategoricalBelief,
-    GammaExponentialBelief,
-)
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.gaussian_families import (
-    GammaPrecisionBelief,
-    LogNormalBelief,
-    LogNormalGammaBelief,
-)
 from bayes_mdp.inference.conjugate.regression import RegressionRewards
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
-from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes, program_cache
+from bayes_mdp.inference.detection.trace import KNOWN, Message, Program, density, dtypes, program_cache
+from bayes_mdp.inference.families.family import check_conjugacy, gamma_terms, normal_terms, reward_laws
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import joint
 from bayes_mdp.models.isolate import traced_alone
@@ -141,7 +130,7 @@ def summarised(program: Program, transitions: Transitions, *, rewards: bool = Tr
     """
     if not rewards:
         transitions = eqx.tree_at(lambda t: t.reward, transitions, None)
-    kinds = {KNOWN: None} | {kind.__name__: kind for kind in LAWS if has_statistics(kind)}
+    kinds = {KNOWN: None} | {kind.__name__: kind for kind in reward_laws() if has_statistics(kind)}
     if program.law.family not in kinds:
         return transitions
     kind = kinds[program.law.family]
@@ -243,9 +232,9 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     if len(drawn) == 2 and stretch is not None:
         # The tables hold stretch * precision, whose density is that of the precision, over stretch.
         drawn[1] = drawn[1] * stretch
-        terms.append(_term(names, *_DENSITY[type(rewards.prior)](rewards.prior, *drawn), np.log(stretch)))
+        terms.append(_term(names, *rewards.prior.prior_terms(tuple(drawn)), np.log(stretch)))
     else:
-        terms.append(_term(names, *_DENSITY[type(rewards.prior)](rewards.prior, *drawn)))
+        terms.append(_term(names, *rewards.prior.prior_terms(tuple(drawn))))
     # The likelihood of the rewards, each under the cell that the tables give it.
     cell = np.arange(math.prod(rewards.shape)).reshape(rewards.shape) if rewards.cell is None else rewards.cell
     index = np.asarray(cell)[where]
@@ -258,7 +247,10 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
         standardised = (reward[own] - offset) / coefficient
     else:
         standardised = reward[own]
-    parts.extend(_LIKELIHOOD[type(rewards.prior)](rewards.prior, standardised, index[own], *drawn))
+    belief, *values = jax.tree.map(lambda x: np.asarray(x)[index[own]], (rewards.prior, *drawn))
+    parts.extend(belief.log_density(standardised, tuple(values)))
+    if not rewards.prior.is_own():
+        check_conjugacy(rewards.prior, standardised, index[own], tuple(drawn))
     if rewards.known_law is not None:
         parts.append(_log_law(rewards.known_law, reward[~own], tuple(axis[~own] for axis in where)))
     terms.append(_term([OBSERVED_REWARD], *parts))
@@ -283,11 +275,11 @@ def _regression_terms(
         np.full(len(weights), -0.5 * np.log(2.0 * np.pi)),
     ]
     if prior.concentration is not None and prior.rate is not None:
-        parts.extend(_log_gamma(tau, np.asarray(prior.concentration), np.asarray(prior.rate)))
+        parts.extend(gamma_terms(tau, np.asarray(prior.concentration), np.asarray(prior.rate)))
     terms = [_term([name for name, _ in rewards.sites], *parts)]
     mean = np.asarray(rewards.offset)[where] + np.asarray(rewards.features)[where] @ weights
     scale = (np.asarray(rewards.noise_precision)[where] * tau) ** -0.5
-    terms.append(_term([OBSERVED_REWARD], *_log_normal(reward, mean, scale)))
+    terms.append(_term([OBSERVED_REWARD], *normal_terms(reward, mean, scale)))
     return terms
 
 
@@ -348,26 +340,18 @@ def _possible_rewards(
     rewards: Rewards, where: tuple[AnyArray, ...], rng: np.random.Generator
 ) -> Float[np.ndarray, " T"]:
     """Rewards that the law can give at the cells `where`."""
-    size, law = len(where[0]), rewards.law
+    size = len(where[0])
     if isinstance(rewards, KnownRewards) and rewards.known_law is not None:
         at = law_at(rewards.known_law, tuple(map(jnp.asarray, where)))
         return np.asarray(at.sample(jax.random.key(int(rng.integers(2**31)))), np.float64)
-    if law is dist.BernoulliProbs:
-        return rng.integers(2, size=size).astype(float)
-    if law is dist.Poisson or law is dist.GeometricProbs:
-        return rng.poisson(3.0, size=size).astype(float)
-    if law is dist.Exponential or law is dist.LogNormal:
-        return rng.gamma(2.0, size=size)
-    if isinstance(rewards, RewardCells) and isinstance(rewards.prior, BetaBinomialBelief):
-        cell = np.arange(math.prod(rewards.shape)).reshape(rewards.shape) if rewards.cell is None else rewards.cell
-        index = np.asarray(cell)[where]
-        most = np.asarray(rewards.prior.total_count)[index]
-        if isinstance(rewards.known_law, dist.BinomialProbs):
-            most = np.where(index < 0, np.broadcast_to(rewards.known_law.total_count, rewards.shape)[where], most)
-        return rng.integers(0, most.astype(int) + 1).astype(float)
-    if isinstance(rewards, RewardCells) and isinstance(rewards.prior, DirichletCategoricalBelief):
-        return rng.integers(np.shape(rewards.prior.concentration)[-1], size=size).astype(float)
-    return rng.normal(size=size)
+    law = rewards.support().at(where if not rewards.by_outcome else where[:-1], where[-1])
+    low, high = (np.broadcast_to(x, size) for x in (law.low, law.high))
+    share, positive = rng.random(size), rng.gamma(2.0, size=size)
+    below, above = np.isfinite(low), np.isfinite(high)
+    with np.errstate(invalid="ignore"):  # an end that is infinite is not used
+        between = np.where(law.whole, low + np.floor(share * (high - low + 1.0)), low + share * (high - low))
+        beyond = low + np.where(law.whole, rng.poisson(3.0, size=size), positive)
+    return np.select([below & above, below, above], [between, beyond, high - positive], rng.normal(size=size))
 
 
 def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[np.ndarray, " N"]:
@@ -387,15 +371,15 @@ def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[n
         # Complements (N + e) are no elements: they follow.
         own = (detected.rows >= 0) & (detected.rows < detected.layout.size)
         point[detected.rows[own]] = rows[own]
-    rewards = detected.posterior.reward_cells
-    family = type(rewards.prior) if isinstance(rewards, RewardCells) else type(rewards)
+    of_site = {site.name: site.family for site in detected.assembly.joint}
     for k, elements in enumerate(detected.cells):
-        if family is DirichletCategoricalBelief:
+        family = of_site.get(detected.layout.site(int(elements.flat[0])), "Normal")
+        if family == "Dirichlet":
             drawn = rng.standard_exponential(elements.shape) ** np.sqrt(scale) + 0.1 / scale
             point[elements] = drawn / drawn.sum(-1, keepdims=True)
-        elif issubclass(family, NormalGammaBelief | NormalBelief | RegressionRewards) and k == 0:
+        elif family in ("Normal", "NormalGamma") and k == 0:  # means; precisions come second
             point[elements] = scale * rng.normal(size=elements.shape)
-        elif family in (BetaBelief, BetaBinomialBelief, BetaGeometricBelief):
+        elif family == "Beta":
             point[elements] = 0.5 + rng.uniform(-0.5, 0.5, size=elements.shape) * (1.0 - 0.4 / scale)
         else:
             point[elements] = scale ** rng.uniform(-1.0, 1.0, size=elements.shape) * rng.uniform(
@@ -428,78 +412,3 @@ def _log_gamma_of(alpha: Float[np.ndarray, " E"]) -> Float[np.ndarray, " E"]:
     if alpha.size and (alpha == alpha[0]).all():
         return np.broadcast_to(gammaln(alpha[0]), alpha.shape)
     return gammaln(alpha)
-
-
-def _log_gamma(x: Numbers, concentration: Numbers, rate: Numbers) -> Parts:
-    return concentration * np.log(rate), -gammaln(concentration), (concentration - 1.0) * np.log(x), -rate * x
-
-
-def _log_normal(x: Numbers, loc: Numbers, scale: Numbers) -> Parts:
-    # The size of a difference of large numbers is theirs.
-    rounding = 1e-16 * (x**2 + loc**2) / scale**2
-    return -0.5 * ((x - loc) / scale) ** 2, -np.log(scale) - 0.5 * np.log(2.0 * np.pi), rounding, -rounding
-
-
-def _log_normal_gamma(belief: NormalGammaBelief, mean: Numbers, precision: Numbers) -> Parts:
-    scale = (belief.pseudo_count * precision) ** -0.5
-    return *_log_gamma(precision, belief.concentration, belief.rate), *_log_normal(mean, belief.loc, scale)
-
-
-def _log_beta(belief: BetaBelief | BetaBinomialBelief | BetaGeometricBelief, x: Numbers) -> Parts:
-    one, zero = np.asarray(belief.concentration1), np.asarray(belief.concentration0)
-    kernel = (one - 1.0) * np.log(x), (zero - 1.0) * np.log1p(-x)
-    return *kernel, gammaln(one + zero), -gammaln(one), -gammaln(zero)
-
-
-def _log_bernoulli(r: Numbers, probs: Numbers) -> Parts:
-    return xlogy(r, probs), xlogy(1.0 - r, 1.0 - probs)
-
-
-def _log_binomial(
-    belief: BetaBinomialBelief, r: Numbers, index: Int[np.ndarray, "..."], probs: Float[np.ndarray, "..."]
-) -> Parts:
-    total, probs = np.asarray(belief.total_count)[index], probs[index]
-    choose = gammaln(total + 1.0), -gammaln(r + 1.0), -gammaln(total - r + 1.0)
-    return *choose, xlogy(r, probs), xlogy(total - r, 1.0 - probs)
-
-
-def _log_log_normal(r: Numbers, loc: Numbers, scale: Numbers) -> Parts:
-    return *_log_normal(np.log(r), loc, scale), -np.log(r)
-
-
-def _log_categories(belief: DirichletCategoricalBelief, probs: Numbers) -> Parts:
-    concentration = np.asarray(belief.concentration)
-    return _log_dirichlet(probs, concentration, np.ones(concentration.shape, bool))
-
-
-_DENSITY: dict[type, Callable[..., Parts]] = {
-    NormalGammaBelief: _log_normal_gamma,
-    LogNormalGammaBelief: _log_normal_gamma,
-    NormalBelief: lambda belief, x: _log_normal(x, belief.loc, belief.scale),
-    LogNormalBelief: lambda belief, x: _log_normal(x, belief.loc, belief.scale),
-    BetaBelief: _log_beta,
-    BetaBinomialBelief: _log_beta,
-    BetaGeometricBelief: _log_beta,
-    GammaBelief: lambda belief, x: _log_gamma(x, belief.concentration, belief.rate),
-    GammaExponentialBelief: lambda belief, x: _log_gamma(x, belief.concentration, belief.rate),
-    GammaPrecisionBelief: lambda belief, x: _log_gamma(x, belief.concentration, belief.rate),
-    DirichletCategoricalBelief: _log_categories,
-}
-"""Log density of the reward cells, term by term."""
-
-_LIKELIHOOD: dict[type, Callable[..., Parts]] = {
-    NormalGammaBelief: lambda belief, r, index, mean, tau: _log_normal(r, mean[index], tau[index] ** -0.5),
-    NormalBelief: lambda belief, r, index, mean: _log_normal(r, mean[index], np.asarray(belief.noise_scale)[index]),
-    LogNormalGammaBelief: lambda belief, r, index, mean, tau: _log_log_normal(r, mean[index], tau[index] ** -0.5),
-    LogNormalBelief: lambda belief, r, index, mean: _log_log_normal(
-        r, mean[index], np.asarray(belief.noise_scale)[index]
-    ),
-    GammaPrecisionBelief: lambda belief, r, index, tau: _log_normal(r, np.zeros(r.shape), tau[index] ** -0.5),
-    BetaBelief: lambda belief, r, index, mean: _log_bernoulli(r, mean[index]),
-    BetaBinomialBelief: _log_binomial,
-    BetaGeometricBelief: lambda belief, r, index, probs: (np.log(probs[index]), xlogy(r, 1.0 - probs[index])),
-    GammaBelief: lambda belief, r, index, mean: (xlogy(r, mean[index]), -mean[index], -gammaln(r + 1.0)),
-    GammaExponentialBelief: lambda belief, r, index, rate: (np.log(rate[index]), -rate[index] * r),
-    DirichletCategoricalBelief: lambda belief, r, index, probs: (np.log(probs[index, r.astype(int)]),),
-}
-"""Log density of rewards given the cell that each belongs to, term by term."""

@@ -21,8 +21,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.regression import RegressionPrior, RegressionRewards, regression_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.detection.degrees import is_affine

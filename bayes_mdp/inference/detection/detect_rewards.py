@@ -11,46 +11,15 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.inference.conjugate.counting_families import (
-    BetaBinomialBelief,
-    BetaGeometricBelief,
-    DirichletCategoricalBelief,
-    GammaExponentialBelief,
-)
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.gaussian_families import (
-    GammaPrecisionBelief,
-    LogNormalBelief,
-    LogNormalGammaBelief,
-)
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells, reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
 from bayes_mdp.inference.detection.detect_rows import Assembly, batch_shape, reward_sites
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
-from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Site
+from bayes_mdp.inference.detection.trace import KNOWN, Site
+from bayes_mdp.inference.families.family import families_of, reward_laws
 from bayes_mdp.models.mdp_spec import RewardTable, check_mean
 from bayes_mdp.models.reward_laws import law_mean
 from bayes_mdp.utils.validation import first_index
-
-SINGLE: dict[str, tuple[str, dict[str, type[RewardBelief]]]] = {
-    "Normal": ("loc", {"Normal": NormalBelief}),
-    "LogNormal": ("loc", {"Normal": LogNormalBelief}),
-    "BernoulliProbs": ("probs", {"Beta": BetaBelief}),
-    "BernoulliLogits": ("probs", {"Beta": BetaBelief}),
-    "BinomialProbs": ("probs", {"Beta": BetaBinomialBelief}),
-    "BinomialLogits": ("probs", {"Beta": BetaBinomialBelief}),
-    "GeometricProbs": ("probs", {"Beta": BetaGeometricBelief}),
-    "GeometricLogits": ("probs", {"Beta": BetaGeometricBelief}),
-    "CategoricalProbs": ("probs", {"Dirichlet": DirichletCategoricalBelief}),
-    "CategoricalLogits": ("probs", {"Dirichlet": DirichletCategoricalBelief}),
-    "Poisson": ("rate", {"Gamma": GammaBelief}),
-    "Exponential": ("rate", {"Gamma": GammaExponentialBelief}),
-}
-"""Reward law -> its one unknown parameter, and the belief for each family of sites that is conjugate for it."""
-
-PAIRED: dict[str, type[RewardBelief]] = {"Normal": NormalGammaBelief, "LogNormal": LogNormalGammaBelief}
-"""Reward law -> the belief where mean and precision are unknown."""
 
 Elements: TypeAlias = tuple[Int[np.ndarray, "..."], ...]
 """For each unknown parameter of the reward law, the element behind each stacked cell."""
@@ -97,8 +66,8 @@ def detect_rewards(
     # A law without unknowns has a density, and nothing to learn; the sites that `kept` names belong to other branches.
     if all(entries.free for entries in probe.reward.values()) and not reward_sites(probe):
         return _known_law(probe, observable), (), assembly
-    if law.family not in SINGLE:
-        families = ", ".join(kind.__name__ for kind in LAWS)
+    if not families_of(law.family):
+        families = ", ".join(kind.__name__ for kind in reward_laws())
         raise NotConjugate(
             f"prior: the reward law is {law.family}, which has no conjugate sites (those have: {families})"
         )
@@ -123,7 +92,7 @@ def _cells(probe: Probe, found: Found, observable: Bool[np.ndarray, "*cells"], p
     assert belief is not None  # the family is set
     known, known_law = None, None
     if (table < 0).any():
-        known_law = _as_drawn(_reward_law(probe))
+        known_law = _as_drawn(_reward_law(probe), belief.law)
         known = np.where(table < 0, np.nan_to_num(np.asarray(law_mean(known_law))), 0.0)
     names = tuple((site.name, _shape(site)) for site in sites)
     return reward_cells(
@@ -182,7 +151,7 @@ def _known_law(probe: Probe, observable: Bool[np.ndarray, "*cells"]) -> KnownRew
         NotConjugate: a parameter depends on a latent site.
         ValueError: it has no mean.
     """
-    if probe.program.law.family in SINGLE:
+    if families_of(probe.program.law.family):
         _check_known(probe, observable)
     elif any(probe.depends(entries) for entries in probe.reward.values()):
         raise NotConjugate(f"prior: the reward law is {probe.program.law.family} and depends on a latent site")
@@ -202,15 +171,12 @@ def _reward_law(probe: Probe) -> dist.Distribution:
     return jax.tree.map(np.asarray, table.law)
 
 
-def _as_drawn(law: dist.Distribution) -> dist.Distribution:
-    """The same law with probabilities for logits, as the beliefs draw it."""
-    if isinstance(law, dist.CategoricalLogits):
-        return dist.CategoricalProbs(np.asarray(law.probs))
-    if isinstance(law, dist.BernoulliLogits):
-        return dist.BernoulliProbs(np.asarray(law.probs))
-    if isinstance(law, dist.BinomialLogits):
-        return dist.BinomialProbs(np.asarray(law.probs), law.total_count)
-    return dist.GeometricProbs(np.asarray(law.probs)) if isinstance(law, dist.GeometricLogits) else law
+def _as_drawn(law: dist.Distribution, kind: type[dist.Distribution]) -> dist.Distribution:
+    """The same law as beliefs draw it, of type `kind`: with probabilities for logits."""
+    if isinstance(law, kind):
+        return law
+    # `arg_constraints` of NumPyro is a dict of the constructor's arguments.
+    return kind(**{name: np.asarray(getattr(law, name)) for name in kind.arg_constraints})
 
 
 # One unknown parameter
@@ -232,10 +198,12 @@ def _elements(probe: Probe, sites: tuple[Site, ...]) -> Int[np.ndarray, " L"]:
 
 
 def _one_parameter(probe: Probe, assembly: Assembly) -> Found:
-    """Beta under Bernoulli, binomial and geometric laws, Gamma under Poisson and exponential ones, Dirichlet under
-    categorical ones, Normal under (log-)normal ones of known noise."""
+    """Families of one unknown parameter; of normal laws the mean, the noise being known."""
     law = probe.program.law.family
-    parameter, beliefs = SINGLE[law]
+    single = [f for f in families_of(law) if len(f.sites) == 1 and "precision" not in f.sites]
+    unknown = [next(iter(f.sites)) for f in single]
+    parameter = next((name for name in unknown if not probe.reward[name].free), unknown[0])
+    beliefs = {site: f for f in single for site in f.sites.get(parameter, ())}
     entries = probe.reward[parameter]
     wanted = probe.depends(entries) | probe.kept
     sites = tuple(site for site in probe.sites if site.name in wanted)
@@ -248,8 +216,8 @@ def _one_parameter(probe: Probe, assembly: Assembly) -> Found:
             )
     family = beliefs[sites[0].family]
     assembly = assembly._replace(family=family, joint=sites)
-    if family is DirichletCategoricalBelief:
-        return _categorical(probe, assembly)
+    if family.is_vector():
+        return _categorical(probe, assembly, parameter)
     # Step 2: the parameter of every cell is one element, or known; of a normal law an affine function of one.
     if law == "Normal":
         index, coefficient, offset = _affine(probe)
@@ -262,8 +230,9 @@ def _one_parameter(probe: Probe, assembly: Assembly) -> Found:
         # Normal rewards also need one known noise for each mean.
         noise_cell, stretch = _noise(probe, table, len(elements), coefficient)
         assembly = assembly._replace(noise_cell=noise_cell, stretch=stretch)
-    if family is BetaBinomialBelief:
-        assembly = assembly._replace(total_count=_total_count(probe, table, len(elements)))
+    if family.known:
+        known = {name: _known_parameter(probe, name, parameter, table, len(elements)) for name in family.known}
+        assembly = assembly._replace(known=known)
     return Found(assembly, (elements,), table, coefficient, offset)
 
 
@@ -304,9 +273,9 @@ def _noise(
     return cell, None if (stretch == 1.0).all() else stretch
 
 
-def _total_count(probe: Probe, table: Table, size: int) -> Float[np.ndarray, " L"]:
-    """The number of trials of each element: known, and one for all cells of an element."""
-    entries = probe.reward["total_count"]
+def _known_parameter(probe: Probe, name: str, unknown: str, table: Table, size: int) -> Float[np.ndarray, " L"]:
+    """A parameter beside the unknown one, for each element: known, and one for all cells of an element."""
+    entries = probe.reward[name]
     number = probe.symbols.values(entries.offset)
     index = first_index((table >= 0) & ~((entries.element == -1) & probe.symbols.known(entries.offset)))
     found = np.ones(size)
@@ -314,14 +283,14 @@ def _total_count(probe: Probe, table: Table, size: int) -> Float[np.ndarray, " L
     if index is None:
         index = first_index((table >= 0) & (found[table] != number))
     if index is not None:
-        site = probe.layout.site(int(probe.reward["probs"].element[index]))
-        raise probe.refuse(site, f"total_count of {probe.cell(index)} is not known, or not that of its other cells")
+        site = probe.layout.site(int(probe.reward[unknown].element[index]))
+        raise probe.refuse(site, f"{name} of {probe.cell(index)} is not known, or not that of its other cells")
     return found
 
 
-def _categorical(probe: Probe, assembly: Assembly) -> Found:
+def _categorical(probe: Probe, assembly: Assembly, parameter: str) -> Found:
     """Every cell of the law has one whole Dirichlet row as probabilities, value by value in order; or known ones."""
-    entries, sites = probe.reward["probs"], assembly.joint
+    entries, sites = probe.reward[parameter], assembly.joint
     width = entries.shape[-1]
     index = probe.select("the reward law", entries)
     firsts = _elements(probe, sites)
@@ -359,7 +328,8 @@ def _precision(probe: Probe, assembly: Assembly) -> Found:
         raise probe.refuse(sites[0].name, f"the mean of the reward of {probe.cell(place)} is not known")
     elements = _elements(probe, sites)
     offset = np.where(used, probe.symbols.values(loc.offset), 0.0)
-    assembly = assembly._replace(family=GammaPrecisionBelief, joint=sites)
+    family = next(family for family in families_of(law) if set(family.sites) == {"precision"})
+    assembly = assembly._replace(family=family, joint=sites)
     return Found(assembly, (elements,), _number(probe, elements)[index], factor**-0.5, offset)
 
 
@@ -417,7 +387,7 @@ def _normal_gamma(probe: Probe, assembly: Assembly) -> Found:
         why = f"one of its elements is the mean of cells of different noise ({probe.cell(index)} is one)"
         raise probe.refuse(probe.layout.site(int(loc[index])), why)
     assembly = assembly._replace(
-        family=PAIRED[law],
+        family=next(family for family in families_of(law) if len(family.sites) == 2),
         joint=joint,
         plain=plain,
         gammas=gammas,

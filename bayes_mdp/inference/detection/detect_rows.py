@@ -15,13 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 
-from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, DirichletCategoricalBelief
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import Probe, first, in_the_way
-from bayes_mdp.inference.detection.trace import FAMILIES_OF, KNOWN, Site
+from bayes_mdp.inference.detection.trace import KNOWN, Site, site_families
+from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_probability_rows, first_index
 
@@ -105,11 +103,12 @@ def _is_noise(probe: Probe, site: str, parameter: str, above: frozenset[str]) ->
 def _check_laws(probe: Probe) -> None:
     """The laws depend on sites of their conjugate families alone, no site serves both."""
     law = probe.program.law.family
+    families = site_families(law)
     check_law(probe, "the transition law", probe.transition, ROW_FAMILIES)
     name = "the known reward" if law == KNOWN else f"the {law} law of the reward"
     # Law by law: a parameter that is not listed has no conjugate family.
     for parameter, entries in probe.reward.items():
-        check_law(probe, name, entries, FAMILIES_OF.get(law, {}).get(str(parameter), ()), str(parameter))
+        check_law(probe, name, entries, families.get(str(parameter), ()), str(parameter))
     both = probe.depends(probe.transition) & reward_sites(probe) & frozenset(probe.layout.shapes)
     if both:
         why = "the transition law and the reward law both depend on it"
@@ -168,7 +167,7 @@ class Assembly(NamedTuple):
         noise_cell: [L], for normal rewards of known noise, a cell of the reward law for each element of the mean.
         stretch: [L], the precision of what an element is the mean of, over that of the rewards: the square of the
             coefficient of an affine mean, known; None: one.
-        total_count: [L], for binomial rewards.
+        known: {parameter of the reward law that the family takes as known: [L]}.
     """
 
     rows: tuple[Site, ...]
@@ -180,7 +179,7 @@ class Assembly(NamedTuple):
     order: Int[np.ndarray, " P"] | None = None
     noise_cell: Int[np.ndarray, " L"] | None = None
     stretch: Float[np.ndarray, " L"] | None = None
-    total_count: Float[np.ndarray, " L"] | None = None
+    known: Mapping[str, Float[np.ndarray, " L"]] | None = None
 
     def concentration(self, parameters: Parameters) -> Real[AnyArray, "M K"]:
         """Float[M K], the stacked Dirichlet rows, zero where padded."""
@@ -205,24 +204,22 @@ class Assembly(NamedTuple):
             return None
         family: Any = self.family  # the fields differ from family to family
         stretch = 1.0 if self.stretch is None else self.stretch
-        if issubclass(self.family, NormalGammaBelief):
+        if len(self.family.sites) == 2:
             found = self._normal_gamma(parameters)
             # precision' = stretch * precision: of Normal(loc, k precision) and Gamma(a, b), k and b are divided.
             return family(
                 found["loc"], found["pseudo_count"] / stretch, found["concentration"], found["rate"] / stretch
             )
-        if self.family is DirichletCategoricalBelief:
+        if self.family.is_vector():
             blocks = [_rows(site, parameters[site.name]) for site in self.joint]
             return family(_library(blocks).concatenate(blocks))
         stacked = _stacked(self.joint, parameters)
-        if issubclass(self.family, NormalBelief):
+        if self.noise_cell is not None:
             assert precision is not None  # normal rewards whose noise is known have one
             with np.errstate(divide="ignore"):  # a precision of zero is refused later
                 noise = (precision.ravel()[self.noise_cell] * stretch) ** -0.5
             return family(stacked["loc"], stacked["precision"] ** -0.5, noise)
-        if self.family is BetaBinomialBelief:
-            return family(**stacked, total_count=self.total_count)
-        return family(**stacked)
+        return family(**stacked, **(self.known or {}))
 
     def _normal_gamma(self, parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
         """Joint sites first, then pairs of plain sites."""

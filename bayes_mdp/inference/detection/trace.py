@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 from numpyro import handlers
 from numpyro.distributions import constraints
 
+from bayes_mdp.inference.families.family import families_of, registrations, reward_laws
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.as_prior import JACOBIAN, PoweredDensity
@@ -83,39 +84,18 @@ CONJUGATE: dict[type, ParametersOf] = {
 }
 """Families of conjugate sites, and their parameters. These types only: a subclass may change the density."""
 
-LAWS: dict[type, ParametersOf] = {
-    dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
-    dist.LogNormal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
-    dist.BernoulliProbs: lambda law: {"probs": law.probs},
-    dist.BernoulliLogits: lambda law: {"probs": jax.nn.sigmoid(law.logits)},
-    dist.BinomialProbs: lambda law: {"probs": law.probs, "total_count": law.total_count},
-    dist.BinomialLogits: lambda law: {"probs": jax.nn.sigmoid(law.logits), "total_count": law.total_count},
-    dist.GeometricProbs: lambda law: {"probs": law.probs},
-    dist.GeometricLogits: lambda law: {"probs": jax.nn.sigmoid(law.logits)},
-    dist.CategoricalProbs: lambda law: {"probs": law.probs},
-    # Their softmax, where they are the logarithms of a whole Dirichlet row (`detect_rewards` asks for no less).
-    dist.CategoricalLogits: lambda law: {"probs": jnp.exp(law.logits)},
-    dist.Poisson: lambda law: {"rate": law.rate},
-    dist.Exponential: lambda law: {"rate": law.rate},
-}
-"""Reward laws that have a conjugate family, and the parameters that must select elements of its sites."""
+_LINEAR = {"Normal": {"loc": ("MultivariateNormal",)}}
+"""Sites that are conjugate by a linear regression, which is no family of single cells."""
 
-_NORMAL = {"loc": ("Normal", "NormalGamma", "MultivariateNormal"), "precision": ("Gamma", "NormalGamma")}
-FAMILIES_OF: dict[str, dict[str, tuple[str, ...]]] = {
-    "Normal": _NORMAL,
-    "LogNormal": {"loc": ("Normal", "NormalGamma"), "precision": ("Gamma", "NormalGamma")},
-    "BernoulliProbs": {"probs": ("Beta",)},
-    "BernoulliLogits": {"probs": ("Beta",)},
-    "BinomialProbs": {"probs": ("Beta",)},
-    "BinomialLogits": {"probs": ("Beta",)},
-    "GeometricProbs": {"probs": ("Beta",)},
-    "GeometricLogits": {"probs": ("Beta",)},
-    "CategoricalProbs": {"probs": ("Dirichlet",)},
-    "CategoricalLogits": {"probs": ("Dirichlet",)},
-    "Poisson": {"rate": ("Gamma",)},
-    "Exponential": {"rate": ("Gamma",)},
-}
-"""Reward law -> its parameters -> the families of sites that are conjugate for them."""
+
+def site_families(law: str) -> dict[str, tuple[str, ...]]:
+    """Parameters of a reward law -> the families of sites that are conjugate for them; empty: it has none."""
+    found: dict[str, tuple[str, ...]] = {}
+    for sites in (*(family.sites for family in families_of(law)), _LINEAR.get(law, {})):
+        for parameter, families in sites.items():
+            found[parameter] = tuple(dict.fromkeys((*found.get(parameter, ()), *families)))
+    return found
+
 
 KNOWN = "known"
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -306,8 +286,8 @@ def _density_of_law(prior: Prior, space: StateActionSpace, facts: Facts) -> str:
     Two mixtures, one of normal and one of Laplace laws, have the same name and the same numbers, and so have two
     classes of the user's.
     """
-    if facts.law.family == KNOWN or facts.law.family in {kind.__name__ for kind in LAWS}:
-        return ""
+    if facts.law.family == KNOWN or families_of(facts.law.family):
+        return registrations(facts.law.family)
 
     def run(values: Mapping[str, ArrayLike]) -> list[Array]:
         law = _reward_at(prior, space, values).law
@@ -561,7 +541,7 @@ def _site(message: Message) -> Site:
     return Site(message["name"], family, shape, observed, scaled, masked, rows, bounded, discrete)
 
 
-def _family(distribution: dist.Distribution, known: dict[type, ParametersOf]) -> str:
+def _family(distribution: dist.Distribution, known: Mapping[Any, ParametersOf]) -> str:
     """The name of its type; of a type of the user's with the name of a known one, where it comes from too."""
     kind = type(distribution)
     impostor = kind not in known and kind.__name__ in {each.__name__ for each in known}
@@ -585,14 +565,14 @@ def _parameters(message: Message) -> Arrays:
 
 
 def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Array]]:
-    """The reward law and the parameters to look at: those of `LAWS`, or all that another law holds."""
-    law = table.law
+    """The reward law and the parameters to look at: those that its family names, or all that another law holds."""
+    law, laws = table.law, reward_laws()
     if law is None:
         assert table.known is not None
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
-    found = LAWS[type(law)](law).items() if type(law) in LAWS else enumerate(jax.tree.leaves(law))
+    found = laws[type(law)](law).items() if type(law) in laws else enumerate(jax.tree.leaves(law))
     parameters: dict[str | int, Array] = {name: jnp.asarray(value) for name, value in found}
-    return Law(_family(law, LAWS), table.by_outcome), parameters
+    return Law(_family(law, laws), table.by_outcome), parameters
 
 
 def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: object) -> str:

@@ -17,8 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior, refit
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.detection.certify import certify

@@ -11,14 +11,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnRewards
-from bayes_mdp.inference.draws.chains import Chains, sampled_sites
-from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, sampled_sites
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
 from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.algorithms import Drawn
-from bayes_mdp.inference.sampled.conditioned_program import Rows, with_capacity
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, with_capacity
+from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data.transitions import unmasked
@@ -61,6 +62,35 @@ class FactorisedPosterior(ConjugatePosterior):
     def mcmc(self) -> Chains | None:
         """The chains behind the draws of the rewards; None: draws from the prior, thinned ones."""
         return self.rewards.mcmc
+
+    @property
+    def chains(self) -> Chains | None:
+        """The same."""
+        return self.mcmc
+
+    @property
+    def drawn_by(self) -> Recipe:
+        """How the draws of the rewards were made."""
+        return self.rewards.recipe
+
+    @property
+    def chain_options(self) -> NUTS | None:
+        """How the chains of the rewards were run; None: there are none."""
+        return self.rewards.recipe.nuts
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The draws of what is behind the rewards."""
+        return self.rewards.sites
+
+    @property
+    def reward_data(self) -> DataStatistics:
+        """What is kept of the rewards."""
+        return self.rewards.data_statistics
+
+    def why_no_prior(self) -> str | None:
+        """Why its prior cannot be drawn from, in words; None: it can."""
+        return self.rewards.recipe.why_no_prior()
 
     @property
     def log_weights(self) -> Float[AnyArray, " N"]:
@@ -160,7 +190,7 @@ class FactorisedPosterior(ConjugatePosterior):
         """
         check_count("num", num)
         rewards = self.rewards
-        index = systematic(key, rewards.weights, num)
+        index = systematic(key, jnp.asarray(rewards.weights), num)
         sites, table = jax.tree.map(lambda x: jnp.asarray(x)[index], (rewards.sites, rewards.table))
         equal = jnp.zeros(num, jnp.asarray(rewards.log_weights).dtype)
         thin = replace(rewards, sites=sites, table=table, log_weights=equal, mcmc=None, integration=None)

@@ -17,7 +17,7 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.model_evidence.bridge import Evidence
 from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior, evidence
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior

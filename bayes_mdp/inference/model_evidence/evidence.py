@@ -13,15 +13,14 @@ from jaxtyping import PRNGKeyArray, PyTree
 from bayes_mdp.inference.collapsed.collapse import collapsed_model, find_classes, grouped
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.draws.chains import Chains, Model, SamplingWarning
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.integrals.importance import Integration
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.model_evidence.bridge import Evidence, bridge_sampling, check_sites
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows, conditioned

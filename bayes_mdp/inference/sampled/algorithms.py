@@ -16,8 +16,7 @@ from numpyro import infer as numpyro_infer
 from numpyro.infer.autoguide import AutoGuide, AutoLaplaceApproximation, AutoNormal
 from numpyro.optim import Adam
 
-from bayes_mdp.inference.draws.chains import NO_TABLES, Chains, Model, latent_sites, run_chains
-from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.draws.chains import NO_TABLES, Chains, Model, Scalars, latent_sites, run_chains
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics
 from bayes_mdp.models.isolate import tracing

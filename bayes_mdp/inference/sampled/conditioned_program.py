@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int, Shaped
 from numpyro.distributions import constraints
 
-from bayes_mdp.inference.conjugate.reward_statistics import absorb, split, statistics
+from bayes_mdp.inference.families.family import absorb, split, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.models.dirichlet_prior import stable_simplex
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, observe

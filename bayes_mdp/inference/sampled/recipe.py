@@ -14,6 +14,7 @@ from numpyro import handlers
 from bayes_mdp.inference.detection.trace import check_names, density, fingerprint, improper_value, is_bent
 from bayes_mdp.inference.draws.chains import Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
+from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
 from bayes_mdp.inference.sampled.algorithms import Drawn, by_laplace, by_nuts, by_svi
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, conditioned, rows_of
 from bayes_mdp.inference.summary import Observed
@@ -67,6 +68,18 @@ class Recipe:
     digest: str
     rewards_only: bool = False
     observed: Observed | None = ()
+
+    @property
+    def nuts(self) -> NUTS | None:
+        """How chains are run; None: another method."""
+        return self.method if isinstance(self.method, NUTS) else None
+
+    def why_no_prior(self) -> str | None:
+        """Why the prior cannot be drawn from, in words; None: it can."""
+        if self.improper:
+            names = ", ".join(map(repr, self.improper))
+            return f"the prior is improper: ImproperUniform at {names} is no distribution to draw from"
+        return NO_PROGRAM if self.prior is None else None if self.drawable else BENT
 
     def __hash__(self) -> int:
         return hash((self.digest, self.method, self.rewards_only))

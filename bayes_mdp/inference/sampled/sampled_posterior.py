@@ -9,12 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_rewards, lazy_draws, lazy_successors
-from bayes_mdp.inference.draws.chains import Chains, sampled_sites
-from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, sampled_sites
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.conditioned_program import (
     DataStatistics,
@@ -30,7 +32,7 @@ from bayes_mdp.inference.summary import LatentSites, PairMoments, describe, prog
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
 from bayes_mdp.models.sufficient_statistics import RewardSums
@@ -43,7 +45,7 @@ from bayes_mdp.utils.validation import check_count, first_index, is_concrete
 SHARE = 0.5
 
 
-class SampledPosterior(WeightedSamples):
+class SampledPosterior(WeightedSamples, Fitted):
     """Draws of all latent sites, each with a weight (built by `infer`).
 
     New data multiply the weight of a draw by their likelihood under it, whatever the reward law: exact for the draws
@@ -86,6 +88,58 @@ class SampledPosterior(WeightedSamples):
     def space(self) -> StateActionSpace:
         """Sizes, names, masks."""
         return self.recipe.space
+
+    @property
+    def program(self) -> Prior | None:
+        """The prior program; None after `load`."""
+        return self.recipe.prior
+
+    @property
+    def reward_law(self) -> type[dist.Distribution] | None:
+        """The type of the law of one reward; None: rewards are known numbers."""
+        return None if self.rewards.law is None else type(self.rewards.law)
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether the cells of the reward law have the outcome as last axis."""
+        return self.rewards.by_outcome
+
+    @property
+    def known_reward(self) -> Float[np.ndarray, "*cells"] | None:
+        """Mean rewards, where they are known; None: they are not."""
+        if self.rewards.law is not None:
+            return None
+        each = np.asarray(self.rewards.known)
+        return None if (each != each[:1]).any() else each[0]
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The draws of all latent sites."""
+        return self.sites
+
+    @property
+    def chains(self) -> Chains | None:
+        """The chains behind the draws; None: there are none."""
+        return self.mcmc
+
+    @property
+    def chain_options(self) -> NUTS | None:
+        """How the chains were run; None: there are none."""
+        return self.recipe.nuts
+
+    @property
+    def drawn_by(self) -> Recipe:
+        """How the draws were made."""
+        return self.recipe
+
+    @property
+    def reward_data(self) -> DataStatistics:
+        """What is kept of the data."""
+        return self.data_statistics
+
+    def why_no_prior(self) -> str | None:
+        """Why its prior cannot be drawn from, in words; None: it can."""
+        return self.recipe.why_no_prior()
 
     @property
     def num_draws(self) -> int:

@@ -9,11 +9,11 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents.common.assumptions import met_again, require_rows, total_variance, unknown_pairs, validity
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import MDP, StateActionSpace
 
 

@@ -14,11 +14,12 @@ from bayes_mdp.agents.k_learning.k_learning import k_values, policy, value
 from bayes_mdp.agents.k_learning.k_model import k_model
 from bayes_mdp.agents.k_learning.temperature import schedule
 from bayes_mdp.envs import deep_sea
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.draws.weighted_samples import posterior_samples
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, StateActionSpace, Transitions
 from bayes_mdp.models import MDPSpec
 from tests.agents.believed import Case, layered

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import entr
 
 from bayes_mdp.agents import InformationGain
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Problem, StateActionSpace
 

@@ -10,8 +10,8 @@ from scipy.special import digamma
 
 import bayes_mdp as bm
 from bayes_mdp.agents import InformationGain, RegularisedIDS
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, StateActionSpace
 

@@ -12,8 +12,8 @@ import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, TSDE, DynamicEpisodes, Greedy, ReplanRule
 from bayes_mdp.envs import riverswim_episodic
 from bayes_mdp.experiments.actor import ReplanStats, host_rule
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward, Problem, StateActionSpace
 

@@ -199,8 +199,8 @@ def test_a_vmapped_discount_keeps_the_structure():
 
 def test_tied_rows_are_refused_by_name():
     """One row for two states."""
+    from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
     from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-    from bayes_mdp.inference.conjugate.layered import conjugate_posterior
     from bayes_mdp.inference.conjugate.rewards import known_rewards
 
     rows = dirichlet_rows(np.ones((1, 3)), (2, 1, 3), row=np.zeros((2, 1), int))

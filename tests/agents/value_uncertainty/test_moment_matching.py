@@ -10,7 +10,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, MomentMatching
 from bayes_mdp.agents.value_uncertainty import moment_matching
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Problem, StateActionSpace
 from tests.agents.value_problems import (
     ACTIONS,

@@ -15,10 +15,10 @@ import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, MonteCarloThompson
 from bayes_mdp.agents.value_uncertainty.exact import action_covariance, by_draws, value_covariance
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, StateActionSpace
 from tests.agents.believed import Z, layered
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.mixtures.mixture import mixture
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import MDP, Discounted, Episodic
 from benchmarks.validation.random_beliefs import random_problem
 from benchmarks.validation.scorecard import LEVELS, QUICK, scorecard

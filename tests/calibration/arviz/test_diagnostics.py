@@ -19,8 +19,7 @@ from bayes_mdp.calibration.arviz import diagnostics
 from bayes_mdp.calibration.arviz.diagnostics import diagnose
 from bayes_mdp.calibration.arviz.generation import arviz
 from bayes_mdp.inference import NUTS, infer
-from bayes_mdp.inference.draws.chains import Chains
-from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.draws.chains import Chains, Scalars
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import MDPSpec, dirichlet_bernoulli
 from tests.calibration.beliefs import collapsed, sampled

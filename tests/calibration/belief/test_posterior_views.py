@@ -17,7 +17,6 @@ from bayes_mdp.calibration import dataset, to_arviz
 from bayes_mdp.calibration.arviz.diagnostics import diagnose, predictive_loo
 from bayes_mdp.calibration.belief.before_data import before_data
 from bayes_mdp.calibration.belief.parameter_draws import draw
-from bayes_mdp.calibration.belief.posterior_views import why_no_prior
 from bayes_mdp.calibration.belief.prior_draws import draw_prior
 from bayes_mdp.inference import infer, mixture
 from bayes_mdp.mdp import StateActionSpace, Transitions
@@ -191,6 +190,6 @@ def test_an_improper_prior_is_left_out():
         return MDPSpec(rows, reward=dist.StudentT(4.0, mean, 1.0))
 
     posterior = replace(sampled(), recipe=recipe_for(flat, SPACE, NUTS()))
-    assert why_no_prior(sampled()) is None
-    assert why_no_prior(posterior) == "the prior is improper: ImproperUniform at 'm' is no distribution to draw from"
+    assert sampled().why_no_prior() is None
+    assert posterior.why_no_prior() == "the prior is improper: ImproperUniform at 'm' is no distribution to draw from"
     assert student is sampled().recipe.prior

@@ -18,10 +18,10 @@ from bayes_mdp.calibration.belief import closed_form_draws
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.replicates import draws_and_rows
 from bayes_mdp.calibration.predictive.loo_pit import Pit, _next_state, _reward, loo_pit
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.utils import memory
 from tests.calibration.beliefs import sampled, transitions

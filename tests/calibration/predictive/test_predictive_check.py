@@ -15,10 +15,10 @@ import pytest
 
 from bayes_mdp.calibration.predictive.check_statistics import Sample
 from bayes_mdp.calibration.predictive.predictive_check import predictive_check
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from tests.calibration.beliefs import collapsed, sampled, transitions
 

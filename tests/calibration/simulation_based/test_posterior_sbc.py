@@ -8,8 +8,8 @@ import pytest
 from bayes_mdp import models
 from bayes_mdp.calibration.simulation_based.posterior_sbc import truths_near
 from bayes_mdp.calibration.simulation_based.ranks import Design
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import Discounted, StateActionSpace, Transitions
 

@@ -7,30 +7,17 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations, quantile
+from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations
 from bayes_mdp.decisions.information.pair_data import simulated_data
 from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
-from bayes_mdp.inference.conjugate.counting_families import (
-    BetaBinomialBelief,
-    BetaGeometricBelief,
-    DirichletCategoricalBelief,
-    GammaExponentialBelief,
-)
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.gaussian_families import (
-    GammaPrecisionBelief,
-    LogNormalBelief,
-    LogNormalGammaBelief,
-)
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import StateActionSpace
 from tests.inference.test_pair_draws import LAWS, SPACE, SPACES, data
@@ -168,68 +155,6 @@ def test_rewards_of_one_data_set_share_what_is_unknown(name):
     for one, other, wanted in ((0, 1, common), (0, 0, common + noise), (1, 1, common + noise)):
         product = away[:, one] * away[:, other]
         assert abs(product.mean() - wanted) < Z * product.std() / np.sqrt(MANY)
-
-
-FAMILIES = {
-    NormalBelief: (lambda a, _: (NormalBelief(a, a, a), (-a,)), lambda a, _: stats.norm(-a, a)),
-    NormalGammaBelief: (lambda a, b: (NormalGammaBelief(a, a, a, a), (a, b)), lambda a, b: stats.norm(a, b**-0.5)),
-    GammaPrecisionBelief: (lambda a, _: (GammaPrecisionBelief(a, a), (a,)), lambda a, _: stats.norm(0, a**-0.5)),
-    LogNormalBelief: (lambda a, b: (LogNormalBelief(a, a, a), (b,)), lambda a, b: stats.lognorm(a, scale=np.exp(b))),
-    LogNormalGammaBelief: (
-        lambda a, b: (LogNormalGammaBelief(a, a, a, a), (a, b)),
-        lambda a, b: stats.lognorm(b**-0.5, scale=np.exp(a)),
-    ),
-    BetaBelief: (lambda _, b: (BetaBelief(b, b), (b / 3,)), lambda _, b: stats.bernoulli(1 - b / 3)),
-    BetaBinomialBelief: (
-        lambda a, b: (BetaBinomialBelief(a, a, np.floor(9 * a)), (b / 3,)),
-        lambda a, b: stats.binom(np.floor(9 * a), b / 3),
-    ),
-    BetaGeometricBelief: (lambda a, b: (BetaGeometricBelief(a, a), (b / 3,)), lambda _, b: stats.geom(b / 3, loc=-1)),
-    GammaBelief: (lambda a, _: (GammaBelief(a, a), (40 * a,)), lambda a, _: stats.poisson(40 * a)),
-    GammaExponentialBelief: (
-        lambda a, _: (GammaExponentialBelief(a, a), (a,)),
-        lambda a, _: stats.expon(scale=1 / a),
-    ),
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_rewards_are_quantiles_of_their_law(family):
-    rng = np.random.default_rng(0)
-    a, b, uniform = rng.uniform(0.05, 2.0, 500), rng.uniform(0.05, 2.9, 500), rng.uniform(1e-9, 1 - 1e-9, 500)
-    make, law = FAMILIES[family]
-    belief, drawn = make(a, b)
-    found, wanted = quantile(belief, drawn, uniform), law(a, b).ppf(uniform)
-    if family is BetaBelief:  # it is one below p, not above 1 - p
-        found = 1 - found
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
-
-
-def test_values_of_a_categorical_reward():
-    probs = np.array([[0.2, 0.0, 0.5, 0.3, 0.0]] * 6)
-    uniform = np.array([1e-16, 0.19999, 0.20001, 0.69999, 0.70001, 1 - 1e-16])
-    found = quantile(DirichletCategoricalBelief(probs), (probs,), uniform)
-    assert found.tolist() == [0, 0, 2, 2, 3, 3]
-
-
-def test_every_family_has_its_law():
-    def families(parent):
-        return {parent, *(x for child in parent.__subclasses__() for x in families(child))}
-
-    inside = {family for family in families(RewardBelief) if family.__module__.startswith("bayes_mdp")}
-    assert inside - {RewardBelief} == {*FAMILIES, DirichletCategoricalBelief}
-
-
-def test_extreme_parameters_have_quantiles():
-    """Probabilities of zero and one, no trial, a rate beyond whole numbers: finite, and in the support."""
-    uniform = np.array([2.0**-54, 0.5, 1 - 2.0**-53])
-    for p, count in ((0.0, 3.0), (1.0, 3.0), (0.5, 0.0), (1e-300, 1e5), (1 - 1e-16, 1e5)):
-        probs, total = np.full(3, p), np.full(3, count)
-        found = quantile(BetaBinomialBelief(np.ones(3), np.ones(3), total), (probs,), uniform)
-        assert ((found >= 0) & (found <= count)).all()
-    for rate in (0.0, 1e-320, 1e17, 1e300):
-        found = quantile(GammaBelief(np.ones(3), np.ones(3)), (np.full(3, rate),), uniform)
-        assert np.isfinite(found).all() and (np.diff(found) >= 0).all() and found[1] == pytest.approx(rate, rel=1e-6)
 
 
 def test_a_mixture_weighs_data_that_one_component_excludes():

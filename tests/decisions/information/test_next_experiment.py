@@ -12,12 +12,14 @@ from scipy import stats
 import bayes_mdp as bm
 from bayes_mdp.decisions.information.next_experiment import next_experiment
 from bayes_mdp.inference import mixture, posterior_samples
-from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, DirichletCategoricalBelief
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.binomial import BetaBinomialBelief
+from bayes_mdp.inference.families.categorical import DirichletCategoricalBelief
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
 from benchmarks import next_experiment as lookahead
 

@@ -12,11 +12,11 @@ from bayes_mdp.decisions.information.next_experiment import next_experiment
 from bayes_mdp.decisions.information.policy_study import PolicyStudy
 from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import BetaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
 from tests.decisions.information.test_next_experiment import ONE_STEP, bandit, beta_bandit, by_pair, chain, chain_gain
 

@@ -22,12 +22,13 @@ import bayes_mdp as bm
 from bayes_mdp.inference.collapsed import collapse, collapsed_posterior
 from bayes_mdp.inference.collapsed.collapse import log_evidence
 from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
-from bayes_mdp.inference.conjugate import gaussian_families
-from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, GammaExponentialBelief
-from bayes_mdp.inference.conjugate.families import NormalBelief
 from bayes_mdp.inference.detection import detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import trace_program
+from bayes_mdp.inference.families import log_normal
+from bayes_mdp.inference.families.binomial import BetaBinomialBelief
+from bayes_mdp.inference.families.exponential import GammaExponentialBelief
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.models import MDPSpec
 from tests.inference.detection import quadrature_judge
 from tests.inference.hyper_forms import FORMS, HYPER, SPACE, Data, log_collapsed, log_prior, program
@@ -137,7 +138,7 @@ _exponential, _normal = GammaExponentialBelief.log_marginal, NormalBelief.log_ma
 
 TWINS = {
     "exponential": (GammaExponentialBelief, "log_marginal", lambda b, x: _exponential(b, x) - gammaln(b.concentration)),
-    "log-normal": (gaussian_families, "_log_jacobian", lambda reward: 0.0 * reward),
+    "log-normal": (log_normal, "_log_jacobian", lambda reward: 0.0 * reward),
     "binomial": (BetaBinomialBelief, "log_constant", lambda belief, reward: 0.0 * reward),
     "known state": (NormalBelief, "log_marginal", lambda b, x: _normal(b, x) + x[..., 0] * np.log(1.001)),
     "advance or stay": (detect_rows, "_rows", swapped),

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from bayes_mdp.inference import infer
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
-from bayes_mdp.inference.mixtures.mixture import mixture
+from bayes_mdp.inference.families.normal import NormalGammaBelief
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanUpdate, Counts, HasVariances, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.models import dirichlet_normal_gamma

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.conjugate.counting_families import DirichletCategoricalBelief
+from bayes_mdp.inference.families.categorical import DirichletCategoricalBelief
 
 FACTOR = 0.7
 

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from scipy.special import digamma, entr, gammaln
 
-from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.information import expected_information, surplus
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows, expected_information, surplus
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
-from bayes_mdp.inference.mixtures.mixture import mixture
+from bayes_mdp.inference.families.normal import NormalBelief
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.mdp import CanInform, StateActionSpace, Transitions
 
 pytestmark = pytest.mark.numerics

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayes_mdp.inference.conjugate.conjugate_posterior import LayeredPosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import LayeredPosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.mdp import CanSampleBackup, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 

@@ -4,9 +4,10 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.conjugate.families import BetaBelief, NormalGammaBelief
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.normal import NormalGammaBelief
 
 pytestmark = pytest.mark.numerics
 

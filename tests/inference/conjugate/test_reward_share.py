@@ -12,19 +12,15 @@ from scipy import stats
 
 import bayes_mdp as bm
 from bayes_mdp.inference import mixture
-from bayes_mdp.inference.conjugate.counting_families import (
-    BetaBinomialBelief,
-    BetaGeometricBelief,
-    DirichletCategoricalBelief,
-    GammaExponentialBelief,
-)
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.gaussian_families import (
-    GammaPrecisionBelief,
-    LogNormalBelief,
-    LogNormalGammaBelief,
-)
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.binomial import BetaBinomialBelief
+from bayes_mdp.inference.families.categorical import DirichletCategoricalBelief
+from bayes_mdp.inference.families.exponential import GammaExponentialBelief
+from bayes_mdp.inference.families.geometric import BetaGeometricBelief
+from bayes_mdp.inference.families.log_normal import LogNormalBelief, LogNormalGammaBelief
+from bayes_mdp.inference.families.normal import GammaPrecisionBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.mdp import CanWeighRewards, StateActionSpace, Transitions
 from bayes_mdp.numerics.array_forms import to_float64
 from tests.calibration.beliefs import collapsed, sampled

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bayes_mdp.inference import infer
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import StateActionSpace
 from tests.inference.programs import ACCEPTED
 

@@ -6,7 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.families.poisson import GammaBelief
 from tests.inference.numpy_draws import NUMBER, draw_leaves, draw_rewards, draw_rows
 
 pytestmark = pytest.mark.numerics

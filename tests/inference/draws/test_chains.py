@@ -8,8 +8,15 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.inference.draws.chains import MAX_R_HAT, Chains, SamplingWarning, latent_sites, run_chains, warn_of
-from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.draws.chains import (
+    MAX_R_HAT,
+    Chains,
+    SamplingWarning,
+    Scalars,
+    latent_sites,
+    run_chains,
+    warn_of,
+)
 from bayes_mdp.inference.draws.methods import NUTS
 
 C, N = 4, 500

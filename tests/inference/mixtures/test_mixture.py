@@ -9,12 +9,12 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.inference import mixture
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells, reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.families.normal import NormalGammaBelief
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import (
     CanCount,
     CanMean,

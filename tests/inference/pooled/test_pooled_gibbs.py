@@ -11,8 +11,8 @@ from scipy.stats import chi2
 
 import bayes_mdp as bm
 from bayes_mdp.inference.pooled import pooled_gibbs
-from bayes_mdp.inference.pooled.pooled_fit import _pair_counts
 from bayes_mdp.inference.pooled.pooled_gibbs import PairCounts, draw_chains
+from bayes_mdp.inference.pooled.pooled_posterior import _pair_counts
 from bayes_mdp.models.partial_pooling import PartialPooling, pooled_outcomes, state_rows
 from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital
 

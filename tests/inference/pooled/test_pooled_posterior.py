@@ -12,7 +12,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.inference import Gibbs, PooledPosterior, fit_for
-from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.mixtures import MixturePosterior
 from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays
 
 KEY, DRAWS = jax.random.key(0), 6
@@ -70,21 +70,11 @@ def test_what_is_written_is_read(posterior, tmp_path):
     assert loaded.options == FEW and loaded.prior is None and str(loaded)
 
 
-@pytest.mark.parametrize(
-    ("field", "change", "message"),
-    [
-        ("state_rows", lambda x: -x, r"state_rows\[0, 0, 0\] is -"),
-        ("state_rows", lambda x: 0 * x, r"state_rows\[0, 0\] is 0"),
-        ("state_rows", lambda x: x[:, 1:], "holds no posterior that bayes-mdp"),
-        ("totals", lambda x: x * np.nan, r"totals\[0, 0, 0\] is nan"),
-        ("totals", lambda x: x[1:], "holds no posterior that bayes-mdp"),
-        ("log_weights", lambda x: x * np.nan, "log_weights"),
-    ],
-)
-def test_a_file_of_impossible_values_is_refused(posterior, tmp_path, field, change, message):
+@pytest.mark.parametrize(("field", "change"), [("state_rows", lambda x: x[:, 1:]), ("totals", lambda x: x[1:])])
+def test_a_file_whose_parts_do_not_fit_is_refused(posterior, tmp_path, field, change):
     """The checksum is right: `save` wrote it."""
     bm.save(eqx.tree_at(lambda p: getattr(p, field), posterior, replace_fn=change), tmp_path / "p.bmdp")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="holds no posterior that bayes-mdp"):
         bm.load(tmp_path / "p.bmdp")
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from bayes_mdp.inference.pooled import table_numbers as module
-from bayes_mdp.inference.pooled.table_numbers import slice_step, table_numbers
+from bayes_mdp.inference.pooled import pooled_gibbs as module
+from bayes_mdp.inference.pooled.pooled_gibbs import slice_step, table_numbers
 
 
 def exact_law(concentration: float, customers: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.inference.value import LinearGaussian, LinearGaussianPrior
-from bayes_mdp.inference.value.gaussian_algebra import learn_block, shrink_root_block, some_root
+from bayes_mdp.inference.value.linear_gaussian import learn_block, shrink_root_block, some_root
 from tests import tf32
 
 D, PRIOR, NOISE = 16, 100.0, 0.5

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from bayes_mdp.inference.value.special import inverse_log_minus_digamma, log_minus_digamma
+from bayes_mdp.inference.value.returns import inverse_log_minus_digamma, log_minus_digamma
 
 
 def _exact(x):

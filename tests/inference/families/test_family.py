@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from bayes_mdp.inference.conjugate.reward_statistics import absorb, log_rising, merge_statistics, pool, statistics
+from bayes_mdp.inference.families.family import absorb, log_rising, merge_statistics, pool, statistics
 
 pytestmark = pytest.mark.numerics
 

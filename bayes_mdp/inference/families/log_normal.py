@@ -1,112 +1,37 @@
-"""Families of normal rewards of known mean, and of log-normal rewards.
+"""Log-normal rewards, the noise of their logarithms known or not. Units of the logarithm.
 
-`statistics` are [..., 3]: count, mean, sum of squared deviations; of log-normal rewards those of their logarithms. What
-a family is: `reward_belief`.
+`statistics` are those of the logarithms, [..., 3]: count, mean, sum of squared deviations.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 
-from bayes_mdp.inference.conjugate.families import NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_belief import (
+from bayes_mdp.inference.families.family import (
     Cells,
-    HostDrawn,
-    RewardBelief,
-    RewardStreams,
+    Laws,
+    SitesOf,
     Statistics,
+    Terms,
+    Values,
+    register,
+    split,
+    statistics,
 )
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split, statistics
+from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief, location_and_precision
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random import gamma
 from bayes_mdp.utils.typing import AnyArray
 
-_LOG_2PI = float(np.log(2.0 * np.pi))
 
-
-class GammaPrecisionBelief(RewardBelief):
-    """Rewards Normal(0, 1 / precision); precision ~ Gamma(concentration, rate). Rate: in squared units of the reward.
-
-    A known mean other than zero is an offset of the cell (`RewardCells.offset`).
-    """
-
-    concentration: Cells
-    rate: Cells
-    law: ClassVar[type[dist.Distribution]] = dist.Normal
-    parameters: ClassVar[tuple[str, ...]] = ("precision",)
-
-    def after(self, statistics: Statistics) -> "GammaPrecisionBelief":
-        """The belief after data."""
-        return GammaPrecisionBelief(
-            self.concentration + 0.5 * statistics[..., 0], self.rate + 0.5 * _square(statistics)
-        )
-
-    def mean(self) -> Cells:
-        """Zero: it is known."""
-        return xp.zeros_like(xp.asarray(self.rate))
-
-    def variance(self) -> Cells:
-        """Zero: the mean reward is known."""
-        return xp.zeros_like(xp.asarray(self.rate))
-
-    def noise(self) -> Cells:
-        """Expected 1 / precision; inf where concentration <= 1."""
-        excess = self.concentration - 1.0
-        return xp.where(excess > 0, self.rate / xp.where(excess > 0, excess, 1.0), np.inf)
-
-    @property
-    def pseudo_observations(self) -> Cells:
-        """Infinitely many: the mean reward is known."""
-        return xp.full_like(xp.asarray(self.rate), np.inf)
-
-    def data_mean(self, statistics: Statistics) -> Cells:
-        """Zero: no data are needed."""
-        return self.mean()
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (precision,)."""
-        return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (precision,), by NumPy."""
-        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
-
-    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
-        """Normal(0, precision^-1/2)."""
-        return dist.Normal(xp.zeros_like(drawn[0]), drawn[0] ** -0.5)
-
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
-        """Zero."""
-        return xp.zeros_like(drawn[0])
-
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
-        """1 / precision."""
-        return 1.0 / drawn[0]
-
-    def log_marginal(self, statistics: Statistics) -> Cells:
-        """Log density of the rewards behind `statistics`."""
-        # log Gamma(a + n/2) / Gamma(a) + a log b - (a + n/2) log b' - n/2 log 2 pi, b' = b + sum r^2 / 2.
-        count, growth = statistics[..., 0], 0.5 * _square(statistics)
-        return (
-            log_rising(self.concentration, 0.5 * count)
-            - self.concentration * xp.log1p(growth / self.rate)
-            - 0.5 * count * (_LOG_2PI + xp.log(self.rate + growth))
-        )
-
-
-def _square(statistics: Statistics) -> Cells:
-    """Sum of the squared rewards."""
-    count, mean, ss = split(statistics)
-    return ss + count * mean**2
-
-
+@register
 class LogNormalBelief(NormalBelief):
     """Rewards LogNormal(mu, noise_scale), noise known; mu ~ Normal(loc, scale^2). Units of the logarithm."""
 
     law: ClassVar[type[dist.Distribution]] = dist.LogNormal
+    laws: ClassVar[Laws] = {dist.LogNormal: location_and_precision}
+    sites: ClassVar[SitesOf] = {"loc": ("Normal",)}
     parameters: ClassVar[tuple[str, ...]] = ("log_mean",)
     has_constant: ClassVar[bool] = True
     takes_counts: ClassVar[bool] = False
@@ -118,7 +43,7 @@ class LogNormalBelief(NormalBelief):
 
     def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
         """Those of the logarithms."""
-        return _log_statistics(weight, reward)
+        return _of_logarithms(weight, reward)
 
     def mean(self) -> Cells:
         """E exp(mu + noise_scale^2 / 2)."""
@@ -155,7 +80,21 @@ class LogNormalBelief(NormalBelief):
         """- log r: the density of r is that of log r, over r."""
         return _log_jacobian(reward)
 
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
+        """That of the logarithm, over the reward."""
+        return *super().log_density(np.log(reward), drawn), -np.log(reward)
 
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """The exponential of that of the logarithm."""
+        with np.errstate(over="ignore"):
+            return np.exp(super().quantile(drawn, uniform))
+
+    @staticmethod
+    def draw_sum(rng: np.random.Generator, count: np.ndarray, law: Any) -> None:
+        """None: the sum of log-normal numbers has no known law."""
+
+
+@register
 class LogNormalGammaBelief(NormalGammaBelief):
     """Rewards LogNormal(mu, precision^-1/2), mu and precision normal-gamma. Units of the logarithm.
 
@@ -163,6 +102,11 @@ class LogNormalGammaBelief(NormalGammaBelief):
     """
 
     law: ClassVar[type[dist.Distribution]] = dist.LogNormal
+    laws: ClassVar[Laws] = {dist.LogNormal: location_and_precision}
+    sites: ClassVar[SitesOf] = {
+        "loc": ("Normal", "NormalGamma"),
+        "precision": ("Gamma", "NormalGamma"),
+    }
     parameters: ClassVar[tuple[str, ...]] = ("log_mean", "precision")
     has_constant: ClassVar[bool] = True
     takes_counts: ClassVar[bool] = False
@@ -174,7 +118,7 @@ class LogNormalGammaBelief(NormalGammaBelief):
 
     def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
         """Those of the logarithms."""
-        return _log_statistics(weight, reward)
+        return _of_logarithms(weight, reward)
 
     def mean(self) -> Cells:
         """nan: it does not exist."""
@@ -208,8 +152,17 @@ class LogNormalGammaBelief(NormalGammaBelief):
         """- log r: the density of r is that of log r, over r."""
         return _log_jacobian(reward)
 
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
+        """That of the logarithm, over the reward."""
+        return *super().log_density(np.log(reward), drawn), -np.log(reward)
 
-def _log_statistics(weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """The exponential of that of the logarithm."""
+        with np.errstate(over="ignore"):
+            return np.exp(super().quantile(drawn, uniform))
+
+
+def _of_logarithms(weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
     # A masked reward may be anything: its logarithm must not poison what it is merged with.
     logs = xp.log(xp.where(weight != 0, reward, 1.0))
     return statistics(weight, logs, xp.zeros_like(logs))

@@ -1,0 +1,589 @@
+"""Weighted mixtures of conjugate posteriors: component by component, then total variance.
+
+`MixturePosterior` is what all of them can do (so can those whose components are draws of hyperparameters); `Mixture`
+has a component for each value of a discrete hyperparameter, or posteriors that were given.
+"""
+
+import abc
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.conjugate_draws import Components, conjugate_pair_draws
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
+from bayes_mdp.inference.conjugate.lazy_arrays import (
+    drawn_rewards,
+    known_rewards,
+    labelled_rewards,
+    lazy_rewards,
+    lazy_rows,
+    urn_of,
+)
+from bayes_mdp.inference.conjugate.predictive_density import log_gain
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.conjugate.site_table import SiteTable
+from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
+from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, describe, program_data
+from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import check_weighted
+from bayes_mdp.mdp.lazy_belief import LazyBelief
+from bayes_mdp.mdp.sizes import Sizes
+from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.reward_support import RewardSupport, union
+from bayes_mdp.models.sufficient_statistics import RewardSums
+from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, in_numpy, pick, xp
+from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
+
+Pairs = Float[AnyArray, "*H S A"]
+Tree = TypeVar("Tree")
+NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
+
+
+class MixturePosterior(Fitted):
+    """A mixture of conjugate posteriors over one space, with weights.
+
+    Its rows are not independent, but those of each component may be: what theorems say of independent rows holds
+    component by component, and the law of total variance joins them.
+    """
+
+    components: eqx.AbstractVar[ConjugatePosterior]
+    log_weights: eqx.AbstractVar[Float[AnyArray, " K"]]
+    space: eqx.AbstractVar[StateActionSpace]
+
+    @abc.abstractmethod
+    def component(self, k: IntScalar) -> ConjugatePosterior:
+        """Component `k`, an integer or a traced one."""
+
+    @property
+    def reference(self) -> ConjugatePosterior:  # type: ignore[override]
+        """The first component, which shares data, laws and tables with the others."""
+        return self.component(0)
+
+    @property
+    def site_tables(self) -> tuple[SiteTable, ...]:
+        """Where the elements of the program's sites lie in the arrays; (): not known."""
+        return self.reference.site_tables
+
+    @property
+    @concrete_in_numpy
+    def weights(self) -> Float[AnyArray, " K"]:
+        """Probabilities of the components."""
+        return xp.softmax(self.log_weights)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        return np.ndim(self.log_weights) > 1
+
+    @concrete_in_numpy
+    def effective_sample_size(self) -> RealScalar:
+        """1 / sum of the squared weights, from 1 to K: how many components carry the mixture."""
+        return 1.0 / xp.sum(self.weights**2)
+
+    @property
+    def independent_rows(self) -> bool:
+        """False: data of one row inform about which component holds, and thereby about the other rows."""
+        return False
+
+    @property
+    def shared_parameters(self) -> str | None:
+        """What rows of one component share, in words; None: nothing, theorems hold component by component."""
+        first = self.component(0)
+        return None if first.independent_rows else first.shared_parameters
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
+        """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
+        draw = self._draw
+        for _ in sample_shape:
+            draw = jax.vmap(draw)
+        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+
+    def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
+        key_component, key_mdp = jax.random.split(key)
+        return self.draw_component(key_component).sample(key_mdp)
+
+    def sizes(self) -> Sizes:
+        """What all draws have in common (`CanDrawPairs`)."""
+        return Sizes.of(self.space)
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """A stream of draws of the needed pairs, by NumPy (`CanDrawPairs`): a component by weight, then its pairs.
+
+        Args:
+            key: of the draws.
+            needed: which pairs.
+        """
+        return conjugate_pair_draws(key, self.component(0), needed, self.component_priors(key))
+
+    @abc.abstractmethod
+    def component_priors(self, key: PRNGKeyArray) -> Components:
+        """The priors of all components, and a stream of draws of these. Host side.
+
+        Args:
+            key: of the draws.
+        """
+
+    def draw_component(self, key: PRNGKeyArray) -> ConjugatePosterior:
+        """A component, by weight."""
+        return self.component(jax.random.categorical(key, jnp.asarray(self.log_weights)))
+
+    def mean_mdp(self) -> MDP | SparseMDP:
+        """Posterior mean of the transition probabilities and of the expected rewards.
+
+        Raises:
+            ValueError: that of a reward does not exist in a component (normal-gamma concentration <= 1/2); inside a
+                trace it is nan.
+        """
+        # Probabilities and rewards are averaged; which states are listed is the same in all components.
+        rows, reward = self.average(lambda component: component.mean_rows())
+        if is_concrete(self, rows, reward):
+            rows, reward = as_numpy((rows, reward))
+            if np.isnan(reward).any():
+                for k in range(self.num_components):
+                    self.component(k).mean_mdp()
+                reward = np.nan_to_num(reward)  # of illegal pairs, and of outcomes that cannot be
+        # Means over many components in float32 add to one but for 1e-5 or so.
+        total = rows.sum(-1, keepdims=True)
+        return self.space.mdp(rows / xp.where(total > 0, total, 1.0), reward)
+
+    def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
+        """A component first, then its rows as urns: exact. Rewards without an urn by draws (`CanSampleLazily`).
+
+        Of these each component has as many as make `num_draws` in all, and at least one.
+        """
+        components, weights = self.components, self.weights
+        first = self.component(0)
+        rewards = first.reward_cells
+        each = jax.vmap(lambda c: lazy_rows(c.transition_probs, c.space)._replace(row=None, outcome=None))(components)
+        if isinstance(rewards, KnownRewards):
+            means = jax.vmap(lambda c: jnp.asarray(c.reward_cells.mean()))(components)
+            paid = known_rewards(means, rewards.by_outcome)
+        elif urn_of(rewards) is not None:
+            made = jax.vmap(lambda c: lazy_rewards(c.reward_cells, key, 1, 1))(components)
+            same = jax.tree.map(lambda x: x[0], made)
+            paid = same._replace(cumulative=made.cumulative[:, 0], value=made.value[:, 0])
+        else:
+            each_draws = -(-num_draws // self.num_components)
+            keys = jax.random.split(key, self.num_components)
+            drawn = jax.vmap(lambda c, one: drawn_rewards(c.reward_cells, one, each_draws))(components, keys)
+            # Draw by draw, so that entry c belongs to component c modulo K.
+            mean, noise = (jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]) for x in drawn)
+            weights = jnp.tile(weights, each_draws) / each_draws
+            paid = labelled_rewards(rewards.law, mean, noise, rewards.by_outcome, reward_bins)
+        # What is selected by which pair is the same in all components. A column that is impossible in one of them may
+        # be possible in another: an urn where any has several.
+        shared = lazy_rows(first.transition_probs, first.space)
+        rows = shared._replace(cumulative=each.cumulative[:, 0], learns=each.learns.any(0))
+        return LazyBelief(weights, rows, paid)
+
+    def visit_counts(self) -> Pairs:
+        """Number of observed transitions from every pair."""
+        return self.component(0).visit_counts()
+
+    def prior_share(self) -> Pairs:
+        """The mean over the components of the prior's part in the belief about each pair (`CanWeighPrior`)."""
+        return self.average(lambda component: component.prior_share())
+
+    def reward_share(self) -> Pairs | None:
+        """The mean over the components of the prior's part in the mean reward of each pair (`CanWeighRewards`)."""
+        return self.average(lambda component: component.reward_share())
+
+    def data_reward(self) -> Pairs | None:
+        """The mean reward of each pair by data alone, which components share; their rows averaged."""
+        return self.average(lambda component: component.data_reward())
+
+    def reward_variance(self) -> Pairs:
+        """Epistemic variance of the expected reward of one step.
+
+        Raises:
+            ValueError: it does not exist in a component (normal-gamma concentration <= 1).
+        """
+        return self.bellman_variance(np.zeros(self.space.n_states), 0.0)
+
+    def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
+        """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), by total variance.
+
+        Args and errors: as `ConjugatePosterior.bellman_variance`.
+        """
+        self._refuse_infinite()
+
+        def expected(component: ConjugatePosterior) -> Pairs:
+            rows, reward = component.mean_rows()
+            return reward + discount * (rows * component.space.outcome_values(values)).sum(-1)
+
+        # Law of total variance: E_k[Var(x | k)] + Var_k(E[x | k]), where x is the Bellman backup.
+        values = xp.asarray(values, float)
+        mean = self.average(expected)
+        return self.average(lambda c: c.bellman_variance(values, discount) + (expected(c) - mean) ** 2)
+
+    def expected_information(self) -> Pairs:
+        """Expected information of one more transition, in nats: about its row, and about which component holds.
+
+        The mutual information of the outcome and the component together with its rows: sum_k w_k (I_k + KL(pbar_k ||
+        pbar)), more than the weighted I_k. It informs about other rows only through the component. Rewards are not
+        included.
+        """
+        mean = self.average(lambda component: component.transition_probs.mean())
+
+        def one(component: ConjugatePosterior) -> Pairs:
+            return component.expected_information() + divergence(component.transition_probs.mean(), mean)
+
+        return self.average(one)
+
+    def _refuse_infinite(self) -> None:
+        """Raise the error of the first component in which a variance of a mean reward does not exist. Host side."""
+        if is_concrete(self):
+            infinite = self._each(lambda component: xp.isinf(component.reward_cells.variance()).any())
+            for k in np.flatnonzero(infinite):
+                self.component(int(k)).expected_reward_variance()
+
+    @property
+    def num_components(self) -> int:
+        """K."""
+        return self.log_weights.shape[0]
+
+    def _each(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
+        """A function of every component, its answers stacked."""
+        return jax.vmap(function)(self.components)
+
+    def _weighted_mean(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
+        """About the heaviest component: what all agree on (a known reward) is exact, however many there are.
+
+        A node far out, where a mean is 1e12, would take all digits from the others.
+        """
+        weights = jnp.asarray(self.weights).astype(values.dtype)
+        heaviest = values[jnp.argmax(weights)]
+        centre = jnp.where(jnp.isfinite(heaviest), heaviest, 0.0)
+        return centre + tensordot(weights, values - centre, axes=1)
+
+    def average(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
+        """The weighted mean over the components of a function with arrays as answer."""
+        # All components at once where they fit into memory, else one after the other.
+        size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
+        if size <= NUMBERS_AT_ONCE:
+            answers = jax.tree.map(jnp.asarray, self._each(function))  # known numbers are numpy's
+            return jax.tree.map(self._weighted_mean, answers)
+
+        def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
+            answer = function(self.component(k))
+            return jax.tree.map(lambda t, x: t + jnp.asarray(self.weights)[k].astype(x.dtype) * x, total, answer), None
+
+        shapes = jax.eval_shape(lambda: function(self.component(0)))
+        zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return lax.scan(add, zero, jnp.arange(self.num_components))[0]
+
+    def pair_moments(self) -> PairMoments:
+        """What `table` shows of every pair, by the laws of total expectation and variance. Traceable."""
+
+        def first(component: ConjugatePosterior) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray | None]:
+            one = component.pair_moments()
+            return one.probs, one.reward, one.prior_share, one.reward_share
+
+        probs, reward, share, paid = self.average(first)
+
+        def second(component: ConjugatePosterior) -> tuple[AnyArray, AnyArray]:
+            one = component.pair_moments()
+            # E[variance] + variance of the mean, component by component
+            return one.probs_variance + (one.probs - probs) ** 2, one.reward_variance + (one.reward - reward) ** 2
+
+        probs_variance, reward_variance = self.average(second)
+        return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts(), paid)
+
+    def reward_sums(self) -> RewardSums | None:
+        """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
+        return self.component(0).reward_sums()
+
+    def rewards_seen(self) -> float | None:
+        """Number of observed rewards; None where all rewards are known."""
+        return self.component(0).rewards_seen()
+
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
+        """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.
+
+        Data that are impossible in one component alone rule that component out, and are accepted.
+        """
+        refusals: list[Exception] = []
+        for k in np.flatnonzero(np.isfinite(self.log_weights)):
+            try:
+                return self.component(int(k)).check(transitions, weight)
+            except (ValueError, TypeError) as error:
+                refusals.append(error)
+        raise refusals[0]
+
+
+class Mixture(MixturePosterior):
+    """A mixture of posteriors of one kind (built by `mixture` and `infer`); see `MixturePosterior` for what it can do.
+
+    Args:
+        components: a `ConjugatePosterior` whose arrays have a leading axis K.
+        log_weights: [K], of the components, up to a constant.
+        space: sizes, names, masks.
+        log_prior: [K], log probabilities of the components before any data; None: not known.
+        hyperparameters: {site: [K ...]}, the values of the discrete latent sites that make the components.
+        program: the prior program; None after `load`, and of `mixture`.
+        site_tables: for each component, where the sites of the program lie in its arrays; (): not known.
+        observed: (name, number of values) of the sites that the program observes itself.
+    """
+
+    components: ConjugatePosterior
+    log_weights: Float[AnyArray, " K"]
+    space: StateActionSpace
+    log_prior: Float[AnyArray, " K"] | None = None
+    hyperparameters: dict[str, AnyArray] = eqx.field(default_factory=dict)
+    program: Prior | None = eqx.field(static=True, default=None)
+    site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
+    observed: Observed | None = eqx.field(static=True, default=())
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "mixture"."""
+        return "mixture"
+
+    @property
+    def log_evidence(self) -> float | Float[Array, ""]:
+        """log p(next states, rewards | states, actions) of all data, the components summed out: exact.
+
+        Raises:
+            ValueError: the probabilities of the components before any data are not known.
+        """
+        if self.log_prior is None:
+            raise ValueError("the mixture has no log_prior, expected one from infer to state its evidence")
+        if is_concrete(self):
+            each = [float(self.component(k).log_evidence) for k in range(self.num_components)]
+            return float(
+                np.logaddexp.reduce(np.asarray(self.log_prior, float) + np.where(self._possible, each, -np.inf))
+            )
+        each = jax.vmap(lambda component: component.log_evidence)(self.components)
+        return jax.nn.logsumexp(self.log_prior + jnp.where(self._possible, each, -jnp.inf))
+
+    @property
+    def _possible(self) -> Bool[AnyArray, " K"]:
+        """Components that the data have not ruled out."""
+        return self.log_weights > -jnp.inf if not is_concrete(self) else np.asarray(self.log_weights) > -np.inf
+
+    @property
+    def in_closed_form(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The values of the discrete sites."""
+        return self.hyperparameters
+
+    def why_no_prior(self) -> str | None:
+        """Why its prior cannot be drawn from, in words; None: it can."""
+        if self.log_prior is not None:
+            return None
+        possible = np.flatnonzero(np.isfinite(np.asarray(self.log_weights))).tolist()
+        known = np.isfinite([float(self.component(k).log_evidence) for k in possible]).all()
+        return None if known else "the evidence of a component is not known, nor the weights before the data"
+
+    def problems(self) -> list[str]:
+        """Problems to know of before this is used: nothing, it is exact."""
+        return []
+
+    _repr_html_ = shown_as_html
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    def notes(self) -> list[str]:
+        """Nothing: there are no chains."""
+        return []
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many components carry the weight, for `describe`."""
+        of = f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"mixture of {self.num_components} posteriors in closed form{of}",
+            "weights": f"effective sample size {size:.4g} of {self.num_components}",
+            **program_data(self.observed),
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The enumerated values of the discrete sites, by weight: they are no draws, and have no sample size."""
+        return LatentSites(self.hyperparameters, self.weights, False, {}, {})
+
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give in some component. Host side."""
+        each = np.flatnonzero(self._possible).tolist()
+        return union([self.component(k).reward_support() for k in each])
+
+    @concrete_in_numpy
+    def prior_weight(self) -> PriorWeight:
+        """What the prior of each pair weighs in the component in which it weighs least (`CanCountPrior`)."""
+        each = self._each(lambda component: component.prior_weight())
+        return PriorWeight(each.transitions.min(0), xp.any(each.is_empty, 0))
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """A stream of draws of the needed pairs (`CanDrawPairs`): a component by weight, then its pairs.
+
+        Components that differ in more than their priors are drawn whole.
+
+        Args:
+            key: of the draws.
+            needed: which pairs.
+        """
+        return super().pair_draws(key, needed) if self._share_all_but_priors else sampled_pair_draws(key, self, needed)
+
+    @property
+    def _share_all_but_priors(self) -> bool:
+        """Whether components have the same data, tables and known numbers."""
+        rows, rewards = self.components.transition_probs, self.components.reward_cells
+        priors = {id(x) for x in (rows.prior, *jax.tree.leaves(getattr(rewards, "prior", None)))}
+        others = [np.asarray(x) for x in jax.tree.leaves((rows, rewards)) if id(x) not in priors]
+        return all(bool((x == x[:1]).all()) for x in others)
+
+    def component_priors(self, key: PRNGKeyArray) -> Components:
+        """The priors of all components, and a stream of draws of these. Host side.
+
+        Args:
+            key: of the draws.
+        """
+        rows = np.asarray(self.components.transition_probs.prior, np.float64).reshape(self.num_components, -1)
+        rewards = self.components.reward_cells
+
+        def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
+            return rows[k[:, None], element]
+
+        def reward_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " M"]) -> RewardBelief:
+            assert isinstance(rewards, RewardCells)
+            return jax.tree.map(lambda x: np.asarray(x, np.float64)[k[:, None], element], rewards.prior)
+
+        varied = reward_prior if isinstance(rewards, RewardCells) else None
+        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
+
+    # Components are few, and each is in closed form: one after the other in NumPy.
+
+    bellman_variance = concrete_in_numpy(MixturePosterior.bellman_variance)
+    expected_information = concrete_in_numpy(MixturePosterior.expected_information)
+    pair_moments = concrete_in_numpy(MixturePosterior.pair_moments)
+
+    def _each(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
+        if not is_concrete(self):
+            return super()._each(function)
+        answers = [in_numpy(function, self.component(k)) for k in range(self.num_components)]
+        return jax.tree.map(lambda *each: np.stack(each), *answers)
+
+    @concrete_in_numpy
+    def average(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
+        """The weighted mean over the components of a function with arrays as answer.
+
+        Args:
+            function: of a component.
+        """
+        if not is_concrete(self):
+            return super().average(function)
+        first = function(self.component(0))
+        # About the first component: what all agree on (a known reward) is exact, however many there are.
+        centre = jax.tree.map(lambda x: np.where(np.isfinite(x), x, 0.0), first)
+        total = jax.tree.map(lambda x, c: c + self.weights[0] * (x - c), first, centre)
+        for k in range(1, self.num_components):
+            answer = function(self.component(k))
+            total = jax.tree.map(lambda t, x, c, k=k: t + self.weights[k] * (x - c), total, answer, centre)
+        return total
+
+    def component(self, k: IntScalar) -> ConjugatePosterior:
+        """Component `k`."""
+        return jax.tree.map(lambda x: pick(x, k), self.components)
+
+    def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> "Mixture":
+        """The mixture after one transition or a block: components by conjugacy, weights by predictive likelihood.
+
+        Args:
+            transitions: data; a block is taken one transition after the other.
+            weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
+                that power.
+
+        Raises:
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+        """
+        check_weighted(transitions, weight)
+        if is_concrete(transitions, weight, self.log_weights):
+            self.check(transitions, weight)
+        if jnp.ndim(transitions.state) == 0:
+            return self._observe(transitions, weight)
+        # One transition after the other: the predictive of each is conditional on those before.
+        weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
+        start, block = jax.tree.map(jnp.asarray, (self, transitions))
+        return lax.scan(lambda belief, x: (belief._observe(*x), None), start, (block, weights))[0]
+
+    def _observe(self, transition: Transitions, weight: ArrayLike) -> "Mixture":
+        def one(component: ConjugatePosterior) -> tuple[ConjugatePosterior, Float[Array, ""]]:
+            return component.update(transition, weight), log_gain(component, transition, weight)
+
+        # Bayes' rule for the component: w_k' = w_k p(transition | data, k); each component learns by conjugacy.
+        components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
+        log_weights = self.log_weights + gain
+        return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
+
+
+def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | None = None) -> Mixture:
+    """A mixture of posteriors over one space. Host side.
+
+    Args:
+        posteriors: of one kind, one for each value of the discrete hyperparameter.
+        weights: [K], positive; normalised here. None: by `log_evidence` (Bayes' rule, values equally likely at first).
+
+    Raises:
+        ValueError: no posterior, posteriors that differ in space, structure or shapes, weights that are not positive, a
+            log evidence that is not finite.
+        TypeError: no list of posteriors in closed form, a weight that is no number.
+    """
+    if not isinstance(posteriors, Sequence):
+        kind = type(posteriors).__name__
+        raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each component")
+    for i, posterior in enumerate(posteriors):
+        check_type(f"posteriors[{i}]", posterior, ConjugatePosterior, "a ConjugatePosterior")
+    if not posteriors:
+        raise ValueError("posteriors is empty, expected at least one posterior")
+    # Tables of sites may differ between the components, and so may their programs.
+    tables = tuple(replace(p.sites, program=None) for p in posteriors if p.sites is not None)
+    posteriors = [replace(posterior, sites=None) for posterior in posteriors]
+    first = posteriors[0]
+    _require_alike(posteriors)
+    if weights is None:
+        log_weights = np.array([posterior.log_evidence for posterior in posteriors])
+        require(
+            ~np.isfinite(log_weights), "log_evidence", log_weights, "a finite number for each posterior, or weights"
+        )
+    else:
+        array = as_real("weights", weights, "a finite number greater than 0")
+        check_shape("weights", array, (len(posteriors),), "posterior")
+        require(~(np.isfinite(array) & (array > 0)), "weights", array, "a finite number greater than 0")
+        log_weights = np.log(array)
+    # w_k is proportional to p(k) p(data | k). As logarithms: evidences differ by hundreds of nats.
+    components = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *posteriors)
+    log_weights = log_weights - np.logaddexp.reduce(log_weights)
+    known = tables if len(tables) == len(posteriors) else ()
+    return Mixture(components, log_weights, first.space, site_tables=known)
+
+
+def _require_alike(posteriors: Sequence[ConjugatePosterior]) -> None:
+    outlines = [
+        (jax.tree.structure(posterior), [np.shape(leaf) for leaf in jax.tree.leaves(posterior)])
+        for posterior in posteriors
+    ]
+    for index, outline in enumerate(outlines):
+        if outline != outlines[0]:
+            raise ValueError(
+                f"posteriors[{index}] differs from posteriors[0] in its space, laws or shapes, "
+                "expected posteriors of one kind (the same program with other numbers)"
+            )
