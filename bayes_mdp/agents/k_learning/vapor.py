@@ -16,7 +16,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.optimism_terms import check_above_zero
+from bayes_mdp.agents.common.mean_model import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances

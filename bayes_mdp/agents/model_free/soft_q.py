@@ -11,8 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import place_of
-from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_value
+from bayes_mdp.agents.common.mean_model import MeanModel, check_above_zero, check_value, mean_model
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.model_free.tabular_q import TabularQ, bellman_target

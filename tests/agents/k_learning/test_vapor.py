@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import VAPOR
-from bayes_mdp.agents.common.prob_of_best import prob_best_factored
+from bayes_mdp.agents.common.table_policies import prob_best_factored
 from bayes_mdp.agents.k_learning.vapor import vapor_problem
 from bayes_mdp.decisions import probability_optimal
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

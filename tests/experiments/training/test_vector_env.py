@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
 from bayes_mdp.agents.neural import DQN, MLP, NeuralUBE
-from bayes_mdp.agents.neural.convolutions import NatureConv
+from bayes_mdp.agents.neural.networks import NatureConv
 from bayes_mdp.agents.neural.replay import Stack
 from bayes_mdp.envs.observed.deep_sea_observed import DeepSeaObserved
 from bayes_mdp.envs.observed.one_hot_observations import OneHotObserved
