@@ -24,7 +24,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.planning.linear.structure import find_cycle
+from bayes_mdp.planning.chain_structure import find_cycle
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import InitialLike
 

@@ -17,7 +17,7 @@ from bayes_mdp.agents.common.mean_model import check_inside
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
 from bayes_mdp.agents.model_based.planners import ExactPlanner
-from bayes_mdp.planning.optimistic.transition_sets import L1Ball
+from bayes_mdp.planning.extended_mdp import L1Ball
 from bayes_mdp.utils.typing import Numbers, Scalar
 from bayes_mdp.utils.validation import check_count, check_not_negative, is_concrete
 

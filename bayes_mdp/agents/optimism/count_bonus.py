@@ -252,7 +252,7 @@ class BEB(NeedsConcentrations):
         return Greedy(q, problem.space.legal, best=best), state
 
 
-def imagined_share(variance_factor: Pairs, eta: RealScalar) -> Pairs:
+def imagined_share(variance_factor: Float[Array, "*H S A"], eta: RealScalar) -> Float[Array, "*H S A"]:
     """eta / (c0 + eta), the weight of `eta` imaginary transitions in a row; zero where the row is known.
 
     ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*. `variance_factor` is 1 / (c0 + 1).

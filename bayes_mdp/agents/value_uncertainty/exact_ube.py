@@ -52,8 +52,8 @@ from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs
-from bayes_mdp.planning.linear.systems import solve_chain
-from bayes_mdp.planning.policy_chain import action_values, follow
+from bayes_mdp.planning.linear_systems import solve_chain
+from bayes_mdp.planning.policy_arrays import action_values, follow
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution, best_action
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.typing import IntScalar

@@ -56,8 +56,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.objectives import discounted_steps
 from bayes_mdp.planning.episodic import policy_values
-from bayes_mdp.planning.policy_arrays import policy_probs
-from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.planning.policy_arrays import action_values, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.utils.typing import RealScalar
 from bayes_mdp.utils.validation import check_shape, is_concrete

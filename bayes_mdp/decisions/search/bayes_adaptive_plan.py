@@ -15,7 +15,7 @@ from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_r
 from bayes_mdp.mdp import CanSampleLazily, Objective, StateActionSpace
 from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
-from bayes_mdp.planning.tree_search.limits import (
+from bayes_mdp.planning.kept_tree import (
     check_lazy,
     check_tree,
     require_lazy,
@@ -30,7 +30,7 @@ from bayes_mdp.utils.validation import check_count, check_key, check_not_negativ
 if TYPE_CHECKING:
     import xarray as xr
 
-    from bayes_mdp.planning.tree_search.search import Search
+    from bayes_mdp.planning.tree_search import Search
 
 WHO = "plan_bayes_adaptive"
 DEFAULT_SIMULATIONS = 10_000
@@ -243,8 +243,7 @@ def _search(
     key: PRNGKeyArray, belief: CanSampleLazily, space: StateActionSpace, objective: Objective, chosen: _Settings
 ) -> "Search":
     # numba is an extra: what it compiles is imported where it is used.
-    from bayes_mdp.planning.tree_search.search import Decision, Search
-    from bayes_mdp.planning.tree_search.trees import new_tree
+    from bayes_mdp.planning.tree_search import Decision, Search, new_tree
 
     key_draws, key_search = jax.random.split(key)
     shapes = jax.eval_shape(lambda: belief.lazy_belief(key_draws, chosen.num_draws, chosen.reward_bins))

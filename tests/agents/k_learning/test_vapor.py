@@ -17,7 +17,7 @@ from bayes_mdp.inference.conjugate.families import NormalBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, StateActionSpace
-from bayes_mdp.planning.programs.vapor_occupancy import VaporProblem, solve_vapor
+from bayes_mdp.planning.vapor_occupancy import VaporProblem, solve_vapor
 
 H, S, A = 4, 4, 3
 LEGAL = np.array([[True, True, False], [True, True, True], [False, True, False], [True, False, True]])

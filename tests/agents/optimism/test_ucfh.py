@@ -12,7 +12,7 @@ from bayes_mdp.agents.optimism.ucrl2 import component_confidence_set, component_
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.agents.believed import Case
 from tests.agents.optimism.test_ucrl2 import A, H, S, late_reward, problem, tabularl, world
-from tests.planning.optimistic.test_extended import poured, sweep
+from tests.planning.test_extended import poured, sweep
 
 interval: Any = jax.jit(component_interval)
 confidence: Any = jax.jit(component_confidence_set)
