@@ -11,7 +11,7 @@ from scipy import stats
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations, quantile
-from bayes_mdp.decisions.information.pair_data import simulated_data
+from bayes_mdp.decisions.information.gain_over_plan import simulated_data
 from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.counting_families import (

@@ -15,13 +15,7 @@ from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_r
 from bayes_mdp.mdp import CanSampleLazily, Objective, StateActionSpace
 from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
-from bayes_mdp.planning.kept_tree import (
-    check_lazy,
-    check_tree,
-    require_lazy,
-    require_numba,
-    require_searchable,
-)
+from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, require_numba, require_searchable
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.progress import bar_of
@@ -31,6 +25,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bayes_mdp.planning.tree_search import Search
+
 
 WHO = "plan_bayes_adaptive"
 DEFAULT_SIMULATIONS = 10_000
