@@ -29,35 +29,15 @@ from bayes_mdp.planning.occupancy import recurrent_classes
 from bayes_mdp.planning.solution import PolicyEvaluation
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
-
-
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
-
-
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
-
-
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
-
-
 SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.rounding`)
-
-
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
-
-
 _SUMS_TO_ONE = 1e-9
-
-
 Draws = Float[np.ndarray, "N S"]
-
-
 Numbers = Float[np.ndarray, " N"]
-
-
 _RESTARTS, _ITERATIONS = 8, 60
-
-
 _SWEEPS, _FAST = 100, 0.6  # sweeps, while each leaves at most so much of the error
 
 

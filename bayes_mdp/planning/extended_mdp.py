@@ -27,8 +27,6 @@ from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE, check_shape, is_concrete, require
 
 Number = Float[Array, ""]
-
-
 Carry = tuple[
     Int[Array, ""],
     Float[Array, " S"],
@@ -39,13 +37,8 @@ Carry = tuple[
 ]
 """Sweeps, next values, values, their q, the bounds that it proves, whether they are near enough."""
 
-
 _CAP = 10_000
-
-
 _LAZINESS = 0.5  # as in `average`: known rows may form a cycle, on which plain value iteration never settles
-
-
 Pairs = Float[Array, "S A"]
 
 

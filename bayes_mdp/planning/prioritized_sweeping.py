@@ -113,7 +113,6 @@ class Backup(NamedTuple):
 First = tuple[Int[Array, ""], Bool[Array, ""]]
 """Row of the first in the queue, and whether it waits."""
 
-
 BackupOf = Callable[[Int[Array, " P"], Float[Array, "S M"]], Backup]
 
 

@@ -46,8 +46,6 @@ class CountedBelief(CanMean, CanCount, Protocol):
 
 
 Pairs = Float[Array, "*H S A"]
-
-
 Moments = tuple[Pairs, Pairs, Bool[AnyArray, "S A"] | None]
 """Mean and variance of the mean rewards, and which pairs are legal (None: all)."""
 

@@ -146,14 +146,8 @@ def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
 
 
 MAX_ITERATIONS = 60
-
-
 LARGEST_STEP = 3.0  # in log tau
-
-
 Tree = TypeVar("Tree")
-
-
 PATIENCE = 12  # Newton steps before they are doubled, one after the other, as long as the root is not enclosed
 
 

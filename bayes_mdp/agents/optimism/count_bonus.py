@@ -35,21 +35,13 @@ from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Sc
 from bayes_mdp.utils.validation import check_finite, check_name, check_not_negative, is_concrete
 
 SCHEDULES = ("constant", "log")
-
-
 Pairs = Float[AnyArray, "*H S A"]
-
-
 Successors = Int[Array, "S A"]
-
-
 Support = Bool[AnyArray, "*G S A O"] | None
 """The possible outcomes of every pair; None: all."""
 
-
 Carry = tuple[Solution, Successors, Bool[Array, ""], Int[Array, ""]]
 """Of the rounds: the plan, the imaginary successors of all pairs, whether the last round changed one, rounds made."""
-
 
 _MOST_ROUNDS = 50  # of planning and choosing successors; a handful is usual
 

@@ -22,14 +22,9 @@ from bayes_mdp.utils.typing import AnyArray, Scalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, check_that
 
 CONSTANTS = ("paper", "tabularl")
-
-
 Pairs = Float[AnyArray, "*H S A"]
-
-
 Known = Bool[Array, "*H S A"] | Bool[Array, ""]
 """What is known, pair by pair, or of all pairs."""
-
 
 Rows = Float[Array, "*H S A O"]
 

@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["CovarianceThompson", "ValueCovariance", "action_covariance", "by_draws", "exact_ube", "value_covariance"]
-
-
 _WHO = "exact.value_covariance"
 
 
@@ -586,6 +584,4 @@ class CovarianceThompson(UsesRows):
 
 
 _CAP = 100_000
-
-
 _DOUBLINGS = 64
