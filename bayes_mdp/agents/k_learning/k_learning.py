@@ -61,7 +61,7 @@ def k_values(
 
     Args:
         posterior: with a mean, visit counts n and the variances of `HasVariances`, or a mixture of such: K is then
-            tau log sum_k w_k exp(K_k / tau) over its components (see `k_mixture`: the values stay optimistic, the
+            tau log sum_k w_k exp(K_k / tau) over its components (see `KMixture`: the values stay optimistic, the
             theorem on the regret does not hold).
         tau: temperature, greater than 0.
         bonus: "paper"; or "posterior": the posterior variance of the mean reward in place of noise^2 / max(n, 1). The
@@ -527,7 +527,7 @@ class KLearning(eqx.Module):
     """K-learning, algorithm 1 of [KL21], for `Episodic` objectives.
 
     The theorem on its regret assumes independent rows. For a mixture (a collapsed posterior too) K joins those of the
-    components by their exponential utilities (see `k_mixture`), and for draws it has the moments of the draws: both are
+    components by their exponential utilities (see `KMixture`), and for draws it has the moments of the draws: both are
     heuristics.
 
     Args:

@@ -1,4 +1,4 @@
-"""Deep agents: networks in JAX; one file per algorithm. They need the extra `deep`."""
+"""Deep agents: networks in JAX. They need the extra `deep`."""
 
 from collections.abc import Callable
 
