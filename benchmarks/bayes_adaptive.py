@@ -31,8 +31,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.mdp import Agent, Problem
 from bayes_mdp.mdp.lazy_belief import LazyBelief, LazyRewards, LazyRows
-from bayes_mdp.planning.tree_search.search import Decision, Search
-from bayes_mdp.planning.tree_search.trees import new_tree
+from bayes_mdp.planning.tree_search import Decision, Search, new_tree
 from benchmarks.next_experiment import (
     CountedMDP,
     Layer,

@@ -21,9 +21,8 @@ import pandas as pd
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
-from bayes_mdp.decisions.choosing.mean_plan import best_in
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
-from bayes_mdp.decisions.choosing.safe_improvement import Improvement
+from bayes_mdp.decisions.choosing.criteria import Improvement
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
 from bayes_mdp.envs.sepsis import simulate_episodes
 from bayes_mdp.numerics.array_forms import to_float64
 

@@ -17,8 +17,7 @@ import numpy as np
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
-from bayes_mdp.decisions.choosing.mean_plan import best_in
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
 from bayes_mdp.numerics.array_forms import to_float64
 
 Z, BELOW = 1.645, 20

@@ -22,10 +22,9 @@ import pandas as pd
 from scipy.stats import norm
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.anchored_value import AnchoredValue
+from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.decisions.choosing.common_draws import draws_of
-from bayes_mdp.decisions.choosing.mean_plan import best_in
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
 from bayes_mdp.inference import Fit, Gibbs, PooledPosterior, fit_for
 from bayes_mdp.mdp.data.episode_returns import returns_of
 from bayes_mdp.numerics.array_forms import to_float64

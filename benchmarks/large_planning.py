@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 
 from bayes_mdp.mdp import Discounted, SparseMDP
 from bayes_mdp.planning import solve
-from bayes_mdp.planning.policy_chain import unrolled_action_values
+from bayes_mdp.planning.policy_arrays import unrolled_action_values
 from benchmarks.record.turns import Measured, Size, in_turns
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.agents.neural import DQN, DeepUBE, Epsilon, NeuralAgent, NeuralUBE, QLearning, UncertaintyHead
-from bayes_mdp.agents.neural.fixed_features import Box, Fourier
+from bayes_mdp.agents.neural.features import Box, Fourier
 from bayes_mdp.envs.observed.classic_control import MountainCar, cartpole, mountain_car
 from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 from bayes_mdp.inference.value import LinearGaussianPrior

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.agents.neural import DQN, MLP, DeepUBE, Epsilon, NeuralUBE, QLearning, RandomFeatures, UncertaintyHead
-from bayes_mdp.agents.neural.convolutions import NatureConv
+from bayes_mdp.agents.neural.networks import NatureConv
 from bayes_mdp.envs.observed.classic_control import cartpole
 from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 from bayes_mdp.inference.value import LinearGaussianPrior

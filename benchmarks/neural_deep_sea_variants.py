@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from bayes_mdp.agents.neural import DeepUBE, OneHotMLP, QLearning, RandomFeatures, UnitPrior
-from bayes_mdp.agents.neural.contract import ActionOutput
-from bayes_mdp.agents.neural.deep_ube import DeepLearner
 from bayes_mdp.agents.neural.dqn import q_values
 from bayes_mdp.agents.neural.networks import Dense
+from bayes_mdp.agents.neural.neural_ube import DeepLearner
+from bayes_mdp.agents.neural.replay_learning import ActionOutput
 from bayes_mdp.inference.value import LinearGaussianPrior
 
 NET = OneHotMLP((64, 64))

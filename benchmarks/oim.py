@@ -31,7 +31,7 @@ from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Prepared, execute, prepare
 from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import Discounted, Environment
-from bayes_mdp.planning.sweeping.predecessors import predecessors_of
+from bayes_mdp.planning.prioritized_sweeping import predecessors_of
 from bayes_mdp.utils.progress import Progress
 
 RUNS, REPEATS = (1, 100), 5  # by default

@@ -1,6 +1,6 @@
 """OIM with improved prioritized sweeping as a plain numba loop, one run at a time: the peer of `benchmarks/oim.py`.
 
-The same rules as `bayes_mdp` (see `planning/sweeping/prioritized_sweeping.py`), in float64: a binary heap with the
+The same rules as `bayes_mdp` (see `planning/prioritized_sweeping.py`), in float64: a binary heap with the
 place of every state, lists of the observed successors and predecessors, no mask and no padding. Predecessors are backed
 up one by one.
 """

@@ -23,11 +23,9 @@ from scipy.stats import beta, binom
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
-from bayes_mdp.decisions.choosing.criteria import ExpectedValue
-from bayes_mdp.decisions.choosing.deterministic_search import ENUMERATED, Problem, ascend, enumerate_policies
-from bayes_mdp.decisions.choosing.mean_plan import best_in
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
-from bayes_mdp.decisions.choosing.safe_improvement import no_worse
+from bayes_mdp.decisions.choosing.criteria import ExpectedValue, no_worse
+from bayes_mdp.decisions.choosing.policy_search import ENUMERATED, Problem, ascend, enumerate_policies
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
 
 SIZES, ACTIONS, DRAWS, TWIN_DRAWS, EARLY = (5, 8), 3, 200, 5, 20
 OBJECTIVE = bm.Discounted(0.9)

@@ -1,4 +1,4 @@
-"""Exploration agents: a belief goes in, a policy comes out. One file per algorithm, named as in its paper."""
+"""Exploration agents: a belief goes in, a policy comes out. A file is an algorithm of a paper, or a family of them."""
 
 import lazy_loader
 

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from bayes_mdp.agents.bayes_adaptive.bamcp import BAMCP
+from bayes_mdp.agents.bamcp import BAMCP
 from bayes_mdp.agents.k_learning.k_learning import KLearning
 from bayes_mdp.agents.k_learning.vapor import VAPOR
 from bayes_mdp.agents.model_based.e3 import E3
-from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel, RMax
-from bayes_mdp.agents.model_based.exploration_reward import FrequencyBonus, RecencyBonus
-from bayes_mdp.agents.model_based.mbie import MBIE, MBIEEB
-from bayes_mdp.agents.model_based.mbie_ws import MBIEWS
+from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel, FrequencyBonus, RecencyBonus, RMax
+from bayes_mdp.agents.model_based.mbie import MBIE, MBIEEB, MBIEWS
 from bayes_mdp.agents.model_based.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.model_free.bql import BQL
 from bayes_mdp.agents.model_free.soft_q import BoltzmannQ, SoftQ, SoftQMean
@@ -23,29 +21,21 @@ from bayes_mdp.agents.model_free.tabular_q import (
     VarianceBonusQ,
 )
 from bayes_mdp.agents.model_free.trial_learning import TDBMA, SarsaLambda
-from bayes_mdp.agents.optimism.beb import BEB
-from bayes_mdp.agents.optimism.bolt import BOLT
-from bayes_mdp.agents.optimism.boss import BOSS
-from bayes_mdp.agents.optimism.count_bonus import CountBonus
-from bayes_mdp.agents.optimism.information_gain import InformationGain
-from bayes_mdp.agents.optimism.optimistic_sampling import OPSRL, BayesUCBVI
-from bayes_mdp.agents.optimism.regularised_ids import RegularisedIDS
+from bayes_mdp.agents.optimism.count_bonus import BEB, BOLT, CountBonus
+from bayes_mdp.agents.optimism.information_gain import InformationGain, RegularisedIDS
+from bayes_mdp.agents.optimism.optimistic_sampling import BOSS, OPSRL, BayesUCBVI
 from bayes_mdp.agents.optimism.ucb_h import UCBH
 from bayes_mdp.agents.optimism.ucbvi import UCBVI
-from bayes_mdp.agents.optimism.ucfh import UCFH
-from bayes_mdp.agents.optimism.ucrl2 import UCRL2
+from bayes_mdp.agents.optimism.ucrl2 import UCFH, UCRL2
 from bayes_mdp.agents.posterior_sampling.gaussian_psrl import GaussianPSRL
-from bayes_mdp.agents.posterior_sampling.lmc_lsvi import LMCLSVI
-from bayes_mdp.agents.posterior_sampling.psrl import PSRL, BayesianDP
+from bayes_mdp.agents.posterior_sampling.psrl import PSRL, TSDE, BayesianDP
 from bayes_mdp.agents.posterior_sampling.rand_ql import RandQL
-from bayes_mdp.agents.posterior_sampling.rlsvi import RLSVI
-from bayes_mdp.agents.posterior_sampling.tsde import TSDE
+from bayes_mdp.agents.posterior_sampling.rlsvi import LMCLSVI, RLSVI
 from bayes_mdp.agents.value_uncertainty.exact import CovarianceThompson
-from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE
+from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE, VarianceOptimism
 from bayes_mdp.agents.value_uncertainty.moment_matching import MomentMatching
 from bayes_mdp.agents.value_uncertainty.monte_carlo import MonteCarloThompson
 from bayes_mdp.agents.value_uncertainty.ube import UBE
-from bayes_mdp.agents.value_uncertainty.variance_optimism import VarianceOptimism
 from bayes_mdp.mdp import Agent
 
 AgentClass: TypeAlias = Callable[..., Agent[Any]]

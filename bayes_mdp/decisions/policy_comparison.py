@@ -32,7 +32,7 @@ from bayes_mdp.utils.validation import check_bool, described
 if TYPE_CHECKING:
     import xarray as xr
 
-    from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
+    from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 
 
 class PolicyDifference(eqx.Module):
@@ -120,7 +120,7 @@ class PolicyComparison(eqx.Module):
         if not outcomes:
             raise ValueError("there are no outcomes, expected compare_policies(..., outcomes=...) for strategies")
         draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
-        from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws  # xarray and scipy.stats: a second
+        from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws  # xarray and scipy.stats: a second
 
         return StrategyDraws(tuple(self.values), outcomes, np.moveaxis(np.array(draws), -1, 0))
 

@@ -9,12 +9,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.decisions.backward_recursion import episodic_values
+from bayes_mdp.decisions.host_optima import episodic_values
 from bayes_mdp.decisions.host_values import Chains, PolicyPairs, Values, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.start import read_start
-from bayes_mdp.decisions.unvisited import Unvisited
-from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
+from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
 from bayes_mdp.inference.pair_draws import Drawn, pair_draws
 from bayes_mdp.mdp import (
     MDP,

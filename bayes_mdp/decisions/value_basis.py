@@ -1,4 +1,8 @@
-"""`ValueBasis`: what the value of a policy rests on: data, the prior, or a choice by the same posterior. Host-side."""
+"""`ValueBasis`: what the value of a policy rests on: data, the prior, or a choice by the same posterior. Host-side.
+
+Its parts: `Unvisited`, the pairs that the policy uses without any data behind them, and `RewardPrior`, how much of the
+value stems from the prior of the rewards.
+"""
 
 import weakref
 from collections.abc import Hashable, Sequence
@@ -9,9 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.decisions.host_policy import action_values, pair_time
-from bayes_mdp.decisions.reward_prior import RewardPrior, RewardWeights, reward_weights
-from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_parts
+from bayes_mdp.decisions.host_optima import action_values, pair_time
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
@@ -25,13 +27,217 @@ from bayes_mdp.mdp import (
     CanMean,
     CanSample,
     CanWeighPrior,
+    CanWeighRewards,
     Objective,
     PriorWeight,
     SparseMDP,
 )
+from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.utils.messages import amount
 from bayes_mdp.utils.typing import AnyArray
+
+SHOWN = 5
+
+Pair = tuple[Hashable, ...]
+
+
+class Unvisited(eqx.Module):
+    """What a policy rests on without data.
+
+    A pair without data was never tried where its prior is empty: where that weighs at most about one observation for
+    each possible outcome, as flat priors do (`PriorWeight.is_empty`), or its weight is not known. A prior that weighs
+    more, such as counts from the literature, is knowledge: such pairs are known by the prior alone.
+
+    Args:
+        pairs: names of the pairs, (state, action) or (step, state, action), that the policy uses and that were never
+            tried, most used first.
+        share: Float64[number of pairs], the part of the policy's time spent in each (discounted, as in the objective).
+        states: names of all states that the data never left and in which something was never tried, most used first.
+        state_share: Float64[number of states], the part of the policy's time spent in each (zero where not reached).
+        weight: Float64[number of pairs], what the prior of each pair weighs, in transitions; nan: not known.
+        by_prior: names of the pairs that the policy uses and that are known by the prior alone, most used first.
+        by_prior_share, by_prior_weight: of these pairs, as `share` and `weight`.
+    """
+
+    pairs: tuple[Pair, ...] = eqx.field(static=True)
+    share: Float[np.ndarray, " pairs"]
+    states: tuple[Hashable, ...] = eqx.field(static=True)
+    state_share: Float[np.ndarray, " states"]
+    weight: Float[np.ndarray, " pairs"] = eqx.field(default_factory=lambda: np.zeros(0))
+    by_prior: tuple[Pair, ...] = eqx.field(static=True, default=())
+    by_prior_share: Float[np.ndarray, " by_prior"] = eqx.field(default_factory=lambda: np.zeros(0))
+    by_prior_weight: Float[np.ndarray, " by_prior"] = eqx.field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(
+        cls,
+        visits: Float[np.ndarray, "*H S A"],
+        time: Float[np.ndarray, "*steps S A"],
+        names: Sequence[Sequence[Hashable]],
+        unknown: Bool[np.ndarray, "*H S A"] | None = None,
+        prior: PriorWeight | None = None,
+    ) -> "Unvisited":
+        """The pairs of `time` without data.
+
+        Args:
+            visits: number of observed transitions from every pair.
+            time: occupancy of the policy (any scale); its steps are added where `visits` has none.
+            names: along each axis of `visits`.
+            unknown: pairs about which something is unknown; the others need no data. None: all.
+            prior: what the prior of every pair weighs. None: not known.
+        """
+        time = np.maximum(time, 0.0) / np.maximum(time, 0.0).sum()
+        time = time.sum(0) if time.ndim > visits.ndim else time
+        unknown = np.ones(visits.shape, bool) if unknown is None else unknown
+        empty = np.ones(visits.shape, bool) if prior is None else np.asarray(prior.is_empty)
+        weight = np.full(visits.shape, np.nan) if prior is None else np.asarray(prior.transitions, np.float64)
+        missing = (visits <= 0) & unknown
+
+        def used(chosen: Bool[np.ndarray, "*H S A"]) -> tuple[tuple[Pair, ...], np.ndarray, np.ndarray]:
+            """Names, time and prior weight of pairs, most used first."""
+            index = np.argwhere(chosen & (time > 0))
+            index = index[np.argsort(-time[tuple(index.T)], kind="stable")]
+            where = tuple(index.T)
+            return (
+                tuple(tuple(axis[i] for axis, i in zip(names, x, strict=True)) for x in index),
+                time[where],
+                weight[where],
+            )
+
+        pairs, share, pair_weight = used(missing & empty)
+        other = (*range(visits.ndim - 2), -1)
+        states = np.flatnonzero((visits.sum(other) <= 0) & (unknown & empty).any(other))
+        state_time = time.sum(other)
+        states = states[np.argsort(-state_time[states], kind="stable")]
+        names_of_states = tuple(names[-2][s] for s in states)
+        return cls(pairs, share, names_of_states, state_time[states], pair_weight, *used(missing & ~empty))
+
+    @property
+    def total(self) -> float:
+        """The part of the policy's time spent in pairs that were never tried."""
+        return float(self.share.sum())
+
+    def __str__(self) -> str:
+        """One line."""
+        parts = []
+        if self.pairs:
+            weight = describe_weight(self.weight)
+            under = f", under a prior that weighs {weight} each" if weight else ""
+            parts.append(
+                f"{self.total:.2g} of its time in pairs never tried{under}: {_described(self.pairs, self.share)}"
+            )
+        if self.by_prior:
+            share, weight = float(self.by_prior_share.sum()), describe_weight(self.by_prior_weight)
+            of = f" (weight of {weight})" if weight else ""
+            pairs = _described(self.by_prior, self.by_prior_share)
+            parts.append(f"{share:.2g} of its time in pairs known by the prior alone{of}: {pairs}")
+        if self.states:
+            states = describe_pairs([str(s) for s in self.states], self.state_share)
+            parts.append(f"states never visited: {states}")
+        if not (self.pairs or self.by_prior):
+            parts.insert(0, "every pair that the policy uses was tried")
+        return "; ".join(parts)
+
+
+def _described(pairs: Sequence[Pair], share: Float[np.ndarray, " pairs"]) -> str:
+    return describe_pairs([" ".join(map(str, pair)) for pair in pairs], share)
+
+
+def describe_parts(parts: Sequence[tuple[Pair, float]]) -> str:
+    """The first pairs, each with its part, in size."""
+    return describe_pairs([" ".join(map(str, pair)) for pair, _ in parts], [abs(part) for _, part in parts])
+
+
+def describe_pairs(names: Sequence[str], share: Sequence[float] | Float[np.ndarray, " names"]) -> str:
+    """The first names, each with its part."""
+    shown = [
+        f"{name} ({x:.2g})" if x > 0 else f"{name} (not reached)" for name, x in zip(names[:SHOWN], share, strict=False)
+    ]
+    return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+class RewardWeights(NamedTuple):
+    """The prior's part in each mean reward (nan: known), and the posterior mean less that by data alone."""
+
+    share: Float[np.ndarray, "*H S A"]
+    moved: Float[np.ndarray, "*H S A"]
+
+
+class RewardPrior(eqx.Module):
+    """What the prior of the rewards adds to a value.
+
+    A small share can move a value far: where 70 rewards have the mean .003, a prior of mean .5 that weighs two of them
+    (a share of .028) makes it .017. So both are stated.
+
+    Args:
+        share: pseudo-observations over these and the observed rewards, weighted by the policy's time in each pair whose
+            mean reward is unknown (1 where none was seen); zero where all mean rewards are known.
+        pull: value of the policy in the mean MDP less that with the mean rewards that data alone give: what these tend
+            to as the prior weighs less and less; where a pair has none, the mean of all rewards that were seen. Units
+            of the value; nan: a mean by data alone does not exist.
+        weakest: the pairs with most of `share`, (state, action) or (step, state, action), and their parts of it.
+        moved: the pairs with most of `pull`, on its side of zero, and their parts of it.
+    """
+
+    share: float
+    pull: float
+    weakest: tuple[tuple[Pair, float], ...] = eqx.field(static=True, default=())
+    moved: tuple[tuple[Pair, float], ...] = eqx.field(static=True, default=())
+
+    @classmethod
+    def of(
+        cls, time: Float[np.ndarray, "*H S A"], weights: RewardWeights, names: Sequence[Sequence[Hashable]]
+    ) -> "RewardPrior":
+        """That of a policy.
+
+        Args:
+            time: of the policy in each pair (discounted, as in the objective); with the rewards it makes the value.
+            weights: of the pairs.
+            names: along each axis of these.
+        """
+        share, moved = weights
+        unknown = ~np.isnan(share) & (time > 0)
+        spent = np.where(unknown, time, 0.0)
+        part = spent * np.where(unknown, share, 0.0) / max(spent.sum(), 1e-300)
+        pulls = np.where(unknown, time * moved, 0.0)
+        pull = float(pulls.sum())
+        side = float(np.sign(pull))
+        return cls(float(part.sum()), pull, _most(part, names), _most(pulls * side, names, side))
+
+    def __str__(self) -> str:
+        """The end of a sentence on the prior; empty where all mean rewards are known."""
+        if not self.share:
+            return ""
+        pull = "moves the value by an unknown amount"
+        if np.isfinite(self.pull):
+            pull = f"moves the value by {'+' if self.pull > 0 else ''}{amount(self.pull, 2)}"
+        return f"prior's share of its rewards {self.share:.2g}, which {pull}"
+
+
+def reward_weights(posterior: object, reward: Float[np.ndarray, "*H S A"]) -> RewardWeights | None:
+    """What the prior of the rewards weighs in each pair, and moves; None: the posterior does not know it.
+
+    Args:
+        posterior: that judges.
+        reward: its means.
+    """
+    if not isinstance(posterior, CanWeighRewards):
+        return None
+    share, by_data = posterior.reward_share(), posterior.data_reward()
+    if share is None or by_data is None:
+        return None
+    return RewardWeights(np.asarray(share, np.float64), reward - np.asarray(by_data, np.float64))
+
+
+def _most(
+    part: Float[np.ndarray, "*H S A"], names: Sequence[Sequence[Hashable]], sign: float = 1.0
+) -> tuple[tuple[Pair, float], ...]:
+    """The pairs with the largest positive parts, with their names; times `sign`."""
+    order = np.argsort(-part, axis=None, kind="stable")[:SHOWN]
+    where = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
+    return tuple((tuple(axis[i] for axis, i in zip(names, x, strict=True)), float(sign * part[x])) for x in where)
+
 
 PRIOR_SHARE = 0.1
 """Above this prior share a comparison calls itself undecided."""

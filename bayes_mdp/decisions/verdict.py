@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
-from bayes_mdp.decisions.unvisited import describe_parts
-from bayes_mdp.decisions.value_basis import PRIOR_SHARE
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE, describe_parts
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.typing import RealLike

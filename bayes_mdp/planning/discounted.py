@@ -1,22 +1,38 @@
-"""Discounted values: policy iteration, and bounds on the answer from its last sweep."""
+"""Discounted values: policy iteration, and bounds on the answer from its last sweep.
+
+Three parts make it fast, each in a class or function of its own:
+
+* For a handful of states (`tiny_policy_iteration`) a batch of problems fills the vector registers. XLA on CPU
+  vectorises over the last axis; under `vmap` the batch axis comes first, and a 6 x 6 elimination becomes strided scalar
+  code. `custom_vmap` puts the batch last instead (2-3 times faster for 100 problems).
+* Bellman sweeps in the order of the states (`OrderedSweeps`): a sweep that updates all states at once moves news by one
+  transition, and so does an improvement of a policy. In Gauss-Seidel order (Puterman 1994, section 6.3.3), once up and
+  once down, it moves on as long as transitions lead to states that come next in the order. States are cut into 128
+  segments that are swept side by side: vectors instead of scalars, and within a sweep news ends at the end of its
+  segment.
+* Many sweeps of one policy over listed successors (`PolicySweeps`): XLA on CPU reduces a short last axis by a scalar
+  loop. With the successor axis first a sweep is K gathers and products of whole vectors: 3 times as fast at 10^5
+  states, as fast at 10^6, where memory decides.
+"""
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.numerics.fusion import on_demand
-from bayes_mdp.planning.linear.systems import RESTARTS, solve_chain
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.linear_systems import RESTARTS, solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
-from bayes_mdp.planning.policy_chain import at_policy, follow, unrolled_action_values
+from bayes_mdp.planning.policy_arrays import UNROLLED, at_policy, follow, unrolled_action_values
 from bayes_mdp.planning.rounding import Rounding, total_probability
-from bayes_mdp.planning.small_policy_iteration import TINY, tiny_policy_iteration
 from bayes_mdp.planning.solution import Solution, best_action
-from bayes_mdp.planning.sweeping.gauss_seidel import OrderedSweeps
-from bayes_mdp.planning.sweeping.policy_sweeps import PolicySweeps
-from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 Iterate = tuple[
     Float[Array, " S"], Float[Array, "S A"], Int[Array, " S"], Float[Array, ""], Int[Array, ""], Int[Array, ""]
@@ -250,7 +266,7 @@ def _sweep_while_fast(
 
 
 def _swept(
-    sweeps: PolicySweeps,
+    sweeps: "PolicySweeps",
     moved: Callable[[Float[Array, " S"], Float[Array, " S"]], tuple[Float[Array, " S"], Float[Array, ""]]],
     values: Float[Array, " S"],
     enough: Float[Array, ""],
@@ -300,3 +316,245 @@ def initial_policy(mdp: MDP | SparseMDP) -> Int[Array, " S"]:
 def legal_or(policy: Int[Array, " S"], mdp: MDP | SparseMDP) -> Int[Array, " S"]:
     """`policy`, with `initial_policy` where it is illegal."""
     return policy if mdp.legal is None else jnp.where(at_policy(mdp.legal, policy), policy, initial_policy(mdp))
+
+
+Answer = tuple[Float[Array, "S *B"], Int[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]]
+"""Values, policy, iterations, whether the policy stopped changing; the batch is the last axis."""
+
+TINY = 8  # states; the unrolled elimination takes S^3 / 3 operations to compile
+_TINY_CAP = 64
+
+
+def tiny_policy_iteration(
+    rows: Float[Array, "S A S"],
+    reward: Float[Array, "S A"],
+    legal: Bool[Array, "S A"] | None,
+    discount: RealScalar,
+    policy: Int[Array, " S"],
+) -> tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
+    """Values, policy, number of iterations, whether the policy stopped changing (Howard 1960).
+
+    A policy keeps its action where nothing is better by more than rounding, so ties do not cycle.
+    """
+    if legal is not None:
+        reward = jnp.where(legal, reward, -jnp.inf)
+    discount = jnp.asarray(discount, reward.dtype)
+    return _solve(rows.transpose(1, 0, 2), reward.T, discount, policy.astype(jnp.int32))
+
+
+@custom_vmap
+def _solve(
+    rows: Float[Array, "A S S"], reward: Float[Array, "A S"], discount: Float[Array, ""], policy: Int[Array, " S"]
+) -> Answer:
+    return _batch_last(rows, reward, discount, policy)
+
+
+@_solve.def_vmap
+def _solve_batch(axis_size: int, batched: list[bool], *args: AnyArray) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+    last = [
+        jnp.moveaxis(x, 0, -1) if is_batched else jnp.broadcast_to(x[..., None], (*jnp.shape(x), axis_size))
+        for x, is_batched in zip(args, batched, strict=True)
+    ]
+    out = _batch_last(*last)
+    return tuple(jnp.moveaxis(x, -1, 0) for x in out), (True,) * len(out)
+
+
+def _batch_last(
+    rows: Float[Array, "A S S *B"],
+    reward: Float[Array, "A S *B"],
+    discount: Float[Array, "*B"],
+    policy: Int[Array, "S *B"],
+) -> Answer:
+    """Policy iteration for all problems of the batch, until the last of them is done."""
+    n_actions, n = reward.shape[:2]
+    batch = reward.shape[2:]
+    eye = jnp.eye(n, dtype=reward.dtype).reshape(n, n, *(1,) * len(batch))
+    tie = 4 * float(jnp.finfo(reward.dtype).eps)
+
+    def body(
+        carry: tuple[Int[Array, "S *B"], Float[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]],
+    ) -> tuple[Int[Array, "S *B"], Float[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]]:
+        policy, _, count, done = carry
+        # The chain of the policy by selection, not by a gather: selections vectorise over the batch.
+        chain, gain = rows[0], reward[0]
+        for a in range(1, n_actions):
+            chain = jnp.where((policy == a)[:, None], rows[a], chain)
+            gain = jnp.where(policy == a, reward[a], gain)
+        # Two barriers keep XLA from recomputing the inputs inside every fragment of the elimination.
+        system = jax.lax.optimization_barrier(jnp.concatenate([eye - discount * chain, gain[:, None]], 1))
+        values = jax.lax.optimization_barrier(_eliminate(system, n))
+        best, action, current = _improve(rows, reward, discount, values, policy)
+        # A problem that is done goes on without change until the last of the batch is done.
+        keep = best - current <= tie * jnp.max(jnp.abs(best), axis=0)
+        policy = jnp.where(keep, policy, action)
+        return policy, values, count + (~done).astype(jnp.int32), done | jnp.all(keep, axis=0)
+
+    none = (policy, jnp.zeros((n, *batch), reward.dtype), jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool))
+    going = lambda carry: jnp.any(~carry[3] & (carry[2] < _TINY_CAP))  # noqa: E731
+    policy, values, count, done = jax.lax.while_loop(going, body, none)
+    return values, policy, count, done
+
+
+def _improve(
+    rows: Float[Array, "A S S *B"],
+    reward: Float[Array, "A S *B"],
+    discount: Float[Array, "*B"],
+    values: Float[Array, "S *B"],
+    policy: Int[Array, "S *B"],
+) -> tuple[Float[Array, "S *B"], Int[Array, "S *B"], Float[Array, "S *B"]]:
+    """Best value, its action, and the value of the present action, after one sweep."""
+    best = action = current = jnp.zeros(())
+    for a in range(reward.shape[0]):
+        q = reward[a] + discount * sum(rows[a][:, z] * values[z] for z in range(reward.shape[1]))
+        if a == 0:
+            best, action, current = q, jnp.zeros_like(policy), q
+        else:
+            action = jnp.where(q > best, jnp.int32(a), action)
+            best, current = jnp.maximum(best, q), jnp.where(policy == a, q, current)
+    return best, action, current
+
+
+def _eliminate(system: Float[Array, "S T *B"], n: int) -> Float[Array, "S *B"]:
+    """Solve [M | b] without pivoting: I - discount P is strictly diagonally dominant by rows."""
+    # Unrolled, every entry a vector over the batch: forward elimination, then back substitution.
+    r = [[system[i, j] for j in range(n + 1)] for i in range(n)]
+    for k in range(n):
+        inverse = 1 / r[k][k]
+        for j in range(k + 1, n + 1):
+            r[k][j] = r[k][j] * inverse
+        for i in range(k + 1, n):
+            for j in range(k + 1, n + 1):
+                r[i][j] = r[i][j] - r[i][k] * r[k][j]
+    x = [r[i][n] for i in range(n)]
+    for k in reversed(range(n)):
+        for i in range(k):
+            x[i] = x[i] - r[i][k] * x[k]
+    return jnp.stack(x)
+
+
+_LANES = 128  # segments
+
+
+class OrderedSweeps(eqx.Module):
+    """An MDP laid out for sweeps in order, with L states a segment in N segments.
+
+    State s is place s % L of segment s // L, and is stored at L-major position place * N + segment. The chance to stay
+    is solved for: v = max_a (r + discount sum_{s' != s} p v) / (1 - discount p_stay), which has the same solution.
+
+    Args:
+        successor: [L, K A, N], positions, successors before actions. None for dense rows: their positions are the
+            states, N = 1.
+        weight: [L, K A, N], or [S, A, S]: discount * probability / (1 - discount * probability to stay), zero for
+            staying.
+        reward: reward / (1 - discount * probability to stay); -inf where illegal.
+        n_states: S.
+    """
+
+    successor: Int[Array, "L KA N"] | None
+    weight: Float[Array, "L I J"]
+    reward: Float[Array, "L A N"]
+    n_states: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, mdp: MDP | SparseMDP, discount: Float[Array, ""]) -> "OrderedSweeps":
+        """The layout: one copy of the rows."""
+        states = jnp.arange(mdp.n_states)
+        rows = mdp.row_probs
+        next_state = mdp.successor if isinstance(mdp, SparseMDP) else states
+        stays = next_state == states[:, None, None]
+        leave = 1 - discount * jnp.sum(jnp.where(stays, rows, 0.0), -1)
+        # Positive but for rounding of rows and discount.
+        leave = jnp.maximum(leave, float(jnp.finfo(leave.dtype).eps))
+        weight = jnp.where(stays, 0.0, rows) * (discount / leave)[..., None]
+        reward = mdp.reward / leave
+        reward = reward if mdp.legal is None else jnp.where(mdp.legal, reward, -jnp.inf)
+        n = mdp.n_states
+        if isinstance(mdp, MDP):
+            return cls(None, weight, reward[..., None], n)
+        length = -(-n // min(_LANES, n))
+        lanes = -(-n // length)
+        position = mdp.successor % length * lanes + mdp.successor // length
+
+        def cut(x: Array) -> Array:
+            """[S A *K] -> [L *K A N]; states that fill the last segment earn nothing."""
+            x = jnp.pad(x, [(0, length * lanes - n)] + [(0, 0)] * (x.ndim - 1))
+            x = jnp.moveaxis(x.reshape(lanes, length, *x.shape[1:]), 0, -1)
+            return x if x.ndim == 3 else jnp.swapaxes(x, 1, 2).reshape(length, -1, lanes)
+
+        return cls(cut(position), cut(weight), cut(reward), n)
+
+    def __call__(self, values: Float[Array, " S"], times: IntScalar) -> Float[Array, " S"]:
+        """`values` after `times` sweeps from the last state to the first and back."""
+        length, _, lanes = self.reward.shape
+        spare = length * lanes - self.n_states
+        x = jnp.pad(values, (0, spare)).reshape(lanes, length).T.reshape(-1)
+        x = lax.fori_loop(0, times, lambda _, x: self._sweep(self._sweep(x, True), False), x)
+        return x.reshape(length, lanes).T.reshape(-1)[: self.n_states]
+
+    def _sweep(self, x: Float[Array, " LN"], down: bool) -> Float[Array, " LN"]:
+        length, n_actions, lanes = self.reward.shape
+
+        def step(
+            x: Float[Array, " LN"], row: tuple[Int[Array, ""], Array | None, Array, Array]
+        ) -> tuple[Float[Array, " LN"], None]:
+            place, successor, weight, reward = row
+            if successor is None:
+                q = reward + matmul(weight, x)[:, None]
+            else:
+                # One gather of all, then products: vectors over the segments.
+                terms = weight * x[successor]
+                q = reward + jnp.sum(terms.reshape(-1, n_actions, lanes), 0)
+            return lax.dynamic_update_slice(x, jnp.max(q, 0), (place * lanes,)), None
+
+        rows = (jnp.arange(length), self.successor, self.weight, self.reward)
+        return lax.scan(step, x, rows, reverse=down)[0]
+
+
+class PolicySweeps(eqx.Module):
+    """The sweeps v -> reward + discount * P v of a deterministic policy.
+
+    Args:
+        chain: of the policy; None where `successor` and `weight` hold it.
+        successor: [K S].
+        weight: [K S], discount * probability.
+        reward: [S].
+        discount: of `chain`.
+    """
+
+    chain: MDP | SparseMDP | None
+    successor: Int[Array, "K S"] | None
+    weight: Float[Array, "K S"] | None
+    reward: Float[Array, " S"]
+    discount: Float[Array, ""]
+
+    @classmethod
+    def of(cls, mdp: MDP | SparseMDP, policy: Int[Array, " S"], discount: RealScalar) -> "PolicySweeps":
+        """The rows of the policy."""
+        discount = jnp.asarray(discount, mdp.reward.dtype)
+        if isinstance(mdp, MDP) or mdp.successor.shape[-1] > UNROLLED:
+            chain = follow(mdp, policy)
+            return cls(chain, None, None, chain.reward[:, 0], discount)
+        pair = jnp.arange(mdp.n_states) * mdp.n_actions + policy
+        pick = lambda x: x.reshape(-1, x.shape[-1])[pair].T  # noqa: E731
+        successor, weight = pick(mdp.successor), discount * pick(mdp.probability)
+        return cls(None, successor, weight, mdp.reward.reshape(-1)[pair], discount)
+
+    def for_changes(self, residual: Float[Array, " S"]) -> "PolicySweeps | None":
+        """The sweeps d -> residual + discount * P d of what is added to values, in single precision; None: of no use.
+
+        As in iterative refinement: the residual, T v - v, is of the values' own precision, a correction needs few
+        digits, and half of the memory is read. None for dense rows, and where single precision is what there is.
+        """
+        if self.successor is None or self.weight is None or self.weight.dtype == jnp.float32:
+            return None
+        return PolicySweeps(
+            None, self.successor, self.weight.astype(jnp.float32), residual.astype(jnp.float32), self.discount
+        )
+
+    def __call__(self, values: Float[Array, " S"]) -> Float[Array, " S"]:
+        """One sweep."""
+        if self.chain is not None:
+            return self.reward + self.discount * self.chain.expected_next(values)[:, 0]
+        assert self.successor is not None and self.weight is not None
+        terms = (w * values[s] for s, w in zip(self.successor, self.weight, strict=True))
+        return sum(terms, self.reward)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.planning.max_operator import HardMax, Max
-from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.planning.policy_arrays import action_values
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import (

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.planning.policy_chain import at_policy, follow, mix
+from bayes_mdp.planning.policy_arrays import at_policy, follow, mix
 from bayes_mdp.planning.solution import best_action, best_value
 
 

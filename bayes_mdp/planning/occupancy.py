@@ -9,10 +9,9 @@ from scipy.sparse.csgraph import connected_components
 
 from bayes_mdp.mdp import MDP, AverageReward, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.planning.linear.structure import reachable_pairs
-from bayes_mdp.planning.linear.systems import solve_chain
-from bayes_mdp.planning.policy_arrays import policy_probs
-from bayes_mdp.planning.policy_chain import mix
+from bayes_mdp.planning.chain_structure import reachable_pairs
+from bayes_mdp.planning.linear_systems import solve_chain
+from bayes_mdp.planning.policy_arrays import mix, policy_probs
 from bayes_mdp.planning.solve import check_problem, in_one_dtype, require_exit
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import check_initial, check_probability_rows, is_concrete

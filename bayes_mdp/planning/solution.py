@@ -1,4 +1,7 @@
-"""Answers of the planners: `Solution` (an optimal plan), `SoftSolution`, `PolicyEvaluation` (of a given policy)."""
+"""Answers of the planners: `Solution` (an optimal plan), `SoftSolution`, `PolicyEvaluation` (of a given policy).
+
+`value_at_start` is the value of a plan from where it starts.
+"""
 
 import equinox as eqx
 import jax
@@ -6,6 +9,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
+from bayes_mdp.mdp import AverageReward, Episodic, Objective
+from bayes_mdp.numerics.products import matmul
 from bayes_mdp.utils.typing import AnyArray
 
 
@@ -142,3 +147,19 @@ def _best_value_rule(
     chosen = best_action(q)[..., None]
     # A selection, not a product: what an illegal action has for a derivative is not looked at.
     return best_value(q), jnp.take_along_axis(dq, chosen, -1)[..., 0]
+
+
+def value_at_start(
+    answer: Solution | PolicyEvaluation, objective: Objective, start: Float[AnyArray, " S"]
+) -> Float[Array, "*B"]:
+    """The value of one plan, or of each of a batch, from the given start; `AverageReward`: per step. Traceable.
+
+    Args:
+        answer: the solution, or a batch of them, v [*B *H S].
+        objective: which it solves.
+        start: probabilities of the first state.
+    """
+    if isinstance(objective, AverageReward):
+        return answer.gain
+    first = answer.v[..., 0, :] if isinstance(objective, Episodic) else answer.v
+    return matmul(first, jnp.asarray(start))

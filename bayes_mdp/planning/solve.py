@@ -18,8 +18,7 @@ from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
 from bayes_mdp.planning.max_operator import HardMax
-from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
-from bayes_mdp.planning.policy_chain import action_values, follow, mix
+from bayes_mdp.planning.policy_arrays import action_values, follow, mix, policy_probs, read_policy
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
 from bayes_mdp.utils.typing import RealScalar

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_mdp.decisions.choosing.safe_improvement import Improvement
+from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.mdp import PolicyLike
 from bayes_mdp.recommend.consequences import Consequence
 from bayes_mdp.utils.messages import amount, amounts

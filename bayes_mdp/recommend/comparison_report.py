@@ -10,7 +10,7 @@ import numpy as np
 
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
-from bayes_mdp.decisions.unvisited import Unvisited
+from bayes_mdp.decisions.value_basis import Unvisited
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.provenance import digests_of

@@ -10,14 +10,10 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
-from bayes_mdp.decisions.anchored_value import AnchoredValue
-from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
-from bayes_mdp.decisions.choosing.choice_spread import choice_spread
-from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose
-from bayes_mdp.decisions.choosing.criteria import Criterion, read_criterion
-from bayes_mdp.decisions.choosing.mean_plan import best_in
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
-from bayes_mdp.decisions.choosing.safe_improvement import Improvement
+from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
+from bayes_mdp.decisions.choosing.choose import PolicyChoice, choice_spread, choose
+from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs
 from bayes_mdp.decisions.start import start_of_log

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.calibration.criticism.criticise import Criticism
-from bayes_mdp.decisions.anchored_value import AnchoredValue
+from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
-from bayes_mdp.decisions.choosing.safe_improvement import Improvement
+from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.decisions.host_policy import action_values, pair_time, policy_mean
+from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import read_action_probs
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import AverageReward, Episodic, HasVariances, Objective, PolicyLike

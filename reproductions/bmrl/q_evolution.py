@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.agents import PSRL
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, GaussianThompson
-from bayes_mdp.agents.model_free.return_policies import StudentTThompson
+from bayes_mdp.agents.model_free.bql import StudentTThompson
 from bayes_mdp.experiments.rollout.execute import Prepared, play_chunk, start_all
 from bayes_mdp.experiments.rollout.time_loop import Carry, RunContext
 

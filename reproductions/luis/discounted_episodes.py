@@ -13,7 +13,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import PSRL, UBE, ExactUBE, MonteCarloThompson
-from bayes_mdp.agents.value_uncertainty.variance_optimism import VarianceOptimism
+from bayes_mdp.agents.value_uncertainty.exact_ube import VarianceOptimism
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import Agent, CanUpdate, Discounted, Environment, Policy, Problem, StateActionSpace, Transitions

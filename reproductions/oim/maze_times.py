@@ -15,9 +15,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel
-from bayes_mdp.agents.model_based.exploration_reward import FrequencyBonus, RecencyBonus
-from bayes_mdp.agents.model_based.mbie_ws import MBIEWS
+from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel, FrequencyBonus, RecencyBonus
+from bayes_mdp.agents.model_based.mbie import MBIEWS
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs.papers.mazes import maze_with_subgoals
 from bayes_mdp.experiments.resume import Cells

@@ -1,8 +1,8 @@
 """Agents with the settings of the papers on Atari."""
 
 from bayes_mdp.agents.neural import DQN, BonusDQN, Epsilon, NeuralUBE, QLearning, UncertaintyHead
-from bayes_mdp.agents.neural.contract import NeuralAgent
-from bayes_mdp.agents.neural.convolutions import NatureConv
+from bayes_mdp.agents.neural.networks import NatureConv
+from bayes_mdp.agents.neural.replay_learning import NeuralAgent
 from bayes_mdp.utils.validation import check_name
 
 REPLAY_SIZE = 1_000_000

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import host_iterations, host_values
-from bayes_mdp.decisions.backward_recursion import backward, episodic_occupancy, episodic_values
-from bayes_mdp.decisions.host_optima import best_policies
-from bayes_mdp.decisions.host_policy import action_values, pair_time
+from bayes_mdp.decisions import host_values
+from bayes_mdp.decisions.host_optima import (
+    action_values,
+    backward,
+    best_policies,
+    episodic_occupancy,
+    episodic_values,
+    pair_time,
+)
 from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, solve
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pair_draws, pairs_of_mdp
 from bayes_mdp.planning import evaluate
@@ -255,8 +260,8 @@ def test_iterations_reach_the_answer_of_elimination(monkeypatch):
             patch.setattr(host_values, "DIRECT", 0)
             found = solve(chains, 0.999, drawn.reward, adjoint=adjoint)
             near(found, expected)
-            patch.setattr(host_iterations, "_ITERATIONS", 1)
-            patch.setattr(host_iterations, "_RESTARTS", 1)
+            patch.setattr("bayes_mdp.decisions.host_values._ITERATIONS", 1)
+            patch.setattr("bayes_mdp.decisions.host_values._RESTARTS", 1)
             near(solve(chains, 0.999, drawn.reward, adjoint=adjoint), expected)
 
 

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL
 from bayes_mdp.decisions import policy_evaluation as judge
-from bayes_mdp.decisions.optimal_action_probability import probability_optimal, shared_out
+from bayes_mdp.decisions.perfect_information import probability_optimal, shared_out
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

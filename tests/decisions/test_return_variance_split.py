@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents.value_uncertainty.return_variance import return_variance
+from bayes_mdp.agents.value_uncertainty.moment_matching import return_variance
 from bayes_mdp.decisions.return_variance_split import split_return_variance
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior

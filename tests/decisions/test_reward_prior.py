@@ -8,9 +8,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
-from bayes_mdp.decisions.reward_prior import RewardPrior
-from bayes_mdp.decisions.unvisited import Unvisited
-from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE, RewardPrior, Unvisited, ValueBasis
 from bayes_mdp.decisions.verdict import verdict_on
 from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
 

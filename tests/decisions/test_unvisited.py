@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.decisions.policy_comparison import compare_policies
-from bayes_mdp.decisions.unvisited import Unvisited
-from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
+from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
 from bayes_mdp.inference import CollapsedPosterior, PooledPosterior, SampledPosterior, mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

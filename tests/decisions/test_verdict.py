@@ -9,8 +9,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
-from bayes_mdp.decisions.unvisited import Unvisited
-from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE, Unvisited, ValueBasis
 from bayes_mdp.decisions.verdict import Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import Discounted, StateActionSpace, Transitions
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax._src.interpreters import mlir
 
-from bayes_mdp.agents.neural.convolutions import NatureConv
+from bayes_mdp.agents.neural.networks import NatureConv
 from bayes_mdp.numerics.products import matmul
 from tests import tf32
 

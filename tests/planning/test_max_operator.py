@@ -6,7 +6,7 @@ import pytest
 from scipy.special import logsumexp
 
 from bayes_mdp.planning.max_operator import HardMax, SoftMax
-from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.planning.policy_arrays import action_values
 from tests.planning.planning_problems import arrays, listed, make_mdp
 
 

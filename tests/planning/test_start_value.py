@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.planning.solution import value_at_start
 
 START = np.array([0.25, 0.0, 0.75])
 

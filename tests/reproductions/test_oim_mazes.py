@@ -14,7 +14,7 @@ from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs import garnet, maze_with_subgoals
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Problem, StateActionSpace
 from bayes_mdp.planning import solve
-from bayes_mdp.planning.sweeping.predecessors import predecessors_of
+from bayes_mdp.planning.prioritized_sweeping import predecessors_of
 from reproductions.oim import mazes as oim_maze
 from reproductions.oim.maze_times import DISCOUNT, PLANNER
 from reproductions.oim.mazes import learn, optimal_totals, solved_totals, stack_mazes, totals_of_tests

@@ -1,21 +1,20 @@
 """Variance equations: a local variance of every pair, propagated through the mean MDP.
 
 u(s, a) = local(s, a) + discount^2 sum_s' pbar(s' | s, a) sum_a' pi(a' | s') u(s', a'), component by component where the
-belief is a mixture.
+belief is a mixture. The answer is a `ValueUncertainty`, which says whether it is exact: rows must be independent (or a
+mixture of such), and no unknown pair may be visited twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.common.assumptions import RowPosterior, met_again, require_rows, total_variance, unknown_pairs
-from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -23,22 +22,238 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     HasVariances,
+    NamesSharedParameters,
     Objective,
     PolicyLike,
     PolicyOrLabels,
     SparseMDP,
+    StateActionSpace,
     Validity,
 )
-from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
 from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.validity import Kind
+from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import evaluate
+from bayes_mdp.planning.chain_structure import find_cycle
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.planning.variance_backup import propagate
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import first_index, is_concrete
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class ValueUncertainty(eqx.Module):
+    """Mean and variance of the values of a policy under a posterior.
+
+    Args:
+        q_mean: [*H S A], expected value of a pair (exact where `validity` is, else that of the mean MDP); -inf where
+            the action is illegal.
+        v_mean: [*H S], the same of the policy.
+        q_variance: [*H S A], variance of the value of a pair, in squared units of the value; 0 where illegal.
+        v_variance: [*H S], of the policy.
+        local: [*H S A], the local variance of each pair (without H where that of all steps is one); None where no
+            equation was solved.
+        q_max: the bound on |values| that the local variance uses, where it does; else None.
+        converged, iterations, gap: of the solver of the variance (see `PolicyEvaluation`); `gap` bounds its numerical
+            error; over sampled MDPs it is the largest of their evaluations.
+        validity: whether the variance is exact, an upper bound or a heuristic, and why.
+    """
+
+    q_mean: Float[Array, "*H S A"]
+    v_mean: Float[Array, "*H S"]
+    q_variance: Float[Array, "*H S A"]
+    v_variance: Float[Array, "*H S"]
+    local: Float[Array, "*G S A"] | None
+    q_max: Float[Array, ""] | None
+    converged: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+    validity: Validity
+
+    @property
+    def q_sd(self) -> Float[Array, "*H S A"]:
+        """Standard deviation of the value of a pair."""
+        return jnp.sqrt(jnp.maximum(self.q_variance, 0.0))
+
+    @property
+    def v_sd(self) -> Float[Array, "*H S"]:
+        """Standard deviation of the value of the policy."""
+        return jnp.sqrt(jnp.maximum(self.v_variance, 0.0))
+
+    def mean(self) -> Float[Array, "*H S A"]:
+        """Expected q."""
+        return self.q_mean
+
+    def variance(self) -> Float[Array, "*H S A"]:
+        """Variance of q."""
+        return self.q_variance
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A"]:
+        """A Gaussian draw of q, pairs independent."""
+        return self.q_mean + self.q_sd * jax.random.normal(key, self.q_mean.shape, self.q_mean.dtype)
+
+    def __str__(self) -> str:
+        sd = np.asarray(self.v_sd)
+        used = "" if self.q_max is None else f", q_max {float(np.asarray(self.q_max)):.6g}"
+        return (
+            f"Uncertainty of the values of a policy: sd of V from {sd.min():.3g} to {sd.max():.3g}{used}\n"
+            f"  {self.validity}"
+        )
+
+    def to_dataset(self, space: StateActionSpace | None = None) -> "xr.Dataset":
+        """As xarray: dims `step` (where there is a horizon), `state`, `action`, labelled by the names of `space`."""
+        return uncertainty_dataset(self, space)
+
+
+@runtime_checkable
+class ValueVariance(Protocol):
+    """A posterior variance of values, however it was computed."""
+
+    @property
+    def q_variance(self) -> Float[Array, "*H S A"]:
+        """Of the values of pairs, squared units of the value."""
+        ...
+
+    @property
+    def v_variance(self) -> Float[Array, "*H S"]:
+        """Of the values of states."""
+        ...
+
+    @property
+    def validity(self) -> Validity:
+        """Whether it is exact, an upper bound or a heuristic, and why."""
+        ...
+
+
+def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -> "xr.Dataset":
+    """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side.
+
+    Args:
+        answer: of a variance equation or of draws.
+        space: whose names become coordinates; None: indices.
+    """
+    arrays = {name: getattr(answer, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
+    attributes: dict[str, str | float] = {"validity": answer.validity.kind, "reason": answer.validity.reason}
+    q_max = getattr(answer, "q_max", None)
+    if q_max is not None:
+        attributes["q_max"] = float(np.asarray(q_max))
+    return labelled(arrays, space, attributes)
+
+
+def labelled(
+    arrays: Mapping[str, Float[AnyArray, "..."]], space: StateActionSpace | None, attributes: Mapping[str, str | float]
+) -> "xr.Dataset":
+    """Arrays of pairs or states as a Dataset with the names of `space`. Host side.
+
+    Args:
+        arrays: name -> values or variances [*H S A], the first one such, or [*H S].
+        attributes: of the dataset, in any unit.
+    """
+    import xarray as xr
+
+    from bayes_mdp.mdp.labels import pair_axes
+
+    pairs, coords = pair_axes(next(iter(arrays.values())).shape, space)
+    data = {name: (pairs[: x.ndim], np.asarray(x)) for name, x in arrays.items()}
+    return xr.Dataset(data, coords, dict(attributes))
+
+
+@runtime_checkable
+class RowPosterior(CanMean, HasVariances, Protocol):
+    """A posterior with a mean MDP and closed-form variances: what a variance equation is solved for."""
+
+
+def require_rows(posterior: object, who: str) -> None:
+    """Refuse a belief for which the equations are wrong: dependent rows other than by a mixture, or no variances.
+
+    Args:
+        posterior: the belief.
+        who: whom the message names.
+
+    Raises:
+        ValueError: rows share parameters; the message names which, and what to use instead.
+        TypeError: an ability is missing.
+    """
+    rows = posterior.components if can_split(posterior) else posterior
+    require_ability(rows, CanMean, who)
+    require_ability(rows, HasVariances, who)
+    assert isinstance(rows, HasVariances)
+    if not rows.independent_rows:
+        ties = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
+        raise ValueError(
+            f"posterior has rows that are not independent ({ties or 'which ones is not known'}), expected independent "
+            f"rows, or a mixture of posteriors with such, for {who}: sampled MDPs work for any belief (exact.by_draws) "
+            + see("explanation/validity-of-variances")
+        )
+
+
+def unknown_pairs(posterior: HasVariances) -> Bool[Array, "*H S A"]:
+    """Which pairs have an unknown row or an unknown mean reward.
+
+    Args:
+        posterior: the belief.
+    """
+    return jnp.asarray(posterior.variance_factor("ratio") > 0) | (posterior.expected_reward_variance() > 0)
+
+
+def met_again(mdp: MDP | SparseMDP, probs: Float[AnyArray, "*H S A"], unknown: Bool[AnyArray, "*G S A"]) -> str | None:
+    """Why the policy `probs` may visit an unknown pair twice; None: it is proven that it does not. Host side.
+
+    Args:
+        mdp: the mean MDP, whose positive probabilities are what is possible.
+        probs: action probabilities, [*H S A].
+        unknown: as `unknown_pairs`; its step axis need not be that of `probs`.
+    """
+    if mdp.horizon is not None:  # rows of their own at every step: a pair of a step is visited at most once
+        return None
+    if not is_concrete(mdp, probs, unknown):
+        return "inside a trace the structure cannot be inspected"
+    used = np.asarray(probs)
+    used = used.max(0) if used.ndim == 3 else used  # stationary rows: an action that any step takes
+    # A pair is visited twice only on a cycle of the chain: of possible transitions under the actions taken.
+    cycle = find_cycle(mdp, used, np.asarray(unknown))
+    if cycle is None:
+        return None
+    path = " -> ".join(map(str, (*cycle, cycle[0])))
+    return f"cyclic: the unknown rows of states {path} can be visited again"
+
+
+def validity(kind: Kind, reason: str, again: str | None) -> Validity:
+    """`kind` because of `reason` where no unknown pair is visited again, else a heuristic.
+
+    Args:
+        kind: what the variance is where no unknown pair is visited again.
+        reason: of that.
+        again: why a pair may be visited again (see `met_again`); None: none is.
+    """
+    return Validity(kind, reason) if again is None else Validity("heuristic", again)
+
+
+def total_variance(
+    weights: Float[AnyArray, " K"], means: Float[AnyArray, "K *rest"], variances: Float[AnyArray, "K *rest"]
+) -> tuple[Float[Array, "*rest"], Float[Array, "*rest"]]:
+    """Mean and variance of a mixture from those of its components; where a mean is -inf the variance is zero.
+
+    Var[x] = E_k[Var[x | k]] + Var_k[E[x | k]].
+
+    Args:
+        weights: probabilities of the components.
+        means, variances: of each component, in any unit and its square.
+    """
+    # An illegal action has mean -inf in every component: -inf - -inf would be nan.
+    finite = jnp.isfinite(means)
+    safe = jnp.where(finite, means, 0.0)
+    mean = tensordot(weights, safe, axes=1)
+    variance = tensordot(weights, variances + (safe - mean) ** 2, axes=1)
+    return jnp.where(finite[0], mean, -jnp.inf), jnp.where(finite[0], variance, 0.0)
+
 
 Pairs = Float[Array, "*H S A"]
 Local = Callable[[RowPosterior, PolicyEvaluation | Solution], Pairs]

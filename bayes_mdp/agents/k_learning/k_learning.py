@@ -1,26 +1,47 @@
 """K-learning: values that are optimistic by an exponential utility, a Boltzmann policy, one temperature for both.
 
 Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021. Its theorem 1
-assumes mean rewards in [0, 1], sigma-sub-Gaussian noise, independent priors, a row of its own for every step.
+assumes mean rewards in [0, 1], sigma-sub-Gaussian noise, independent priors, a row of its own for every step. In this
+order: the K values; the temperature, by the schedule or the one that makes the bound on the optimal value tightest
+((10), (11)); the agent; the bounds (Bayes regret (12), the pigeonhole lemma 6, the Gaussian bandit of section 3.1).
 """
 
 from functools import partial
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.optimism_terms import check_above_zero
+from bayes_mdp.agents.common.mean_model import MeanModel, check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.agents.k_learning.k_mixture import KOperator, k_operator, require_k_abilities
-from bayes_mdp.agents.k_learning.k_model import check_options, least_temperature, soften
-from bayes_mdp.agents.k_learning.temperature import minimise, require_choice, schedule
-from bayes_mdp.mdp import CanMean, Episodic, Problem
-from bayes_mdp.utils.typing import ArrayLike, RealLike, RealScalar
-from bayes_mdp.utils.validation import check_count
+from bayes_mdp.agents.k_learning.k_model import (
+    KMixture,
+    KModel,
+    KOperator,
+    check_options,
+    k_operator,
+    least_temperature,
+    require_k_abilities,
+    soften,
+)
+from bayes_mdp.mdp import MDP, CanMean, Episodic, Problem
+from bayes_mdp.numerics.products import matmul
+from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
+from bayes_mdp.utils.validation import (
+    check_count,
+    check_finite,
+    check_not_negative,
+    check_positive,
+    check_probability_rows,
+    check_shape,
+    is_concrete,
+    require,
+)
 
 TEMPERATURES = ("optimal", "schedule")
 
@@ -40,7 +61,7 @@ def k_values(
 
     Args:
         posterior: with a mean, visit counts n and the variances of `HasVariances`, or a mixture of such: K is then
-            tau log sum_k w_k exp(K_k / tau) over its components (see `k_mixture`: the values stay optimistic, the
+            tau log sum_k w_k exp(K_k / tau) over its components (see `KMixture`: the values stay optimistic, the
             theorem on the regret does not hold).
         tau: temperature, greater than 0.
         bonus: "paper"; or "posterior": the posterior variance of the mean reward in place of noise^2 / max(n, 1). The
@@ -124,6 +145,344 @@ def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
     return KPolicy(k, tau)
 
 
+MAX_ITERATIONS = 60
+LARGEST_STEP = 3.0  # in log tau
+Tree = TypeVar("Tree")
+PATIENCE = 12  # Newton steps before they are doubled, one after the other, as long as the root is not enclosed
+
+
+def schedule(
+    t: RealLike,
+    *,
+    noise: RealScalar,
+    horizon: int,
+    num_states: int,
+    num_actions: int,
+    span: RealScalar | None = None,
+) -> RealLike:
+    """tau_t = sqrt((noise^2 + L^2) S A (1 + log t) / (4 L t log A)), equation (10) of [KL21], in units of the reward.
+
+    Traceable in t.
+
+    Args:
+        t: number of the episode, from 1 on.
+        noise: sigma, the rewards are sigma-sub-Gaussian around their mean.
+        horizon: L, steps of an episode.
+        num_states: S, the states of all steps together.
+        num_actions: A.
+        span: in place of L in L^2, the bound on the values of an episode (0 where transitions are known).
+
+    Raises:
+        ValueError: `num_actions` below 2 (log A = 0), `t` below 1, a negative `noise` or `span`, a size below 1.
+        TypeError: no number.
+    """
+    require_choice(num_actions)
+    for name, size in (("horizon", horizon), ("num_states", num_states)):
+        require(size < 1, name, size, "an integer of at least 1")
+    check_options("paper", span, noise)
+    if is_concrete(t):
+        require(~(np.asarray(t) >= 1), "t", t, "the number of an episode, 1 or greater")
+    xp = np if is_concrete(t, noise, span) else jnp
+    square = noise**2 + (horizon if span is None else span) ** 2
+    return xp.sqrt(square * num_states * num_actions * (1 + xp.log(t)) / (4 * horizon * t * np.log(num_actions)))
+
+
+def require_choice(num_actions: int) -> None:
+    """Refuse a single action.
+
+    Raises:
+        ValueError: `num_actions` is below 2.
+    """
+    if num_actions < 2:
+        raise ValueError(
+            f"num_actions is {num_actions}, expected at least 2: with a single action log A is 0, and no temperature "
+            "is best"
+        )
+
+
+class OptimalTemperature(eqx.Module):
+    """The solution of problem (11) of [KL21].
+
+    Args:
+        tau: the optimal temperature; 0 where no bonus is left (`k` is then the optimal q of the mean MDP).
+        objective: E_rho[tau logsumexp(K_1 / tau)], an upper bound of the expected optimal value.
+        gap: duality gap, a bound on how far `objective` is above the least one (rounding apart).
+        iterations: Newton steps.
+        converged: the last step was at the level of rounding, or a lower tau cannot improve the objective.
+        k: [H S A], K at `tau`.
+    """
+
+    tau: Float[Array, ""]
+    objective: Float[Array, ""]
+    gap: Float[Array, ""]
+    iterations: Int[Array, ""]
+    converged: Bool[Array, ""]
+    k: Float[Array, "H S A"]
+
+
+def optimal_temperature(
+    posterior: CanMean,
+    initial: ArrayLike,
+    *,
+    bonus: str = "paper",
+    span: RealLike | None = None,
+    noise: RealScalar = 1.0,
+    horizon: int | None = None,
+    start: float | None = None,
+) -> OptimalTemperature:
+    """The temperature of problem (11) of [KL21]. Host-side: compiles itself, works in float64.
+
+    At a fixed temperature the smallest feasible K of (11) is the recursion (6), which is monotone: what is left is
+    one convex, smooth function of tau (see `minimise`, which is traceable).
+
+    Args:
+        posterior, bonus, span, noise, horizon: as in `k_learning.k_values`.
+        initial: [S], distribution of the first state.
+        start: a temperature to start from; it changes the effort, not the answer.
+
+    Returns:
+        Numbers as numpy scalars.
+
+    Raises:
+        ValueError, TypeError: as `k_values`; a single action; `initial` is no distribution; `start` is not positive.
+    """
+    check_options(bonus, span, noise)
+    check_probability_rows("initial", initial)
+    if start is not None:
+        check_positive("start", start)
+    with jax.enable_x64(True):
+        wide, rho = _wide(posterior), jnp.asarray(np.array(initial, np.float64))
+        answer = _solve(wide, rho, bonus=bonus, span=span, noise=noise, horizon=horizon, start=start or 0.0)
+        return jax.device_get(answer)
+
+
+def _wide(tree: Tree) -> Tree:
+    """Copies in JAX arrays, floats in float64."""
+
+    def widen(array: ArrayLike) -> Array:
+        floating = jnp.issubdtype(jnp.result_type(array), jnp.floating)
+        return jnp.asarray(np.array(array, np.float64 if floating else None))
+
+    return jax.tree.map(widen, tree)
+
+
+@partial(jax.jit, static_argnames=("bonus", "horizon"))
+def _solve(
+    posterior: CanMean,
+    initial: Float[Array, " S"],
+    *,
+    bonus: str,
+    span: RealLike | None,
+    noise: RealScalar,
+    horizon: int | None,
+    start: RealScalar,
+) -> OptimalTemperature:
+    model = k_operator(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="optimal_temperature")
+    return minimise(model, initial, start)
+
+
+class _Search(NamedTuple):
+    """State of the search for log tau: the point, its bracket, |tau J'| at the last point, the step from there."""
+
+    log_tau: Float[Array, ""]
+    below: Float[Array, ""]
+    above: Float[Array, ""]
+    gradient: Float[Array, ""]
+    step: Float[Array, ""]
+    iterations: Int[Array, ""]
+
+
+def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 0.0) -> OptimalTemperature:
+    """Solve (11) by Newton steps in log tau, kept in a bracket. Pure, traceable, in the dtype of the model.
+
+    Where the objective falls, the step is Newton's in log tau; where it rises, that of the function a / tau + b tau
+    with the same J' and J''. Neither overshoots by much there.
+
+    Args:
+        model: of `k_operator`.
+        initial: [S], distribution of the first state.
+        start: a temperature to start from; 0: none.
+
+    Returns:
+        The temperature, the value of the problem there, and how it was found.
+
+    Raises:
+        ValueError: a single action, another shape of `initial`.
+    """
+    horizon, n_states, n_actions = model.sizes
+    check_shape("initial", initial, (n_states,), "state")
+    require_choice(n_actions)
+    dtype = model.dtype
+    eps, tiny = float(jnp.finfo(dtype).eps), float(jnp.finfo(dtype).tiny)
+    initial, start = jnp.asarray(initial, dtype), jnp.asarray(start, dtype)
+    # tau^2 of the optimum is of the order of the sum of numerators over that of entropies, both bounded here; the
+    # bracket is that centre times eps to 1 / eps.
+    most = model.scale()
+    certain = most == 0.0
+    largest_entropy = horizon * np.log(n_actions)
+    centre = 0.5 * jnp.log(jnp.where(certain, 1.0, most) / largest_entropy)
+    limits = centre + np.log(eps), centre - np.log(eps)
+    first = jnp.where(start > 0, jnp.clip(jnp.log(jnp.maximum(start, tiny)), *limits), centre)
+    tolerance = 4.0 * eps**0.5  # the error after a Newton step is of the order of its square
+
+    def going(at: _Search) -> Bool[Array, ""]:
+        return (jnp.abs(at.step) > tolerance) & (at.iterations < MAX_ITERATIONS)
+
+    def advance(at: _Search) -> _Search:
+        return _advance(at, *derivatives(model, initial, jnp.exp(at.log_tau)), limits)
+
+    far = jnp.asarray(jnp.inf, dtype)
+    began = _Search(first, *limits, far, jnp.where(certain, 0.0, far), jnp.zeros((), jnp.int32))
+    end = jax.lax.while_loop(going, advance, began)
+    tau = jnp.where(certain, least_temperature(dtype), jnp.exp(end.log_tau))
+    k, objective, gap = _certify(model, initial, tau)
+    tau = jnp.where(certain, 0.0, tau)
+    return OptimalTemperature(tau, objective, gap, end.iterations, jnp.abs(end.step) <= tolerance, k)
+
+
+def _advance(
+    at: _Search,
+    value: Float[Array, ""],
+    gradient: Float[Array, ""],
+    curvature: Float[Array, ""],
+    limits: tuple[Float[Array, ""], Float[Array, ""]],
+) -> _Search:
+    """One step from J, tau J' and tau^2 J'' at the point; half of the bracket where it leaves it or gains too little.
+
+    No step where tau J', which bounds what a lower temperature can gain, is far below the rounding error of J.
+    """
+    # J' < 0: the optimum lies above; J' > 0: below. Until both ends have been found (`enclosed`), steps grow.
+    eps = float(jnp.finfo(gradient.dtype).eps)
+    below, above = jnp.where(gradient < 0, at.log_tau, at.below), jnp.where(gradient < 0, at.above, at.log_tau)
+    enclosed = (below > limits[0]) & (above < limits[1])
+    longer = jnp.where(enclosed, 1.0, 2.0 ** jnp.maximum(at.iterations - PATIENCE, 0).astype(gradient.dtype))
+    target = jnp.clip(at.log_tau + longer * _step(gradient, curvature), *limits)
+    # Bisect where Newton's step leaves the bracket, or is long and has not halved the gradient.
+    far = jnp.abs(target - at.log_tau) > eps**0.25
+    slow = far & enclosed & (jnp.abs(gradient) > 0.5 * at.gradient)
+    target = jnp.where(slow | (target < below) | (target > above), 0.5 * (below + above), target)
+    target = jnp.where(jnp.abs(gradient) <= eps**2 * jnp.abs(value), at.log_tau, target)
+    return _Search(target, below, above, jnp.abs(gradient), target - at.log_tau, at.iterations + 1)
+
+
+def _step(gradient: Float[Array, ""], curvature: Float[Array, ""]) -> Float[Array, ""]:
+    """The step in log tau from tau J' and tau^2 J''."""
+    least = jnp.finfo(gradient.dtype).tiny
+    falling = -gradient / jnp.maximum(gradient + curvature, least)
+    rising = -0.5 * jnp.log1p(2.0 * jnp.maximum(gradient, 0.0) / jnp.maximum(curvature, least))
+    return jnp.clip(jnp.where(gradient > 0, rising, falling), -LARGEST_STEP, LARGEST_STEP)
+
+
+def derivatives(
+    model: KOperator, initial: Float[Array, " S"], tau: RealScalar
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """J(tau) = E_rho[tau logsumexp(K_1(tau) / tau)], tau J'(tau) and tau^2 J''(tau), carried through (6).
+
+    With p = softmax(K / tau), H its entropy and v = tau logsumexp(K / tau): tau v' = tau H + p . tau K' and
+    tau^2 v'' = p . tau^2 K'' + Var_p(tau K' - K) / tau. In a mixture v is that of K_k + tau log w_k over components and
+    actions together.
+
+    Args:
+        model: of `k_operator`.
+        initial: distribution of the first state.
+        tau: temperature, greater than 0.
+    """
+    if isinstance(model, KMixture):
+        first = jax.vmap(lambda part: _change(part, tau, _changes(part, tau, first=1), 0))(model.parts)  # K 3 S A
+        # tau d/dtau of tau log w is tau log w, tau^2 d^2/dtau^2 of it is 0.
+        each = jnp.concatenate([model.weighed(tau, first[:, :2]), first[:, 2:]], 1)
+        value, gradient, curvature = matmul(_soft_change(_over_actions(each), tau), initial)
+        return value, gradient, curvature
+    value, gradient, curvature = matmul(_changes(model, tau), initial)
+    return value, gradient, curvature
+
+
+def _changes(model: KModel, tau: RealScalar, first: int = 0) -> Float[Array, "3 S"]:
+    """v, tau v' and tau^2 v'' of step `first`."""
+
+    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], None]:
+        return _soft_change(_change(model, tau, later, layer), tau), None
+
+    end = jnp.zeros((3, model.sizes[1]), model.dtype)
+    return jax.lax.scan(step, end, jnp.arange(first, model.mean.horizon), reverse=True)[0]
+
+
+def _change(model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: IntScalar) -> Float[Array, "3 S A"]:
+    """K, tau K' and tau^2 K'' of one step from v, tau v' and tau^2 v'' of the next; K is -inf where illegal."""
+    # tau d/dtau of the bonus c / tau is -c / tau, tau^2 d^2/dtau^2 is 2 c / tau.
+    bonus = model.numerator[layer] / tau
+    after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
+    k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
+    return jnp.stack([model.masked(k), after[1] - bonus, after[2] + 2.0 * bonus])
+
+
+def _soft_change(change: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
+    """v, tau v' and tau^2 v'' of the states from those of K."""
+    k, first, second = change
+    v, probs, entropy = soften(k, tau)
+    moved = jnp.where(jnp.isfinite(k), first - k, 0.0)  # tau K' - K
+    squares = (moved - jnp.sum(probs * moved, -1, keepdims=True)) ** 2 / tau
+    return jnp.stack([v, tau * entropy + jnp.sum(probs * first, -1), jnp.sum(probs * (second + squares), -1)])
+
+
+def _over_actions(each: Float[Array, "K M S A"]) -> Float[Array, "M S KA"]:
+    """Components and actions as one axis."""
+    joined = jnp.moveaxis(each, 0, -2)
+    return joined.reshape(*joined.shape[:-2], -1)
+
+
+def _certify(
+    model: KOperator, initial: Float[Array, " S"], tau: RealScalar
+) -> tuple[Float[Array, "H S A"], Float[Array, ""], Float[Array, ""]]:
+    """K and J at `tau`, and the duality gap of the occupancy of its policy.
+
+    For that occupancy, feasible in the dual (27), C the expected sum of numerators and E that of entropies:
+    J(tau) = reward + C / tau + tau E, and the dual objective is reward + 2 sqrt(C E). In a mixture the occupancy
+    chooses a component too, and E has the entropy of that choice relative to the weights.
+    """
+    if isinstance(model, KMixture):
+        after, k = jax.vmap(lambda part: _sums(part, tau, first=1))(model.parts)
+        now, first = jax.vmap(lambda part, later: _sum(part, tau, later, 0))(model.parts, after)
+        weights = jnp.broadcast_to(model.log_weights[:, None, None], first.shape)
+        rest = jnp.stack([model.weighed(tau, first), now[:, 0], now[:, 1] + weights], 1)
+        value, numerators, entropy = matmul(_soft_sum(_over_actions(rest), tau), initial)
+        k = model.joined(tau, jnp.concatenate([first[:, None], k], 1))
+        entropy = jnp.maximum(entropy, 0.0)  # below zero the bound is that of tau to infinity: the gap is not small
+    else:
+        last, k = _sums(model, tau)
+        value, numerators, entropy = matmul(last, initial)
+    # J - dual = C / tau + tau E - 2 sqrt(C E), as a square: never negative by rounding.
+    return k, value, (jnp.sqrt(numerators / tau) - jnp.sqrt(tau * entropy)) ** 2
+
+
+def _sums(model: KModel, tau: RealScalar, first: int = 0) -> tuple[Float[Array, "3 S"], Float[Array, "layers S A"]]:
+    """v and, under the policy, expected sums of numerators and of entropies from step `first` on; K of these steps."""
+
+    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], Float[Array, "S A"]]:
+        sums, k = _sum(model, tau, later, layer)
+        return _soft_sum(jnp.stack([k, *sums]), tau), k
+
+    end = jnp.zeros((3, model.sizes[1]), model.dtype)
+    return jax.lax.scan(step, end, jnp.arange(first, model.mean.horizon), reverse=True)
+
+
+def _sum(
+    model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: IntScalar
+) -> tuple[Float[Array, "2 S A"], Float[Array, "S A"]]:
+    """Sums of numerators and of entropies after a pair of one step, and its K (-inf where illegal)."""
+    numerator = model.numerator[layer]
+    after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
+    k = model.masked(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
+    return jnp.stack([numerator + after[1], after[2]]), k
+
+
+def _soft_sum(each: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
+    """v and expected sums of the states, from K and sums of the pairs."""
+    k, numerators, entropies = each
+    v, probs, entropy = soften(k, tau)
+    return jnp.stack([v, jnp.sum(probs * numerators, -1), entropy + jnp.sum(probs * entropies, -1)])
+
+
 class TemperatureRule(eqx.Module):
     """A temperature that depends on the belief or the time: see `name`.
 
@@ -168,7 +527,7 @@ class KLearning(eqx.Module):
     """K-learning, algorithm 1 of [KL21], for `Episodic` objectives.
 
     The theorem on its regret assumes independent rows. For a mixture (a collapsed posterior too) K joins those of the
-    components by their exponential utilities (see `k_mixture`), and for draws it has the moments of the draws: both are
+    components by their exponential utilities (see `KMixture`), and for draws it has the moments of the draws: both are
     heuristics.
 
     Args:
@@ -278,3 +637,133 @@ def _require_abilities(posterior: object, bonus: str, who: str) -> None:
     require_k_abilities(posterior, who)
     if bonus == "posterior":
         require_variances(posterior)
+
+
+def bayes_regret_bound(
+    num_episodes: ArrayLike,
+    *,
+    noise: float,
+    horizon: int,
+    num_states: int,
+    num_actions: int,
+    printed: bool = False,
+    mean_rewards: ArrayLike | None = None,
+) -> Float[np.ndarray, "*n"] | np.floating:
+    """A bound on the Bayes regret of K-learning after T = L N steps, theorem 1 of [KL21].
+
+    With X = (noise^2 + L^2) S A T log A and l = log N the theorem prints 2 sqrt(X (1 + l)), (12). Its proof counts
+    visits by n + 1 where the algorithm has max(n, 1), for which m (2 + log N) is true in place of lemma 6 (see
+    `pigeonhole_bound`). What then holds is sqrt(X) (sqrt(1 + l) + (2 + l) / sqrt(1 + l)).
+
+    For the schedule (10) and the optimal temperature, bonus "paper" with span None, under assumption 1: mean rewards
+    in [0, 1], independent priors, sigma-sub-Gaussian noise, Dirichlet rows, independent steps; and beliefs about mean
+    rewards that are sigma / sqrt(max(n, 1))-sub-Gaussian (a wide prior with little noise is not, at n = 0).
+
+    Args:
+        num_episodes: N, a number or an array, 1 or greater.
+        noise: sigma, standard deviation of the rewards.
+        horizon: L.
+        num_states: S, the states of all steps together.
+        num_actions: A.
+        printed: the bound as printed.
+        mean_rewards: mean rewards to check assumption 1 on, any shape; None: not checked.
+
+    Returns:
+        Of the shape of `num_episodes`, in units of the reward.
+
+    Raises:
+        ValueError: an argument out of its range; a mean reward outside [0, 1] (names the first one).
+        TypeError: no number.
+    """
+    episodes = np.asarray(num_episodes, float)
+    require(~(episodes >= 1), "num_episodes", episodes, "a number of episodes, 1 or greater")
+    check_not_negative("noise", noise)
+    require_choice(num_actions)
+    for name, size in (("horizon", horizon), ("num_states", num_states)):
+        require(size < 1, name, size, "an integer of at least 1")
+    if mean_rewards is not None:
+        rewards = np.asarray(mean_rewards)
+        require(~((rewards >= 0) & (rewards <= 1)), "mean_rewards", rewards, "a number from 0 to 1 (assumption 1)")
+    # X = (sigma^2 + L^2) S A T log A with T = L N.
+    square = (noise**2 + horizon**2) * num_states * num_actions * episodes * horizon * np.log(num_actions)
+    root = np.sqrt(1.0 + np.log(episodes))
+    return np.sqrt(square) * (2.0 * root if printed else root + (root**2 + 1.0) / root)
+
+
+def pigeonhole_bound(
+    num_indices: int, num_rounds: ArrayLike, *, printed: bool = False
+) -> Float[np.ndarray, "*n"] | np.floating:
+    """A bound on E sum_t sum_i p_i^t / max(n_i^t, 1), over rounds that each pick an index i by p^t: lemma 6 of [KL21].
+
+    It has no unit.
+
+    m (1 + log N) as printed, which one index and two rounds break (2 against 1.69) and which holds for 1 / (n + 1);
+    m (2 + log N) is true.
+
+    Args:
+        num_indices: m, at least 1.
+        num_rounds: N, at least 1: one number or an array [*n].
+        printed: whether the bound is that of the paper.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+    rounds = np.asarray(num_rounds, float)
+    require(num_indices < 1, "num_indices", num_indices, "an integer of at least 1")
+    require(~(rounds >= 1), "num_rounds", rounds, "a number of rounds, 1 or greater")
+    return num_indices * ((1.0 if printed else 2.0) + np.log(rounds))
+
+
+class GaussianBandit(eqx.Module):
+    """K-learning in a bandit with independent Gaussian beliefs.
+
+    Args:
+        tau: temperature.
+        certainty_equivalent: [A], mean + variance / (2 tau): tau log E exp(Q / tau), here equal to K.
+        policy: [A], proportional to exp(certainty_equivalent / tau).
+        bound: tau logsumexp(certainty_equivalent / tau), at least E max Q.
+    """
+
+    tau: Float[Array, ""]
+    certainty_equivalent: Float[Array, " A"]
+    policy: Float[Array, " A"]
+    bound: Float[Array, ""]
+
+
+def gaussian_bandit(mean: ArrayLike, variance: ArrayLike, tau: RealScalar | None = None) -> GaussianBandit:
+    """Section 3.1 of [KL21] in closed form; None: the temperature of the least bound. Host-side, works in float64.
+
+    Equal arms have the optimum sd / sqrt(2 log A).
+
+    Args:
+        mean, variance: [A], of the belief about the mean reward of every arm; variances not all zero where `tau` is
+            None.
+        tau: greater than 0.
+
+    Raises:
+        ValueError: shapes that disagree, a number out of its range, a single arm or no variance where `tau` is None.
+        TypeError: no number.
+    """
+    mean, variance = np.array(mean, np.float64), np.array(variance, np.float64)
+    if mean.ndim != 1:
+        raise ValueError(f"mean has shape {mean.shape}, expected [arm]")
+    check_shape("variance", variance, mean.shape, "as mean")
+    check_finite("mean", mean)
+    check_not_negative("variance", variance)
+    if tau is not None:
+        check_positive("tau", tau)
+    elif not variance.any():
+        raise ValueError("variance is zero for every arm, expected a positive one: the optimal temperature is 0")
+    with jax.enable_x64(True):
+        return jax.device_get(_bandit(jnp.asarray(mean), jnp.asarray(variance), tau))
+
+
+@jax.jit
+def _bandit(mean: Float[Array, " A"], variance: Float[Array, " A"], tau: RealScalar | None) -> GaussianBandit:
+    if tau is None:
+        # A bandit is an episode of one step from one state: its temperature is that of problem (11).
+        one = MeanModel(mean[None, None], MDP(jnp.ones((1, len(mean), 1)), mean[None]), None, 1)
+        tau = minimise(KModel(one, 0.5 * variance[None, None]), jnp.ones(1)).tau
+    k = mean + variance / (2.0 * tau)
+    bound, policy, _ = soften(k, tau)
+    return GaussianBandit(jnp.asarray(tau, k.dtype), k, policy, bound)

@@ -3,7 +3,7 @@
 [VAPOR23] Tarbouriech, Lattimore and O'Donoghue, *Probabilistic Inference in Reinforcement Learning Done Right*, NeurIPS
 2023. Over the occupancies d of the posterior-mean MDP it maximises sum d r + sum sigma d sqrt(-2 log d), r the mean
 reward and sigma the sub-Gaussian scale of the mean reward of a pair, into which the uncertainty of its row is moved
-(`planning.programs.vapor_occupancy` solves the program). Where only rewards are unknown, and sigma is right for them,
+(`planning.vapor_occupancy` solves the program). Where only rewards are unknown, and sigma is right for them,
 the optimum is at least the posterior mean of the optimal value.
 
 Here sigma^2 is twice temperature times bonus of K-learning (`k_learning`): the two agents differ in one temperature for
@@ -16,14 +16,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.optimism_terms import check_above_zero
+from bayes_mdp.agents.common.mean_model import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.agents.k_learning.k_model import check_options, k_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.planning.programs.vapor_occupancy import ExpectedNext, VaporPlan, VaporProblem, solve_vapor
+from bayes_mdp.planning.vapor_occupancy import ExpectedNext, VaporPlan, VaporProblem, solve_vapor
 from bayes_mdp.utils.typing import ArrayLike, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_count
 

@@ -26,9 +26,17 @@ from bayes_mdp.agents.model_based.empirical import (
 from bayes_mdp.mdp import Discounted, Episodic, Objective, Problem, StateActionSpace, Transitions
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning.prioritized_sweeping import (
+    Backup,
+    BackupOf,
+    ObservedPredecessors,
+    Predecessors,
+    Sweeps,
+    backed_up,
+    pass_on,
+    predecessors_of,
+)
 from bayes_mdp.planning.solution import Solution, best_action
-from bayes_mdp.planning.sweeping.predecessors import ObservedPredecessors, Predecessors, predecessors_of
-from bayes_mdp.planning.sweeping.prioritized_sweeping import Backup, BackupOf, Sweeps, backed_up, pass_on
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import check_count, check_that, check_type
 

@@ -11,14 +11,13 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import place_of
-from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_value
+from bayes_mdp.agents.common.mean_model import MeanModel, check_above_zero, check_value, mean_model
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.model_free.tabular_q import TabularQ, bellman_target
 from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP, Transitions
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.planning.policy_arrays import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation
 from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.utils.typing import RealScalar, Scalar

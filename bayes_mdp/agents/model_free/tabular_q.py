@@ -21,7 +21,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of, table_shape
-from bayes_mdp.agents.common.optimism_terms import (
+from bayes_mdp.agents.common.mean_model import (
     check_above_zero,
     check_inside,
     check_value,

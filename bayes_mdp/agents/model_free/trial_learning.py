@@ -15,7 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of
-from bayes_mdp.agents.common.optimism_terms import check_value
+from bayes_mdp.agents.common.mean_model import check_value
 from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
 from bayes_mdp.mdp import Episodic, Problem, Transitions

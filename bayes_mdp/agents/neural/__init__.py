@@ -1,24 +1,28 @@
-"""Deep agents: networks in JAX; one file per algorithm. They need the extra `deep`."""
+"""Deep agents: networks in JAX. They need the extra `deep`."""
 
 from collections.abc import Callable
 
-from bayes_mdp.agents.neural.bonus_dqn import BonusDQN
-from bayes_mdp.agents.neural.bootstrapped import BootstrappedDQN
-from bayes_mdp.agents.neural.contract import (
+from bayes_mdp.agents.neural.dqn import DQN, BootstrappedDQN, Epsilon
+from bayes_mdp.agents.neural.features import (
+    Box,
+    Fourier,
+    HashedFeatures,
+    RadialBasis,
+    RandomFeatures,
+    Tiles,
+    UnitBelief,
+    UnitPrior,
+)
+from bayes_mdp.agents.neural.last_layer import BonusDQN, LastLayer, LastLayerPrior
+from bayes_mdp.agents.neural.networks import MLP, MinAtarConv, NatureConv, OneHotMLP, Trunk
+from bayes_mdp.agents.neural.neural_ube import DeepUBE, NeuralUBE, UncertaintyHead
+from bayes_mdp.agents.neural.replay_learning import (
     ActionOutput,
     NeuralAgent,
+    QLearning,
     Spec,
     Values,
 )
-from bayes_mdp.agents.neural.convolutions import MinAtarConv, NatureConv
-from bayes_mdp.agents.neural.deep_ube import DeepUBE
-from bayes_mdp.agents.neural.dqn import DQN, Epsilon
-from bayes_mdp.agents.neural.fixed_features import Box, Fourier, RadialBasis, RandomFeatures, Tiles
-from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitBelief, UnitPrior
-from bayes_mdp.agents.neural.last_layer import LastLayer, LastLayerPrior
-from bayes_mdp.agents.neural.networks import MLP, OneHotMLP, Trunk
-from bayes_mdp.agents.neural.neural_ube import NeuralUBE, UncertaintyHead
-from bayes_mdp.agents.neural.replay_learning import QLearning
 
 NEURAL_AGENTS: dict[str, Callable[..., NeuralAgent]] = {
     "dqn": DQN,

@@ -1,28 +1,49 @@
-"""Optimism by visit counts: a bonus of every pair, planned for like a reward in the mean MDP.
+"""Optimism by visit counts in the mean MDP of a belief: `CountBonus`, `BEB`, `BOLT`.
 
-The baseline of figures 1 and 2 of [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and
-Exploration*, ICML 2018; with a constant scale it has the form of MBIE-EB (Strehl and Littman 2008). Standard deviations
-are added along a path where [UBE18] adds variances, so the bonus of a long path is too large.
+`CountBonus` adds a bonus to every reward: the baseline of figures 1 and 2 of [UBE18] O'Donoghue, Osband, Munos and
+Mnih, *The Uncertainty Bellman Equation and Exploration*, ICML 2018; with a constant scale it has the form of MBIE-EB
+(Strehl and Littman 2008). Standard deviations are added along a path where [UBE18] adds variances, so the bonus of a
+long path is too large. `BEB` is the Bayesian exploration bonus: Kolter and Ng, *Near-Bayesian Exploration in Polynomial
+Time*, ICML 2009 [BEB09]. `BOLT` has optimistic local transitions in place of a bonus: Araya-Lopez, Thomas and Buffet,
+*Near-Optimal BRL using Optimistic Local Transitions*, ICML 2012 [BOLT12].
 """
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jax import lax, nn
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.optimism_terms import blank_plan, effective_horizon
+from bayes_mdp.agents.common.mean_model import (
+    CountedBelief,
+    MeanModel,
+    NeedsConcentrations,
+    blank_plan,
+    effective_horizon,
+    mean_model,
+    plan_for_rewards,
+    row_variance_factor,
+    unknown_reward,
+)
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.agents.optimism.counted_belief import CountedBelief
-from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, PolicyLike, Problem, SparseMDP
+from bayes_mdp.agents.common.variance_equation import discount_of
+from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, Objective, PolicyLike, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
-from bayes_mdp.utils.typing import AnyArray, RealLike, Scalar
-from bayes_mdp.utils.validation import check_name, check_not_negative
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
+from bayes_mdp.utils.validation import check_finite, check_name, check_not_negative, is_concrete
 
 SCHEDULES = ("constant", "log")
-
 Pairs = Float[AnyArray, "*H S A"]
+Successors = Int[Array, "S A"]
+Support = Bool[AnyArray, "*G S A O"] | None
+"""The possible outcomes of every pair; None: all."""
+
+Carry = tuple[Solution, Successors, Bool[Array, ""], Int[Array, ""]]
+"""Of the rounds: the plan, the imaginary successors of all pairs, whether the last round changed one, rounds made."""
+
+_MOST_ROUNDS = 50  # of planning and choosing successors; a handful is usual
 
 
 def local_bonus(
@@ -159,3 +180,208 @@ class CountBonus(eqx.Module):
         solution = solve(optimistic, problem.objective, start=state.plan)
         policy = Greedy(solution.q, problem.space.legal, best=solution.policy)
         return policy, CountBonusState(None if state.plan is None else solution, number)
+
+
+def exploration_bonus(
+    variance_factor: Pairs, scale: RealScalar, *, visits: Pairs, unknown_reward: Bool[AnyArray, "*H S A"] | None = None
+) -> Pairs:
+    """The bonus of every pair: scale / (1 + c0), c0 the total concentration of its row.
+
+    The paper's rewards are known, and so is a row of infinite c0: its bonus is zero. Where the row is known and the
+    mean reward is not, the visits stand in for c0 (ours: otherwise the agent would never explore such a reward).
+
+    Args:
+        variance_factor: 1 / (1 + c0); zero where the row is known.
+        scale: beta, zero or greater, units of the reward.
+        visits: number of observed transitions from every pair.
+        unknown_reward: where the mean reward is unknown; None: nowhere.
+    """
+    bonus = scale * variance_factor
+    # A known row has no bonus of its own; the visits then measure what is known of the reward.
+    if unknown_reward is None:
+        return bonus
+    return jnp.where((variance_factor == 0) & unknown_reward, scale / (1.0 + visits), bonus)
+
+
+class BEB(NeedsConcentrations):
+    """Greedy for the optimal plan of the mean MDP with the bonus of `exploration_bonus` added to its rewards [BEB09].
+
+    Q(s, a) = r(s, a) + beta / (1 + c0(s, a)) + discount sum_s' pbar(s' | s, a) max_a' Q(s', a'), with posterior means
+    r and pbar: the prior's concentrations count in both. BEB approximates the Bayes-optimal policy, not the optimal
+    one: it stops exploring sooner than agents with a bonus of 1 / sqrt(n), and may never find the optimum.
+
+    Args:
+        scale: beta (a leaf of the pytree: parameter sweeps can vmap over it); None: 2 H^2, the theory's for rewards in
+            [0, 1], with 1 / (1 - discount) for H under `Discounted` (our reading).
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: `scale` is negative or not finite.
+        TypeError: no number, no rule of replanning.
+    """
+
+    scale: float | Array | None = None
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        if self.scale is not None:
+            check_not_negative("scale", self.scale)
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CountedBelief
+    ) -> tuple[Greedy, Solution | None]:
+        """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
+
+        Raises:
+            ValueError, TypeError: as `check_belief`.
+        """
+        del key
+        self.check_belief(belief)
+        scale = 2.0 * effective_horizon(problem.objective, "BEB") ** 2 if self.scale is None else self.scale
+        visits, unknown = belief.visit_counts(), unknown_reward(belief)
+        bonus = exploration_bonus(row_variance_factor(belief, "BEB"), scale, visits=visits, unknown_reward=unknown)
+        q, best, state = plan_for_rewards(belief, problem, lambda reward: reward + bonus, state, "BEB")
+        return Greedy(q, problem.space.legal, best=best), state
+
+
+def imagined_share(variance_factor: Float[Array, "*H S A"], eta: RealScalar) -> Float[Array, "*H S A"]:
+    """eta / (c0 + eta), the weight of `eta` imaginary transitions in a row; zero where the row is known.
+
+    ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*. `variance_factor` is 1 / (c0 + 1).
+    """
+    # c0 = (1 - f) / f: multiplied through by f, so that f = 0 (c0 infinite) gives 0.
+    weight = variance_factor * eta
+    return weight / (1.0 - variance_factor + weight)
+
+
+def episodic_values(
+    model: MeanModel, share: Float[Array, "*H S A"], *, support: Support = None, ends: bool = False
+) -> Float[Array, "H S A"]:
+    """q of every step: r + max_s* ptilde . v, s* the imaginary successor of the largest value.
+
+    The paper tries every successor; one maximum over the possible ones gives the same.
+
+    Args:
+        model: the mean model.
+        share: as `imagined_share` gives it, [*H S A].
+        support: Bool[*H S A O], the possible outcomes; None: all states and, where `ends`, the end.
+        ends: whether episodes can end; the end is then a possible successor of value 0.
+    """
+
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        mean, best = model.expected_next(values, layer), jnp.max(_outcome_values(values, _at(support, layer), ends), -1)
+        return model.at(model.reward, layer) + mean + model.at(share, layer) * (best - mean)
+
+    return model.backward(backup)
+
+
+def discounted_plan(
+    mean: MDP | SparseMDP, share: Pairs, discount: RealScalar, *, support: Support = None, start: Solution | None = None
+) -> Solution:
+    """The optimal plan where every pair also chooses its imaginary successor: plans and choices in turn until stable.
+
+    Each turn improves the values, which are then those of the optimality equation of BOLT. Traceable.
+
+    Args:
+        mean: the mean MDP, stationary.
+        share: as `imagined_share` gives it, [S A].
+        discount: a number.
+        support: as in `episodic_values`, [S A O].
+        start: a plan to start from; None: a blank one.
+    """
+    mdp = mean.to_dense() if isinstance(mean, SparseMDP) else mean
+    ends, size = mdp.end_probs is not None, mdp.reward.shape
+    start = Solution.blank(size, legal=mdp.legal, dtype=mdp.reward.dtype) if start is None else start
+
+    # Given the successors the model is an ordinary MDP; given its values each pair picks the best outcome.
+    def choice(solution: Solution) -> Successors:
+        return jnp.broadcast_to(jnp.argmax(_outcome_values(solution.v, support, ends), -1), size)
+
+    def round_(carry: Carry) -> Carry:
+        solution, successor, _, number = carry
+        solution = solve(_imagine(mdp, share, successor), Discounted(discount), start=solution)
+        improved = choice(solution)
+        return solution, improved, jnp.any(improved != successor), number + 1
+
+    first = (start, choice(start), jnp.array(True), jnp.int32(0))
+    return lax.while_loop(lambda carry: carry[2] & (carry[3] < _MOST_ROUNDS), round_, first)[0]
+
+
+def _imagine(mdp: MDP, share: Pairs, successor: Successors) -> MDP:
+    """The mean MDP with its rows moved towards one outcome of every pair (index S: the end)."""
+    rows = nn.one_hot(successor, mdp.n_states, dtype=mdp.transition_probs.dtype)
+    probs = (1.0 - share)[..., None] * mdp.transition_probs + share[..., None] * rows
+    ends = None if mdp.end_probs is None else (1.0 - share) * mdp.end_probs + share * (successor == mdp.n_states)
+    return MDP(probs, mdp.reward, end_probs=ends, legal=mdp.legal, initial=mdp.initial)
+
+
+def _outcome_values(values: Float[Array, " S"], support: Support, ends: bool) -> Float[Array, "*pairs O"]:
+    """Values of the outcomes, -inf where one is impossible; an end has value 0."""
+    outcomes = jnp.append(values, 0.0) if ends else values
+    return outcomes if support is None else jnp.where(support, outcomes, -jnp.inf)
+
+
+def _at(support: Support, layer: IntScalar) -> Bool[AnyArray, "S A O"] | None:
+    return support if support is None or support.ndim == 3 else jnp.asarray(support)[layer]
+
+
+class BOLT(NeedsConcentrations):
+    """Greedy for the plan in which every pair has `eta` imaginary transitions to its best successor [BOLT12].
+
+    Q(s, a) = r(s, a) + discount max_s* ptilde(s, a) . V with ptilde of `imagined_share` and posterior means r, pbar:
+    the prior's concentrations count. Known rows have no imaginary transitions. Rewards are not changed: the paper's
+    are known (see `max_reward`).
+
+    Args:
+        eta: number of imaginary transitions (a leaf of the pytree); None: H, the theory's, 1 / (1 - discount) under
+            `Discounted` (our reading).
+        max_reward: the largest mean reward. A pair of unknown mean reward then has `eta` imaginary rewards of this
+            size beside the observed ones (ours; TabulaRL adds a slack to the mean); None: the mean.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: `eta` is negative or not finite, `max_reward` not finite.
+        TypeError: no number, no rule of replanning.
+    """
+
+    eta: float | Array | None = None
+    max_reward: float | Array | None = eqx.field(default=None, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        if self.eta is not None:
+            check_not_negative("eta", self.eta)
+        if self.max_reward is not None and is_concrete(self.max_reward):
+            check_finite("max_reward", self.max_reward)
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CountedBelief
+    ) -> tuple[Greedy, Solution | None]:
+        """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
+
+        Raises:
+            ValueError, TypeError: as `check_belief`.
+        """
+        del key
+        self.check_belief(belief)
+        objective, space = problem.objective, problem.space
+        eta = effective_horizon(objective, "BOLT") if self.eta is None else self.eta
+        reward = belief.mean_mdp().reward
+        reward = self._reward(belief, reward, eta).astype(reward.dtype)
+        share = imagined_share(row_variance_factor(belief, "BOLT"), eta).astype(reward.dtype)
+        if isinstance(objective, Episodic):
+            model = eqx.tree_at(lambda m: m.reward, mean_model(belief, objective, "BOLT"), reward)
+            return Greedy(
+                episodic_values(model, share, support=space.support_mask(), ends=space.ends), space.legal
+            ), None
+        mean = eqx.tree_at(lambda m: m.reward, belief.mean_mdp(), reward)
+        solution = discounted_plan(mean, share, discount_of(objective), support=space.support_mask(), start=state)
+        return Greedy(solution.q, space.legal, best=solution.policy), solution
+
+    def _reward(self, belief: CountedBelief, reward: Pairs, eta: RealScalar) -> Pairs:
+        """Mean rewards, with the imaginary ones where the mean is unknown."""
+        if self.max_reward is None:
+            return reward
+        # eta imaginary rewards of `max_reward` beside n observed ones: share eta / (n + eta).
+        share = jnp.where(unknown_reward(belief), eta / jnp.maximum(belief.visit_counts() + eta, 1e-30), 0.0)
+        return reward + share * jnp.maximum(self.max_reward - reward, 0.0)

@@ -2,11 +2,12 @@
 
 Sun, Gomez and Schmidhuber, *Planning to be surprised: optimal Bayesian exploration in dynamic environments*, AGI 2011
 [INFO11] (the expected information of a plan, by value iteration in the mean MDP); Houthooft et al., *VIME: variational
-information maximizing exploration*, NeurIPS 2016 [VIME16] (reward + eta * information). The information of one
-transition is exact (`CanInform`). That of a plan is the sum over its transitions: by the chain rule exact where rows
-are independent and none is visited twice (always so where every step has its own rows), too large where a row is
-visited again, because the belief is not updated inside the plan. Information about rewards is not counted: where all
-rows are known (a bandit, say) the agent is greedy.
+information maximizing exploration*, NeurIPS 2016 [VIME16] (reward + eta * information); Hao and Lattimore, *Regret
+Bounds for Information-Directed Reinforcement Learning*, NeurIPS 2022 [IDS22] (the same plan, `RegularisedIDS`). The
+information of one transition is exact (`CanInform`). That of a plan is the sum over its transitions: by the chain rule
+exact where rows are independent and none is visited twice (always so where every step has its own rows), too large
+where a row is visited again, because the belief is not updated inside the plan. Information about rewards is not
+counted: where all rows are known (a bandit, say) the agent is greedy.
 """
 
 from typing import Protocol, runtime_checkable
@@ -15,8 +16,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.mean_model import plan_for_rewards
-from bayes_mdp.agents.common.optimism_terms import blank_plan
+from bayes_mdp.agents.common.mean_model import blank_plan, plan_for_rewards
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import CanInform, CanMean, Problem
@@ -86,3 +86,31 @@ class InformationGain(eqx.Module):
         # Nats times units of reward per nat: from here on information is a reward like any other.
         information = (jnp.asarray(self.scale) * belief.expected_information()).astype(reward.dtype)
         return reward + information if self.rewards else information
+
+
+class RegularisedIDS(InformationGain):
+    """argmax over policies of E[V] + scale * information, by dynamic programming in the mean MDP: `InformationGain`.
+
+    From [IDS22]. The reward of a pair is its mean reward + scale * E_theta KL(P_theta || Pbar). With Dirichlet rows
+    of concentrations c, total c0, mean p: sum_j p_j (psi(c_j + 1) - psi(c0 + 1) - log p_j). That is the expected
+    information of one transition about its row, so this is `InformationGain` under the name of the paper. The
+    paper's problem is episodes in which every step has its own rows, independent under the posterior, and rewards
+    are known: there the values of the mean MDP are E[V], and the sum over an episode is the information that it
+    gives. Beyond it:
+
+    * Rows that steps share: the values of the mean MDP are not E[V], and information is counted anew at every visit
+      inside an episode, so it is overestimated.
+    * Unknown rewards: their posterior mean is planned for. What a transition tells about its mean reward is not in the
+      information: the bonus is that of the row alone, and zero where the row is known.
+
+    Args:
+        scale: lambda, units of the reward per nat, zero or greater (a leaf of the pytree: parameter sweeps can vmap
+            over it). That of the theory depends on the number of episodes; 1 is our choice.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: `scale` is negative or not finite.
+    """
+
+    # Without rewards the plan is no trade-off, so it is no option here.
+    rewards: bool = eqx.field(default=True, static=True, init=False)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length, place_of
-from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_inside
+from bayes_mdp.agents.common.mean_model import check_above_zero, check_inside
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions

@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length
-from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.common.optimism_terms import (
+from bayes_mdp.agents.common.mean_model import (
+    CountedBelief,
+    MeanModel,
     check_above_zero,
     check_inside,
     has_variances,
+    mean_model,
     mean_reward_variance,
     reward_moments,
     row_variance_factor,
@@ -24,7 +26,6 @@ from bayes_mdp.agents.common.optimism_terms import (
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.utils.typing import IntScalar, RealScalar, Scalar

@@ -8,13 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.assumptions import RowPosterior
 from bayes_mdp.agents.common.learner import episode_length
-from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.common.optimism_terms import row_variance_factor
+from bayes_mdp.agents.common.mean_model import MeanModel, mean_model, row_variance_factor
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.agents.common.variance_equation import RowPosterior, require_variances
 from bayes_mdp.mdp import CanMean, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.utils.typing import IntScalar

@@ -1,4 +1,9 @@
-"""PSRL, posterior sampling for reinforcement learning [PSRL00] [PSRL13]; Bayesian DP [PSRL00]."""
+"""PSRL, posterior sampling for reinforcement learning [PSRL00] [PSRL13]; Bayesian DP [PSRL00]; TSDE [TSDE17].
+
+All three follow a policy that is optimal in one draw; they differ in when they draw anew, and in what they refuse.
+TSDE: Ouyang, Gagrani, Nayyar and Jain, *Learning Unknown Markov Decision Processes: A Thompson Sampling Approach*, NIPS
+2017.
+"""
 
 import math
 
@@ -8,9 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents.common.mean_model import no_plan
-from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.replan import DynamicEpisodes, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
+from bayes_mdp.mdp import AverageReward, CanSample, CanSampleBackup, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.planning import backward_induction, solve
@@ -97,5 +102,33 @@ class BayesianDP(PSRL):
             raise ValueError(
                 "space.support is None, expected the possible successors of every pair (Bool[S A O], or a space with "
                 "successors) for BayesianDP; PSRL needs none"
+            )
+        return super().init(key, problem)
+
+
+class TSDE(PSRL):
+    """`PSRL` for `AverageReward`, with a new draw by the rule of [TSDE17] (`DynamicEpisodes`).
+
+    A draw is followed by a policy that is optimal for the average reward in it. The episodes are those of the agent: a
+    draw is kept for at most one step more than the one before, and until the visits of a pair have more than doubled.
+
+    Args:
+        replan: when to draw anew; the default is the rule of the paper. Others as in `PSRL`.
+    """
+
+    replan: ReplanRule | None = eqx.field(default=DynamicEpisodes(), converter=as_rule)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start.
+
+        Raises:
+            ValueError: an objective other than `AverageReward`, or a space with ends.
+        """
+        objective = problem.objective
+        if not isinstance(objective, AverageReward):
+            raise ValueError(f"objective is {type(objective).__name__}, expected AverageReward for TSDE")
+        if problem.space.ends:
+            raise ValueError(
+                "space.ends is True, expected False for TSDE: the average reward is one of a run without end"
             )
         return super().init(key, problem)

@@ -1,18 +1,27 @@
-"""RLSVI: randomized least-squares value iteration, tabular ([RLSVI16], [RLSVI19])."""
+"""Randomised least-squares value iteration: RLSVI, tabular ([RLSVI16], [RLSVI19]), and LMC-LSVI.
+
+Ishfaq, Lan, Xu, Mahmood, Precup, Anandkumar and Azizzadenesheli, *Provable and Practical: Efficient Exploration in
+Reinforcement Learning via Langevin Monte Carlo*, ICLR 2024 [LMCLSVI24]: weights are drawn by Langevin Monte Carlo. With
+Q linear in features; one feature a pair is the tabular case.
+"""
+
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length
-from bayes_mdp.agents.common.optimism_terms import check_above_zero
+from bayes_mdp.agents.common.mean_model import check_above_zero, check_inside
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.numerics.products import matmul
+from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.planning import backward_induction
-from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
+from bayes_mdp.utils.validation import as_floats, check_count, check_finite, check_shape, is_concrete
 
 
 class RegressionData(eqx.Module):
@@ -140,3 +149,222 @@ class RLSVI(eqx.Module):
     ) -> RegressionData:
         """The data with one transition more; unchanged where `weight` is 0."""
         return state.observed(problem, transition, weight)
+
+
+class LangevinState(eqx.Module):
+    """The state of `LMCLSVI`.
+
+    Args:
+        data: statistics of every pair.
+        weights: w of every step, where the next gradient steps start; [H d], or [H S*A] with one feature a pair.
+        plans: how many were made.
+    """
+
+    data: RegressionData
+    weights: Float[Array, "H d"]
+    plans: Int[Array, ""]
+
+
+class Spectrum(NamedTuple):
+    """Lambda = sum_i phi_i phi_i^T + regularization I = U diag(values) U^T.
+
+    Args:
+        values: [*H d], at least the regularization.
+        vectors: U, [*H d d], orthonormal, no unit; None: the identity.
+    """
+
+    values: Float[Array, "*H d"]
+    vectors: Float[Array, "*H d d"] | None
+
+    def at(self, layer: IntScalar) -> "Spectrum":
+        """That of one step (itself where all steps share their data).
+
+        Args:
+            layer: step of the episode, from 0.
+        """
+        return self if self.values.ndim == 1 else jax.tree.map(lambda x: x[layer], self)
+
+    def rotated(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """U^T `x`, in the unit of `x`."""
+        return x if self.vectors is None else matmul(self.vectors.T, x)
+
+    def restored(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """U `x`, in the unit of `x`."""
+        return x if self.vectors is None else matmul(self.vectors, x)
+
+
+def spectrum(
+    visits: Float[Array, "*H S A"], features: Float[Array, "S A d"] | None, regularization: RealScalar
+) -> Spectrum:
+    """Of the data that `visits` count. Traceable.
+
+    Args:
+        visits: of every pair.
+        features: phi; None: one feature a pair, for which Lambda is diagonal.
+        regularization: lambda of the paper.
+    """
+    if features is None:
+        return Spectrum(visits.reshape(*visits.shape[:-2], -1) + regularization, None)
+    gram = einsum("...sa,sai,saj->...ij", visits, features, features)
+    values, vectors = jnp.linalg.eigh(gram)
+    return Spectrum(jnp.maximum(values, 0.0) + regularization, vectors)
+
+
+def langevin_law(
+    start: Float[Array, " d"],
+    centre: Float[Array, " d"],
+    curvature: Float[Array, " d"],
+    *,
+    step_size: RealScalar,
+    num_steps: RealScalar,
+    inverse_temperature: RealScalar,
+) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Mean and standard deviation of w after J steps of w <- w - eta grad L(w) + sqrt(2 eta / beta) xi. Traceable.
+
+    L(w) = curvature (w - centre)^2 + constant, coordinate by coordinate. The recursion is an autoregression,
+    w - centre <- rho (w - centre) + sqrt(2 eta / beta) xi, rho = 1 - 2 eta curvature: after J steps w is normal with
+    mean centre + rho^J (start - centre) and variance (1 - rho^{2J}) / (2 beta curvature (1 - eta curvature)). For
+    J -> infinity and eta -> 0 that is N(centre, 1 / (2 beta curvature)).
+
+    Args:
+        start: w before, in units of the reward for features without unit.
+        centre, curvature: of the loss: a weight like `start`, and a number without unit > 0.
+        step_size: eta, with eta curvature < 1.
+        num_steps: J, a whole number.
+        inverse_temperature: beta.
+    """
+    slope = 2.0 * step_size * curvature
+    # log |rho|, without the rounding of 1 - slope where that is small.
+    decay = jnp.where(slope < 0.5, jnp.log1p(-jnp.minimum(slope, 0.5)), jnp.log(jnp.abs(1.0 - slope)))
+    odd = jnp.asarray(num_steps) % 2 == 1
+    kept = jnp.where((slope > 1.0) & odd, -1.0, 1.0) * jnp.exp(num_steps * decay)
+    stationary = 1.0 / (2.0 * inverse_temperature * curvature * (1.0 - step_size * curvature))
+    return centre + kept * (start - centre), jnp.sqrt(-jnp.expm1(2.0 * num_steps * decay) * stationary)
+
+
+def _paper_steps(values: Float[Array, " d"], horizon: int, plans: Int[Array, ""]) -> Float[Array, ""]:
+    condition = jnp.max(values) / jnp.min(values)
+    return jnp.ceil(2.0 * condition * jnp.log(4.0 * horizon * plans))
+
+
+class LMCLSVI(eqx.Module):
+    """Greedy for Q_h(s, a) = min(phi(s, a)^T w_h, (H - h) max_reward), w_h from J steps of Langevin Monte Carlo.
+
+    From [LMCLSVI24]. From the last step of an episode to the first, with y_i = r_i + max_a Q_{h+1}(s'_i, a) over
+    the transitions seen: L_h(w) = sum_i (y_i - phi_i^T w)^2 + regularization |w|^2, and J times w <- w - eta grad
+    L_h(w) + sqrt(2 eta / inverse_temperature) xi, from the w_h of the plan before (the first: 0). The recursion is
+    linear, so its law after J steps is normal and known: w is drawn from that law (`langevin_law`), at a cost that
+    does not depend on J. With many steps w is near N(w_hat, Lambda^{-1} / (2 inverse_temperature)), w_hat the
+    least-squares solution and Lambda = sum_i phi_i phi_i^T + regularization I, with variances up to 1 / (1 -
+    step_size) times larger: but for the upper limit of Q, and for one feature a pair, that is `RLSVI` with noise^2
+    = 1 / (2 inverse_temperature) and the regularization 2 inverse_temperature regularization.
+
+    Where the space has no horizon, all steps share their data, as in `RLSVI`; the paper has data for every step. Q is
+    not cut below.
+
+    Args:
+        features: phi, Float[S A d]; None: one feature a pair (tabular).
+        inverse_temperature: beta, in units of 1 / reward^2; 1/2 (our choice) is the `noise` 1 of `RLSVI`.
+        regularization: lambda. The weight of a feature that was never seen has about the law
+            N(0, 1 / (2 inverse_temperature regularization)), which explores only where its standard deviation is not
+            small beside the returns.
+        step_size: eta times the largest eigenvalue of Lambda_h, between 0 and 1: the recursion is stable below 1 and
+            diverges above. eta changes with the data. 1/4 is recalled from the theorem of the paper.
+        num_steps: J; None: ceil(2 kappa log(4 H k)) at plan k, kappa the condition number of Lambda_h: recalled from
+            the theorem, with the plans so far for the number of episodes.
+        max_reward: rewards are at most this; units of the reward.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError, TypeError: a number outside its range; `features` that are no finite array [S A d].
+    """
+
+    features: Float[Array, "S A d"] | None = eqx.field(
+        default=None, converter=lambda x: None if x is None else as_floats("features", x)
+    )
+    inverse_temperature: float | Array = eqx.field(default=0.5, kw_only=True)
+    regularization: float | Array = eqx.field(default=1.0, kw_only=True)
+    step_size: float | Array = eqx.field(default=0.25, kw_only=True)
+    num_steps: int | None = eqx.field(default=None, static=True, kw_only=True)
+    max_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        for name in ("inverse_temperature", "regularization", "max_reward"):
+            check_above_zero(name, getattr(self, name))
+        check_inside("step_size", self.step_size)
+        if self.num_steps is not None:
+            check_count("num_steps", self.num_steps)
+        if self.features is not None:
+            if self.features.ndim != 3 or 0 in self.features.shape:
+                expected = "[state, action, feature] with at least one of each"
+                raise ValueError(f"features has shape {self.features.shape}, expected {expected}")
+            if is_concrete(self.features):
+                check_finite("features", self.features)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> LangevinState:
+        """No data, all weights zero.
+
+        Raises:
+            ValueError: an objective other than `Episodic`; features of other states or actions.
+        """
+        del key
+        horizon = episode_length(problem, "LMCLSVI")
+        *_, n_states, n_actions = problem.space.shape
+        size = n_states * n_actions
+        if self.features is not None:
+            size = self.features.shape[-1]
+            check_shape("features", self.features, (n_states, n_actions, size), "state, action, feature")
+        data = RegressionData.empty(problem.space.shape)
+        return LangevinState(data, jnp.zeros((horizon, size)), jnp.zeros((), jnp.int32))
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: LangevinState, belief: object = None
+    ) -> tuple[Greedy, LangevinState]:
+        """Greedy for a new draw, which is kept as the start of the next; the data are unchanged."""
+        del belief
+        horizon, legal = episode_length(problem, "LMCLSVI"), problem.space.legal
+        started = LangevinState(state.data, state.weights, state.plans + 1)
+        q, weights = self._draw(key, started, horizon, legal)
+        return Greedy(q), LangevinState(state.data, weights, started.plans)
+
+    def _draw(
+        self, key: PRNGKeyArray, state: LangevinState, horizon: int, legal: Bool[AnyArray, "S A"] | None
+    ) -> tuple[Float[Array, "H S A"], Float[Array, "H d"]]:
+        """Q and w of every step."""
+        data, mask = state.data, None if legal is None else jnp.asarray(legal)
+        layered, pairs = data.visits.ndim == 3, data.visits.shape[-2:]
+        whole = spectrum(data.visits, self.features, self.regularization)
+
+        def backup(
+            values: Float[Array, " S"], layer: Int[Array, ""]
+        ) -> tuple[Float[Array, " S"], tuple[Float[Array, "S A"], Float[Array, " d"]]]:
+            now = jax.tree.map(lambda x: x[layer], data) if layered else data
+            # sum_i phi_i y_i, from sufficient statistics: sum_i y_i of a pair is its rewards + sum_s' count(s') V(s').
+            total = now.reward + matmul(now.successors, values)
+            score = total.reshape(-1) if self.features is None else einsum("sa,sad->d", total, self.features)
+            # In the coordinates of the eigenvectors of Lambda the recursion is one of scalars.
+            own = whole.at(layer)
+            mean, sd = langevin_law(
+                own.rotated(state.weights[layer]),
+                own.rotated(score) / own.values,
+                own.values,
+                step_size=self.step_size / jnp.max(own.values),
+                num_steps=_paper_steps(own.values, horizon, state.plans) if self.num_steps is None else self.num_steps,
+                inverse_temperature=self.inverse_temperature,
+            )
+            z = jax.random.normal(jax.random.fold_in(key, layer), mean.shape, mean.dtype)
+            weights = own.restored(mean + sd * z)
+            linear = weights.reshape(pairs) if self.features is None else matmul(self.features, weights)
+            q = jnp.minimum(linear, (horizon - layer) * jnp.asarray(self.max_reward, linear.dtype))
+            q = q if mask is None else jnp.where(mask, q, -jnp.inf)
+            return jnp.max(q, -1), (q, weights)
+
+        end = jnp.zeros(pairs[0], data.reward.dtype)
+        return lax.scan(backup, end, jnp.arange(horizon), reverse=True)[1]
+
+    def observe(
+        self, problem: Problem, state: LangevinState, transition: Transitions, weight: Scalar = 1.0
+    ) -> LangevinState:
+        """The data with one transition more; unchanged where `weight` is 0."""
+        return LangevinState(state.data.observed(problem, transition, weight), state.weights, state.plans)

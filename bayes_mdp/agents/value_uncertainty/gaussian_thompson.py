@@ -12,10 +12,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.assumptions import require_rows
-from bayes_mdp.agents.common.optimism_terms import blank_plan
+from bayes_mdp.agents.common.mean_model import blank_plan
 from bayes_mdp.agents.common.table_policies import GaussianThompson
-from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.agents.common.variance_equation import require_rows, require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning import solve

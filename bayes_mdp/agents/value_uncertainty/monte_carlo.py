@@ -17,8 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
-from bayes_mdp.agents.common.value_summary import ValueUncertainty
-from bayes_mdp.agents.common.variance_equation import discount_of, horizon_of, require_variances
+from bayes_mdp.agents.common.variance_equation import ValueUncertainty, discount_of, horizon_of, require_variances
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, correlated_policy
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability

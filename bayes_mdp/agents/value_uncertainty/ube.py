@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.assumptions import RowPosterior, require_rows
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
-from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.agents.common.variance_equation import (
     Backup,
+    RowPosterior,
+    ValueUncertainty,
     back_up,
     combined,
     compiled,
@@ -25,6 +25,7 @@ from bayes_mdp.agents.common.variance_equation import (
     only_legal,
     over_components,
     problem_of,
+    require_rows,
     why_met_again,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, check_noise, gaussian_policy

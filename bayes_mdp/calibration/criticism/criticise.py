@@ -14,8 +14,7 @@ from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_che
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.decisions.start import read_start, start_of_log
-from bayes_mdp.decisions.unvisited import describe_parts
-from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_parts, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.route import infer

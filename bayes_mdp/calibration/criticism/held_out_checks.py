@@ -30,7 +30,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.start_value import value_at_start
+from bayes_mdp.planning.solution import value_at_start
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy.special import ndtr
 
 from bayes_mdp.decisions.behaviour import behaviour_policy
-from bayes_mdp.decisions.host_policy import action_values, pair_time, policy_mean
+from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import Discounted, FirstExit, HasVariances, Log, Objective, StateActionSpace

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.decisions.optimal_action_probability import shared_out
+from bayes_mdp.decisions.perfect_information import shared_out
 from bayes_mdp.mdp import MDP, AverageReward, Objective, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy
 from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve

@@ -1,4 +1,14 @@
-"""`choose`: the policy that is best by a criterion under a posterior, judged on draws that did not choose it."""
+"""`choose`: the policy that is best by a criterion under a posterior, judged on draws that did not choose it.
+
+`choice_spread` says how much wider the interval of a gain must be because the same data chose the policy, a heuristic.
+Of many policies the one that looks best in the data looks better there than it is. Its posterior interval is right for
+a policy that was named beforehand and, if prior and model are right, on average over worlds; where those in charge do
+well already, it holds the truth too seldom. Had the data been others, another policy would have been chosen, which adds
+variance that the interval does not have. Other data are imitated by draws of the posterior: in each the best policy of
+the same set is found, and its gain over the candidate there is compared with the one that it has on average over the
+draws. The variance of this difference is added to that of the gain. How often such intervals hold the truth is measured
+(docs/measured/decisions.md), not proven.
+"""
 
 import equinox as eqx
 import jax
@@ -6,22 +16,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
-from bayes_mdp.decisions.choosing.credible_set import centre, credible_set
+from bayes_mdp.decisions.choosing.credible_set import centre, credible_set, robust_plan
 from bayes_mdp.decisions.choosing.criteria import (
     Criterion,
+    Improvement,
     Robust,
     Scored,
+    draws_for,
     needs_best,
+    no_worse,
     read_criterion,
     scored,
     tail_share,
 )
-from bayes_mdp.decisions.choosing.deterministic_search import Found, Problem, ascend, enumerate_policies
-from bayes_mdp.decisions.choosing.mean_plan import best_in
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
-from bayes_mdp.decisions.choosing.robust_plan import robust_plan
-from bayes_mdp.decisions.choosing.safe_improvement import Improvement, draws_for, no_worse
-from bayes_mdp.decisions.choosing.stochastic_search import climb
+from bayes_mdp.decisions.choosing.policy_search import Found, Problem, ascend, climb, enumerate_policies
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, improve, policy_set
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     check_num_draws,
@@ -35,6 +44,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.verdict import pull_of
+from bayes_mdp.inference.pair_draws import Drawn
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
@@ -44,7 +54,7 @@ from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.messages import amount, amounts
-from bayes_mdp.utils.progress import stage
+from bayes_mdp.utils.progress import bar_of, stage
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_key, check_number, check_type
 
@@ -430,3 +440,50 @@ def _score_error(criterion: Scored, values: Float[np.ndarray, " W"], best: Float
 def _plain(policy: Float[np.ndarray, "*H S A"]) -> Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]:
     """Actions where the policy is deterministic, else its probabilities."""
     return policy.argmax(-1) if np.all(policy.max(-1) == 1.0) else policy
+
+
+NUM_CHOICES, FEW_CHOICES = 40, 20
+"""Draws in which the choice is repeated; in a large problem."""
+LARGE = 2**16
+"""Numbers of a draw from which on a problem is large."""
+
+
+def choice_spread(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    objective: Objective,
+    policies: PolicySet,
+    candidate: Float[np.ndarray, "*H S A"],
+    gain: Float[np.ndarray, " num_draws"],
+    *,
+    initial: InitialLike | None = None,
+) -> float:
+    """By which factor the interval of a gain is widened about its mean; 1: nothing else could have been chosen.
+
+    Args:
+        key: of the draws.
+        posterior: that chose the candidate.
+        objective, initial: of the values.
+        policies: the set from which it was chosen.
+        candidate: its action probabilities.
+        gain: of the candidate over the baseline, in draws of the posterior that judges.
+    """
+    if not policies.open_states.any() or gain.var() == 0:
+        return 1.0
+    needed = policies.used | (candidate > 0).reshape(-1, *policies.free.shape).any(0)
+    draws = draws_of(key, posterior, objective, NUM_CHOICES, initial=initial, needed=needed, fewest=FEW_CHOICES)
+    start = np.where(policies.free, candidate - policies.fixed, -np.inf).argmax(-1)
+    others = []
+    number = min(draws.num, NUM_CHOICES if draws.numbers < LARGE else FEW_CHOICES)
+    with bar_of(number, " choices") as bar:
+        for which, drawn in draws.blocks(slice(number)):
+            for i in range(len(which)):
+                one = Drawn(drawn.probs[i : i + 1].astype(np.float64), drawn.reward[i : i + 1].astype(np.float64))
+                others.append(policies.policy(improve(draws.rows, one, objective, policies, start)))
+                bar.update(1)
+    own = np.arange(number)
+    # ahead[w, i]: the policy that is best in draw i, over the candidate, in draw w.
+    values = draws.values(np.stack([candidate, *others]))
+    ahead = values[:, 1:] - values[:, :1]
+    optimism = ahead[own, own] - ahead.mean(0)
+    return float(np.sqrt(1.0 + optimism.var() / gain.var()))

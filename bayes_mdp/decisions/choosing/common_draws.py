@@ -11,9 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.backward_recursion import backward, episodic_occupancy, episodic_values, expected_values
 from bayes_mdp.decisions.chunks import COPIES
-from bayes_mdp.decisions.host_optima import Optima, best_policies
+from bayes_mdp.decisions.host_optima import (
+    Optima,
+    backward,
+    best_policies,
+    episodic_occupancy,
+    episodic_values,
+    expected_values,
+)
 from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, row_faults, solve
 from bayes_mdp.decisions.policy_evaluation import NUMBERS_AT_ONCE, require_endless, require_rows, require_usable
 from bayes_mdp.decisions.start import read_start

@@ -15,15 +15,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.decisions.information.data_sets import MeanMDPs
-from bayes_mdp.decisions.information.gain_over_plan import PresentPlan, chunk_of, present_plan, validity_after_data
-from bayes_mdp.decisions.information.pair_data import (
+from bayes_mdp.decisions.information.gain_over_plan import (
+    PolicyStudy,
+    PresentPlan,
+    check_studies,
+    chunk_of,
     enumerable,
     enumerated_data,
     gains_after,
+    present_plan,
+    read_studies,
     simulated_data,
     size_of_data,
+    study_gains,
+    validity_after_data,
 )
-from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_studies, read_studies, study_gains
 from bayes_mdp.decisions.information.updatable import Updatable, in_float64, require_exact, unknown_pairs
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit
 from bayes_mdp.decisions.start import read_start

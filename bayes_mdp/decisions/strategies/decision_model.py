@@ -20,9 +20,9 @@ from jax.core import eval_jaxpr
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
+from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 from bayes_mdp.decisions.strategies.model_trace import ModelTrace, Program, closed_form_law, run_program, trace_model
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
-from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
 from bayes_mdp.inference.detection.degrees import HIGHER, output_flows, site_flow
 from bayes_mdp.models.isolate import Isolated, isolated, tracing
 from bayes_mdp.random.host_generator import host_generator

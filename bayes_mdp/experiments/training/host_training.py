@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, NeuralAgent, Spec
 from bayes_mdp.agents.neural.replay import Replay, Row, Stack, add, empty_replay, replay_bytes
+from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec
 from bayes_mdp.experiments.resume import fill, named_arrays
 from bayes_mdp.experiments.training.training_loop import (
     Episode,

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import NeuralAgent, Values
+from bayes_mdp.agents.neural.replay_learning import NeuralAgent, Values
 from bayes_mdp.experiments.describe import Json, describe, describe_key, first_difference, versions
 from bayes_mdp.experiments.results import EVALUATION_FORMAT, TRAIN_FORMAT, load_result, save_result
 from bayes_mdp.experiments.resume import (

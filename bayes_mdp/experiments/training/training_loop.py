@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, NeuralAgent, Spec, Watched
 from bayes_mdp.agents.neural.dqn import epsilon_greedy
 from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay, replay_bytes
+from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec, Watched
 from bayes_mdp.experiments.resume import fill, named_arrays
 from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
 from bayes_mdp.utils.typing import AnyArray, RealScalar

@@ -14,9 +14,9 @@ import equinox as eqx
 import numpy as np
 
 from bayes_mdp.agents.neural import MLP, NEURAL_AGENTS, Trunk
-from bayes_mdp.agents.neural.contract import NeuralAgent, Spec
-from bayes_mdp.agents.neural.convolutions import MinAtarConv, NatureConv
+from bayes_mdp.agents.neural.networks import MinAtarConv, NatureConv
 from bayes_mdp.agents.neural.replay import Stack
+from bayes_mdp.agents.neural.replay_learning import NeuralAgent, Spec
 from bayes_mdp.envs import ENVS, OBSERVED
 from bayes_mdp.envs.gymnasium.from_gymnasium import check_id
 from bayes_mdp.envs.observed.gymnax_env import gymnax_env

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents.common.assumptions import met_again, require_rows, total_variance, unknown_pairs, validity
+from bayes_mdp.agents.common.variance_equation import met_again, require_rows, total_variance, unknown_pairs, validity
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

@@ -5,7 +5,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import BEB, BOLT, OPSRL, UCBVI, BayesUCBVI
-from bayes_mdp.agents.common.optimism_terms import reward_moments
+from bayes_mdp.agents.common.mean_model import reward_moments
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Episodic

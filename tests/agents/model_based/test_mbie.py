@@ -13,8 +13,7 @@ from bayes_mdp.agents import MBIE, MBIEEB
 from bayes_mdp.agents.model_based.empirical import Stats
 from bayes_mdp.agents.model_based.mbie import theory_widths
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
-from bayes_mdp.planning.optimistic.extended import ExtendedMDP, solve_extended
-from bayes_mdp.planning.optimistic.transition_sets import L1Ball
+from bayes_mdp.planning.extended_mdp import ExtendedMDP, L1Ball, solve_extended
 from tests.agents.empirical_models import (
     DISCOUNTED,
     EPISODIC,

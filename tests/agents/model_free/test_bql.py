@@ -11,8 +11,8 @@ import pytest
 from scipy import integrate, stats
 
 from bayes_mdp.agents import AGENTS, BQL, Learner
-from bayes_mdp.agents.model_free import return_policies
-from bayes_mdp.agents.model_free.return_policies import (
+from bayes_mdp.agents.model_free import bql
+from bayes_mdp.agents.model_free.bql import (
     GreedyReturn,
     MyopicVPI,
     StudentTThompson,
@@ -163,7 +163,7 @@ def test_probabilities_of_extreme_laws(monkeypatch, dtype, error):
         off = np.abs(np.asarray(found(law), float) - expected).max()
         MEASURED.append(float(off))
         assert off < error
-        monkeypatch.setitem(return_policies._RULES, np.dtype(dtype).name, np.polynomial.legendre.leggauss(4))
+        monkeypatch.setitem(bql._RULES, np.dtype(dtype).name, np.polynomial.legendre.leggauss(4))
         coarse = jax.jit(jax.vmap(lambda law: prob_best_student_t(law, 0)))
         assert np.abs(np.asarray(coarse(law), float) - expected).max() > error
 

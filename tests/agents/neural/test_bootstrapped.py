@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.agents.neural import MLP, BootstrappedDQN, QLearning, Spec
-from bayes_mdp.agents.neural.bootstrapped import Kept
+from bayes_mdp.agents.neural.dqn import Kept
 from bayes_mdp.agents.neural.replay import Batch
 from bayes_mdp.experiments.training.training_loop import begin, iterate
 from tests.agents.neural.walk import PLACES, Walk

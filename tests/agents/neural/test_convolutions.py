@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents.neural.convolutions import Filters, MinAtarConv, NatureConv, convolve, patches
+from bayes_mdp.agents.neural.networks import Filters, MinAtarConv, NatureConv, convolve, patches
 from tests.tf32 import assert_network
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents.neural.fixed_features import Box, Fourier, RadialBasis, RandomFeatures, Tiles
+from bayes_mdp.agents.neural.features import Box, Fourier, RadialBasis, RandomFeatures, Tiles
 
 BOX = Box((-1.2, -0.07), (0.6, 0.07))
 RNG = np.random.default_rng(0)

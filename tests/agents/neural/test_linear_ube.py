@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents.neural import MLP, NeuralUBE, QLearning, RandomFeatures, UncertaintyHead
-from bayes_mdp.agents.neural.fixed_features import Box, Fourier
+from bayes_mdp.agents.neural.features import Box, Fourier
 from bayes_mdp.envs.observed.classic_control import mountain_car
 from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 from bayes_mdp.inference.value import Bernoulli, LastLayerLaplacePrior, LinearGaussianPrior

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import BOLT
-from bayes_mdp.agents.common.mean_model import mean_model
-from bayes_mdp.agents.common.optimism_terms import row_variance_factor
-from bayes_mdp.agents.optimism.bolt import episodic_values, imagined_share
+from bayes_mdp.agents.common.mean_model import mean_model, row_variance_factor
+from bayes_mdp.agents.optimism.count_bonus import episodic_values, imagined_share
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic
 from tests.agents.optimism_problems import LEGAL, A, Belief, H, S, first_plan, legal_only, world
 

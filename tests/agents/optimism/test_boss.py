@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import BOSS, PSRL, Reached
-from bayes_mdp.agents.optimism.boss import merged
+from bayes_mdp.agents.optimism.optimistic_sampling import merged
 from bayes_mdp.experiments.actor import ReplanStats, host_rule
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Problem, SparseMDP, StateActionSpace
 from bayes_mdp.planning import solve

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import UCFH
-from bayes_mdp.agents.optimism.ucfh import component_delta, component_interval, confidence_set
+from bayes_mdp.agents.optimism.ucrl2 import component_confidence_set, component_delta, component_interval
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.agents.believed import Case
 from tests.agents.optimism.test_ucrl2 import A, H, S, late_reward, problem, tabularl, world
-from tests.planning.optimistic.test_extended import poured, sweep
+from tests.planning.test_extended import poured, sweep
 
 interval: Any = jax.jit(component_interval)
-confidence: Any = jax.jit(confidence_set)
+confidence: Any = jax.jit(component_confidence_set)
 
 
 def test_the_share_of_a_component_is_that_of_the_paper():
@@ -54,7 +54,7 @@ def planned(agent, belief) -> Any:
     task, key = problem(Episodic(H), ends=True, horizon=H), jax.random.key(0)
     options = {"delta": agent.delta, "epsilon": agent.epsilon, "scale": agent.scale, "max_reward": agent.max_reward}
     policy, _ = agent.plan(key, task, agent.init(key, task), belief)
-    return policy, confidence_set(belief, Episodic(H), **options)
+    return policy, component_confidence_set(belief, Episodic(H), **options)
 
 
 @pytest.mark.usefixtures("x64")

@@ -16,7 +16,7 @@ from bayes_mdp.envs import riverswim_episodic
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Problem, StateActionSpace
 from bayes_mdp.models import dirichlet_normal
 from tests.agents.believed import Case
-from tests.planning.optimistic.test_extended import best_row, sweep
+from tests.planning.test_extended import best_row, sweep
 
 S, A, H = 3, 2, 4
 LEGAL = np.array([[True, True], [True, False], [True, True]])

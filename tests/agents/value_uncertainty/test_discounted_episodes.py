@@ -12,7 +12,7 @@ import pytest
 
 from bayes_mdp.agents.value_uncertainty import moment_matching, ube
 from bayes_mdp.agents.value_uncertainty.exact import by_draws, exact_ube, value_covariance
-from bayes_mdp.agents.value_uncertainty.return_variance import return_variance
+from bayes_mdp.agents.value_uncertainty.moment_matching import return_variance
 from bayes_mdp.mdp import Episodic
 from tests.agents.believed import layered
 from tests.agents.value_problems import belief

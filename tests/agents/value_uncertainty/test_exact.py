@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents.value_uncertainty import covariance_recursion as covariance
 from bayes_mdp.agents.value_uncertainty import exact
+from bayes_mdp.agents.value_uncertainty import exact as covariance
 from bayes_mdp.agents.value_uncertainty.exact import value_covariance
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace

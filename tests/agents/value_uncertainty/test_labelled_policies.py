@@ -7,7 +7,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents.value_uncertainty import exact, moment_matching, monte_carlo, ube
 from bayes_mdp.agents.value_uncertainty.exact_ube import exact_ube
-from bayes_mdp.agents.value_uncertainty.return_variance import return_variance
+from bayes_mdp.agents.value_uncertainty.moment_matching import return_variance
 
 KEY, AIM = jax.random.key(0), bm.Episodic(2)
 SPACE = bm.StateActionSpace(2, 2, states=("new", "worn"), actions=("run", "service"))

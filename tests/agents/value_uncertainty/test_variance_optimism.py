@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, VarianceOptimism
-from bayes_mdp.agents.value_uncertainty.variance_optimism import VARIANCES, policy_moments
+from bayes_mdp.agents.value_uncertainty.exact_ube import VARIANCES, policy_moments
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Problem, StateActionSpace
 from tests.agents.value_problems import small
 

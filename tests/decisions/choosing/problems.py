@@ -9,7 +9,7 @@ import numpy as np
 
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws, given_draws
 from bayes_mdp.decisions.choosing.criteria import Criterion, Robust, needs_best, scored
-from bayes_mdp.decisions.choosing.deterministic_search import Problem
+from bayes_mdp.decisions.choosing.policy_search import Problem
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
 from bayes_mdp.mdp import MDP, Discounted
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.choosing.choice_spread import NUM_CHOICES, choice_spread
+from bayes_mdp.decisions.choosing.choose import NUM_CHOICES, choice_spread
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
 from bayes_mdp.mdp import Discounted, Episodic

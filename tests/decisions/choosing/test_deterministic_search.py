@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions.choosing import deterministic_search as module
+from bayes_mdp.decisions.choosing import policy_search as module
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws, given_draws
 from bayes_mdp.decisions.choosing.criteria import (
     Criterion,
@@ -17,8 +17,8 @@ from bayes_mdp.decisions.choosing.criteria import (
     SoftRobust,
     scored,
 )
-from bayes_mdp.decisions.choosing.deterministic_search import Found, Problem, ascend, enumerate_policies
-from bayes_mdp.decisions.choosing.mean_plan import best_in
+from bayes_mdp.decisions.choosing.policy_search import Found, Problem, ascend, enumerate_policies
+from bayes_mdp.decisions.choosing.policy_set import best_in
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.decisions.choosing.problems import (
     GAMMA,

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions.choosing.mean_plan import best_in
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
 from bayes_mdp.planning import evaluate, solve
 from tests.decisions.choosing.problems import (

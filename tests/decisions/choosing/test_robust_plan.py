@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from bayes_mdp.decisions.choosing.credible_set import CredibleSet, centre
+from bayes_mdp.decisions.choosing.credible_set import CredibleSet, centre, robust_plan
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
-from bayes_mdp.decisions.choosing.robust_plan import robust_plan
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit
 from tests.decisions.choosing.problems import (
     GAMMA,
@@ -223,6 +222,6 @@ def test_what_has_no_bound_is_refused(monkeypatch):
     members = members_of(ROWS.mean(0), REWARD, np.zeros((3, 3)))
     with pytest.raises(ValueError, match="objective is AverageReward, expected Discounted, Episodic or FirstExit"):
         robust_plan(members, AverageReward(), everything())
-    monkeypatch.setattr("bayes_mdp.decisions.choosing.robust_plan._SWEEPS", 500)
+    monkeypatch.setattr("bayes_mdp.decisions.choosing.credible_set._SWEEPS", 500)
     with pytest.raises(ValueError, match="FirstExit: the worst values did not settle in 500 sweeps, expected a set"):
         robust_plan(members, FirstExit(), everything())

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.decisions.choosing.common_draws import draws_of
-from bayes_mdp.decisions.choosing.safe_improvement import MONTE_CARLO_ERROR, Improvement, draws_for, no_worse
+from bayes_mdp.decisions.choosing.criteria import MONTE_CARLO_ERROR, Improvement, draws_for, no_worse
 from bayes_mdp.mdp import Discounted
 from tests.decisions.choosing.problems import GAMMA, START, DirichletRows, learnt, true_probability
 

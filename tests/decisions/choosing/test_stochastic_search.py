@@ -14,9 +14,8 @@ from bayes_mdp.decisions.choosing.criteria import (
     needs_best,
     scored,
 )
-from bayes_mdp.decisions.choosing.deterministic_search import Found, Problem, enumerate_policies
+from bayes_mdp.decisions.choosing.policy_search import Found, Problem, climb, enumerate_policies
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
-from bayes_mdp.decisions.choosing.stochastic_search import climb
 from bayes_mdp.mdp import Discounted
 from tests.decisions.choosing.problems import (
     GAMMA,

@@ -10,7 +10,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations
-from bayes_mdp.decisions.information.pair_data import simulated_data
+from bayes_mdp.decisions.information.gain_over_plan import simulated_data
 from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior

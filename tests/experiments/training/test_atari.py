@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents.neural import DQN, Epsilon, NeuralUBE, QLearning, UncertaintyHead
-from bayes_mdp.agents.neural.convolutions import Filters, NatureConv
+from bayes_mdp.agents.neural.networks import Filters, NatureConv
 from bayes_mdp.agents.neural.replay import Stack, last_transitions
 from bayes_mdp.experiments.training.host_training import begin_host, restore_host, run_chunk_host
 from bayes_mdp.experiments.training.vector_env import atari, atari_games, find_game

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
 from bayes_mdp.agents.neural import DQN, MLP, NeuralUBE
-from bayes_mdp.agents.neural.convolutions import NatureConv
+from bayes_mdp.agents.neural.networks import NatureConv
 from bayes_mdp.agents.neural.replay import Stack
 from bayes_mdp.envs.observed.one_hot_observations import DeepSeaObserved, OneHotObserved
 from bayes_mdp.experiments.training.vector_env import HostEnv, Rules, find_neural_agent, find_observed, host_env

@@ -18,7 +18,7 @@ CODE = code_of(
     Path(__file__).parent,
     _PACKAGE / "numerics/numba_function.py",
     _PACKAGE / "experiments/rollout/sweep_loop.py",
-    _PACKAGE / "planning/sweeping/prioritized_sweeping.py",
+    _PACKAGE / "planning/prioritized_sweeping.py",
 )
 """A number of the text of the loops of this folder, and of the files whose constants they use: see `kept`."""
 _PARITY = np.uint32(0x1BD11BDA)

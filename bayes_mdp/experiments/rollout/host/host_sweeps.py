@@ -35,7 +35,7 @@ from bayes_mdp.experiments.rollout.host.host_draws import (
 from bayes_mdp.experiments.rollout.time_loop import Carry, Layout, RunContext
 from bayes_mdp.mdp import Discounted
 from bayes_mdp.numerics.numba_function import compiled, kept
-from bayes_mdp.planning.sweeping.prioritized_sweeping import TOGETHER
+from bayes_mdp.planning.prioritized_sweeping import TOGETHER
 from bayes_mdp.utils.typing import RealScalar
 
 OPTIMISTIC_START, KNOWN_AFTER, INTERVAL, FREQUENCY, RECENCY = range(5)

@@ -1,0 +1,328 @@
+"""Policies for a criterion over common draws: deterministic ones, and stochastic ones where mixing pays.
+
+Deterministic policies: all of them where they are few, else ascent. Choosing for more than one MDP at once is NP-hard
+(Steimle, Kaufman and Denton 2021), whatever the criterion: beyond enumeration what is found is a local optimum, and
+called so.
+
+Stochastic policies: a sequence of linear programs.
+The value of a draw is a smooth function of the action probabilities; with each draw's own linearisation around the
+present policy, a mean, a CVaR and a worst case are linear programs (Rockafellar and Uryasev 2000), also where the
+criterion has a kink: at the best mixture two draws often tie. A trust region keeps the linearisation true. What comes
+out is a local optimum.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.optimize import linprog
+
+from bayes_mdp.decisions.choosing.common_draws import BATCH, CommonDraws
+from bayes_mdp.decisions.choosing.criteria import Percentile, ProbabilityOptimal, Scored, TailMean
+from bayes_mdp.decisions.choosing.policy_set import PolicySet
+from bayes_mdp.utils.memory import check_memory
+
+ENUMERATED = 4096  # deterministic policies that are all tried
+ENUMERATED_VALUES = 4_000_000  # and values of policies in draws
+SINGLE_CHANGES = 400_000  # values of policies in draws, to try every change of one action
+MOST_STEPS = 50
+TRIED = 1e-10  # precision of the values of policies that are tried, where systems are iterated
+BETTER = 1e-12  # share of the largest value by which a score must rise to count as better
+
+Feasible = Callable[[Float[np.ndarray, "W P"]], Bool[np.ndarray, " P"]]
+"""Which policies may be chosen, by their values in the draws."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A policy and how it was found.
+
+    Args:
+        policy: Float[*H S A], action probabilities.
+        values: in each draw.
+        score: of the criterion.
+        how: in words.
+        exact: whether it is proven to be the best deterministic policy of the set, on these draws.
+    """
+
+    policy: Float[np.ndarray, "*H S A"]
+    values: Float[np.ndarray, " W"]
+    score: float
+    how: str
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be optimised.
+
+    Args:
+        draws: the common draws.
+        criterion: to be maximised.
+        policies: the set to choose from.
+        best: optimal value of every draw, where the criterion compares with it.
+        feasible: None: every policy may be chosen.
+    """
+
+    draws: CommonDraws
+    criterion: Scored
+    policies: PolicySet
+    best: Float[np.ndarray, " W"] | None
+    feasible: Feasible | None = None
+
+    def scores(self, values: Float[np.ndarray, "W P"]) -> Float[np.ndarray, " P"]:
+        """The criterion of each policy, -inf where it may not be chosen."""
+        scores = np.array([self.criterion.score(column, self.best) for column in values.T])
+        return scores if self.feasible is None else np.where(self.feasible(values), scores, -np.inf)
+
+
+def enumerate_policies(problem: Problem) -> Found | None:
+    """The best of all deterministic policies of the set; None where they are too many (or none may be chosen)."""
+    policies, draws = problem.policies, problem.draws
+    count = policies.count
+    if count > ENUMERATED or count * draws.num > ENUMERATED_VALUES:
+        return None
+    base = policies.best(np.zeros(policies.fixed.shape))
+    where = np.argwhere(policies.open_states)
+    options = [np.flatnonzero(policies.free[index[-1]]) for index in where]
+    best: tuple[float, np.ndarray, np.ndarray] | None = None
+    batch: list[np.ndarray] = []
+
+    def try_batch() -> None:
+        nonlocal best
+        if not batch:
+            return
+        found = policies.policy(np.stack(batch))
+        values = draws.values(found)
+        scores = problem.scores(values)
+        top = int(np.argmax(scores))
+        if np.isfinite(scores[top]) and (best is None or scores[top] > best[0]):
+            best = float(scores[top]), found[top], values[:, top]
+        batch.clear()
+
+    for actions in product(*options):
+        choice = base.copy()
+        choice[tuple(where.T)] = actions
+        batch.append(choice)
+        if len(batch) == draws.batch:
+            try_batch()
+    try_batch()
+    if best is None:
+        return None
+    how = f"best of all {round(count)} deterministic policies, in these draws"
+    return Found(best[1], best[2], best[0], how, True)
+
+
+def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found | None:
+    """Policy iteration on the criterion from `start`: in each step every state weighs the draws alike and selects.
+
+    The weights of the draws are the criterion's gradient by their values; with d_w(s) q_w(s, a), summed by them, each
+    state selects the action (weight-select-update, Steimle et al. 2021). Draws visit a state differently, so that many
+    changes at once may do harm: then fewer are made, those first that promise most. In a small problem the end is
+    checked against every change of a single action.
+
+    Returns:
+        None where no policy on the way may be chosen.
+    """
+    policies, draws = problem.policies, problem.draws
+    choice = np.asarray(start)
+    policy = policies.policy(choice)
+    values = draws.values(policy[None])
+    score = problem.scores(values)[0]
+    at_optimum = False
+    for _ in range(MOST_STEPS):
+        slope = policies.mass[..., None] * draws.gradient(
+            policy, problem.criterion.gradient(values[:, 0], problem.best)
+        )
+        found = _step(problem, choice, score, slope)
+        if found is None and _few_changes(problem):
+            found = _single_change(problem, choice, score)
+            at_optimum = found is None
+        if found is None:
+            break
+        choice, policy, values, score = found
+    values = draws.values(policy[None])
+    score = problem.scores(values)[0]
+    if not np.isfinite(score):
+        return None
+    how = f"ascent from {name}" + (": no change of one action improves it, in these draws" if at_optimum else "")
+    return Found(policy, values[:, 0], float(score), how, False)
+
+
+Step = tuple[Int[np.ndarray, "*H S"], Float[np.ndarray, "*H S A"], Float[np.ndarray, "W 1"], float]
+"""Choice, policy, values, score."""
+
+
+def _step(
+    problem: Problem, choice: Int[np.ndarray, "*H S"], score: float, slope: Float[np.ndarray, "*H S A"]
+) -> Step | None:
+    """All changes that promise a gain, or the half, ... of them that promise most; None where nothing improves."""
+    wanted = problem.policies.best(slope)
+    gain = np.take_along_axis(slope, wanted[..., None], -1) - np.take_along_axis(slope, choice[..., None], -1)
+    gain = np.where(problem.policies.open_states, gain[..., 0], 0.0)
+    scale = max(float(np.abs(slope).max()), 1e-300)
+    order = np.argsort(-gain, axis=None, kind="stable")[: int((gain > BETTER * scale).sum())]
+    count = len(order)
+    while count:
+        # A few sizes in one pass, from all changes down.
+        sizes = sorted({max(1, count >> shift) for shift in range(problem.draws.batch)}, reverse=True)[
+            : problem.draws.batch
+        ]
+        trials = []
+        for size in sizes:
+            trial = choice.copy()
+            trial.flat[order[:size]] = wanted.flat[order[:size]]
+            trials.append(trial)
+        better = _best_of(problem, trials, score)
+        if better is not None:
+            return better
+        count = sizes[-1] // 2
+    return None
+
+
+def _few_changes(problem: Problem) -> bool:
+    changes = (problem.policies.open_states[..., None] * problem.policies.free).sum()
+    small = problem.draws.batch > BATCH
+    return small and float(changes) * problem.draws.num <= SINGLE_CHANGES
+
+
+def _single_change(problem: Problem, choice: Int[np.ndarray, "*H S"], score: float) -> Step | None:
+    """The best change of one action in one state, if any improves."""
+    trials = []
+    for index in map(tuple, np.argwhere(problem.policies.open_states)):
+        for action in np.flatnonzero(problem.policies.free[index[-1]]):
+            if action != choice[index]:
+                trial = choice.copy()
+                trial[index] = action
+                trials.append(trial)
+    return _best_of(problem, trials, score)
+
+
+def _best_of(problem: Problem, trials: list[np.ndarray], score: float) -> Step | None:
+    """The best of the trials, if it is better than `score`."""
+    if not trials:
+        return None
+    policies = problem.policies.policy(np.stack(trials))
+    # Where a draw counts or does not, as for being optimal or no worse than a baseline, small errors matter.
+    jumps = problem.feasible is not None or isinstance(problem.criterion, ProbabilityOptimal)
+    values, gaps = problem.draws.evaluations(policies, 0.0 if jumps else TRIED)
+    scores = problem.scores(values)
+    top = int(np.argmax(scores))
+    # By numerical errors alone no score is better.
+    least = max(BETTER * float(np.abs(values).max()), 2 * float(gaps.max()))
+    if not np.isfinite(scores[top]) or (np.isfinite(score) and scores[top] <= score + least):
+        return None
+    return trials[top], policies[top], values[:, top : top + 1], float(scores[top])
+
+
+MOST_PROGRAMS = 80
+LARGE_STEPS = 12  # in a large problem, where a step takes a pass over all draws
+SMALLEST_REGION = 1e-8
+SMALLEST_GAIN = 1e-10  # promised by a linear program, as a share of the largest value
+
+
+def climb(problem: Problem, start: Found) -> Found:
+    """The best stochastic policy that is found from `start`; `start` itself where nothing improves.
+
+    Raises:
+        ValueError: the derivatives of all draws do not fit in memory.
+    """
+    policies, draws = problem.policies, problem.draws
+    if not isinstance(problem.criterion, (TailMean, Percentile)) or not policies.open_states.any():
+        return start
+    open_pairs = policies.open_states[..., None] & policies.free
+    what = f"num_draws is {draws.num}"
+    check_memory(what, 8.0 * 3 * draws.num * policies.fixed.size, "fewer draws, or stochastic=False, take less")
+    policy, values, score = start.policy, start.values, start.score
+    region, fresh, slopes = 0.5, True, np.zeros((0, 0))
+    scale = max(float(np.abs(values).max()), 1e-300)
+    steps = 0
+    for _ in range(MOST_PROGRAMS if draws.numbers <= 2**16 else LARGE_STEPS):
+        if fresh:
+            slopes = (draws.gradients(policy) * policies.mass[..., None])[:, open_pairs]
+        now = _choice(problem, policy)
+        wanted, promised = _program(problem, now[open_pairs], values, slopes, region)
+        if promised - score <= SMALLEST_GAIN * scale or region < SMALLEST_REGION:
+            break
+        trial = now.copy()
+        trial[open_pairs] = wanted
+        trial = trial / np.maximum(trial.sum(-1, keepdims=True), 1e-300)
+        new = policies.mixed(trial)
+        found = draws.values(new[None])
+        reached = problem.scores(found)[0]
+        fresh = reached > score
+        if fresh:
+            # As good as promised: the linearisation holds further out.
+            good = reached - score > 0.75 * (promised - score)
+            policy, values, score = new, found[:, 0], float(reached)
+            region, steps = min(1.0, 2 * region) if good else region, steps + 1
+        else:
+            region /= 4
+    if not steps:
+        return start
+    how = f"{start.how}; then a mixture of actions, by {steps} linear programs (a local optimum)"
+    return Found(policy, values, score, how, False)
+
+
+def _choice(problem: Problem, policy: Float[np.ndarray, "*H S A"]) -> Float[np.ndarray, "*H S A"]:
+    """The free part of a policy as probabilities of actions."""
+    policies = problem.policies
+    rest = np.where(policies.free, policy - policies.fixed, 0.0)
+    mass = np.maximum(policies.mass, 1e-300)[..., None]
+    return np.where(policies.mass[..., None] > 0, np.clip(rest / mass, 0.0, 1.0), 0.0)
+
+
+def _program(
+    problem: Problem,
+    now: Float[np.ndarray, " n"],
+    values: Float[np.ndarray, " W"],
+    slopes: Float[np.ndarray, "W n"],
+    region: float,
+) -> tuple[Float[np.ndarray, " n"], float]:
+    """The linear program around `now`: the new probabilities of the open pairs, and the score that it promises."""
+    from scipy import sparse
+
+    criterion, number, size = problem.criterion, len(values), len(now)
+    assert isinstance(criterion, (TailMean, Percentile))
+    gains = values - problem.best if isinstance(criterion, TailMean) and criterion.regret else values
+    constant = gains - slopes @ now
+    # One equation for each open state: its probabilities sum to one.
+    groups = np.argwhere(problem.policies.open_states[..., None] & problem.policies.free)[:, :-1]
+    state = np.unique(groups, axis=0, return_inverse=True)[1].reshape(-1)
+    number_open = int(state.max()) + 1
+    sums = sparse.csr_array((np.ones(size), (state, np.arange(size))), shape=(number_open, size))
+    bounds = np.stack([np.maximum(now - region, 0.0), np.minimum(now + region, 1.0)], -1)
+    if isinstance(criterion, TailMean):
+        tail = 1.0 - criterion.weight
+        share = max(criterion.level * number, 1.0)
+        mean = criterion.weight * slopes.mean(0)
+        if tail == 0.0:
+            cost, rows, limit, extra = -mean, None, np.zeros(0), np.zeros((0, 2))
+        else:
+            # max weight * mean + tail * (y - sum z / share), z_w >= y - u_w(x), z >= 0; columns: x, y, z.
+            cost = np.concatenate([-mean, [-tail], np.full(number, tail / share)])
+            rows = sparse.hstack([-slopes, np.ones((number, 1)), -sparse.eye_array(number)], format="csr")
+            limit = constant
+            extra = np.concatenate([[[-np.inf, np.inf]], np.tile([0.0, np.inf], (number, 1))])
+        offset = criterion.weight * constant.mean()
+    else:
+        # The draws above the percentile stay above: max y, y <= u_w(x) for these.
+        above = np.argsort(-values, kind="stable")[: criterion.rank(number)]
+        cost = np.concatenate([np.zeros(size), [-1.0]])
+        rows = np.concatenate([-slopes[above], np.ones((len(above), 1))], 1)
+        limit, extra, offset = constant[above], np.array([[-np.inf, np.inf]]), 0.0
+    equations = sparse.hstack([sums, sparse.csr_array((number_open, len(extra)))], format="csr")
+    found = linprog(
+        cost,
+        A_ub=rows,
+        b_ub=None if rows is None else limit,
+        A_eq=equations,
+        b_eq=np.ones(number_open),
+        bounds=np.concatenate([bounds, extra]),
+        method="highs",
+    )
+    if not found.success:
+        return now, -np.inf
+    return np.clip(found.x[:size], 0.0, 1.0), float(offset - found.fun)

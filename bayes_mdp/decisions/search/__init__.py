@@ -1,1 +1,0 @@
-"""Decisions by search: what to do now, given all that will be learnt."""

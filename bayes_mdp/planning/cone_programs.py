@@ -1,0 +1,326 @@
+"""The convex programs of K-learning and VAPOR by a cone solver: oracles for small problems. Host-side, through cvxpy.
+
+Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021: (11) as an
+exponential cone program, and its dual (27). `agents.k_learning.optimal_temperature` solves the same problem in
+milliseconds and for more steps; this checks it. With lambda >= 0 for K >= B(tau, K) and (8) for every softmax, the
+terms of the Lagrangian in K vanish where lambda is an occupancy of the mean MDP. What is left is, with
+lambda(s) = sum_a lambda(s, a),
+
+    sum lambda mu + Phi(tau, lambda),  Phi = C / tau + tau E,
+    C = sum lambda numerator,  E = -sum lambda(s, a) log(lambda(s, a) / lambda(s)),
+
+and min over tau of Phi is 2 sqrt(C E), at tau = sqrt(C / E). VAPOR's program checks `planning.vapor_occupancy`.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float
+
+from bayes_mdp.planning.vapor_occupancy import VaporProblem
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_finite, check_probabilities, check_probability_rows, check_shape, require
+
+if TYPE_CHECKING:
+    import cvxpy as cp
+
+
+Pairs = Float[np.ndarray, "H S A"]
+
+
+class KProgram(eqx.Module):
+    """A solution with its certificate.
+
+    Args:
+        tau: the optimal temperature.
+        k: [H S A], the smallest feasible K at `tau` (the recursion); -inf where illegal.
+        occupancy: [H S A], lambda, feasible in the dual: the occupancy of a policy in the mean MDP.
+        objective: of (11) at `tau` and `k`, an upper bound of the optimum.
+        dual_objective: of (27) at `occupancy`, a lower bound.
+        status: of the solver.
+    """
+
+    tau: float
+    k: Pairs
+    occupancy: Pairs
+    objective: float
+    dual_objective: float
+    status: str = eqx.field(static=True)
+
+    @property
+    def gap(self) -> float:
+        """Duality gap: neither bound is further from the optimum (rounding apart)."""
+        return self.objective - self.dual_objective
+
+
+class _Arrays(eqx.Module):
+    reward: Pairs
+    numerator: Pairs
+    rows: Float[np.ndarray, "H S A S"]
+    initial: Float[np.ndarray, " S"]
+    legal: Bool[np.ndarray, "S A"]
+
+
+def solve_k_program(
+    reward: ArrayLike,
+    numerator: ArrayLike,
+    rows: ArrayLike,
+    initial: ArrayLike,
+    *,
+    legal: ArrayLike | None = None,
+    solver: str | None = None,
+) -> KProgram:
+    """Solve (11): minimise E_rho tau logsumexp(K_1 / tau) over tau and K >= reward + numerator / tau + E softmax(next).
+
+    Args:
+        reward: [H S A], mean rewards.
+        numerator: [H S A], tau times the bonus, zero or greater and not all zero.
+        rows: [H S A S'], mean rows (what is missing to one is an end).
+        initial: [S], distribution of the first state.
+        legal: Bool[S A], or None: all.
+        solver: of cvxpy, one for exponential cones; None: its choice.
+
+    Returns:
+        tau of the solver; K by the recursion at that tau; lambda from the dual variables of the solver, made feasible.
+
+    Raises:
+        ValueError: shapes or values that do not fit. RuntimeError: the solver found no solution.
+    """
+    import cvxpy as cp
+    from cvxpy.constraints.exponential import ExpCone
+
+    given = _read(reward, numerator, rows, initial, legal)
+    n_steps, n_states, n_actions = given.reward.shape
+    tau: Any = cp.Variable(nonneg=True)
+    inverse = cp.Variable(nonneg=True)
+    values = [cp.Variable(n_states) for _ in range(n_steps)]
+    constraints: list[Any] = [inverse >= cp.inv_pos(tau)]
+    bellman = []
+    for h in range(n_steps):
+        k, share = cp.Variable((n_states, n_actions)), cp.Variable((n_states, n_actions))
+        # K >= r + numerator / tau + E V_next, with 1 / tau as a variable of its own (convex: inverse >= 1 / tau).
+        later = values[h + 1] if h + 1 < n_steps else np.zeros(n_states)
+        after = cp.vstack([given.rows[h, s] @ later for s in range(n_states)])
+        bellman.append(k >= given.reward[h] + given.numerator[h] * inverse + after)
+        # V >= tau logsumexp(K / tau), as tau sum_a exp((k_a - v) / tau) <= tau: one exponential cone a pair.
+        exponent = k - cp.outer(values[h], np.ones(n_actions))
+        ones = np.ones((n_states, n_actions))
+        constraints.append(ExpCone(exponent, tau * ones, share))
+        constraints.append(cp.sum(cp.multiply(share, given.legal.astype(float)), axis=1) <= tau)
+    problem = cp.Problem(cp.Minimize(given.initial @ values[0]), [*constraints, *bellman])
+    status = _run(problem, solver)
+    return _certified(given, float(tau.value), np.stack([np.asarray(c.dual_value) for c in bellman]), status)
+
+
+def solve_k_dual(
+    reward: ArrayLike,
+    numerator: ArrayLike,
+    rows: ArrayLike,
+    initial: ArrayLike,
+    *,
+    legal: ArrayLike | None = None,
+    solver: str | None = None,
+) -> KProgram:
+    """Solve (27): maximise sum lambda reward + 2 sqrt(C E) over occupancies lambda of the mean MDP.
+
+    Arguments, errors: as `solve_k_program`. Returns: tau = sqrt(C / E) of the occupancy found.
+    """
+    import cvxpy as cp
+
+    given = _read(reward, numerator, rows, initial, legal)
+    n_steps, n_states, n_actions = given.reward.shape
+    occupancy: list[Any] = [cp.Variable((n_states, n_actions), nonneg=True) for _ in range(n_steps)]
+    constraints: list[Any] = [cp.sum(occupancy[0], axis=1) == given.initial]
+    paid: Any = 0.0
+    uncertain: Any = 0.0
+    entropy: Any = 0.0
+    for h, present in enumerate(occupancy):
+        constraints.append(cp.multiply(present, (~given.legal).astype(float)) == 0)
+        if h + 1 < n_steps:
+            flat = given.rows[h].reshape(-1, n_states)
+            constraints.append(cp.sum(occupancy[h + 1], axis=1) == flat.T @ cp.vec(present, order="C"))
+        paid += cp.sum(cp.multiply(given.reward[h], present))
+        uncertain += cp.sum(cp.multiply(given.numerator[h], present))
+        total = cp.outer(cp.sum(present, axis=1), np.ones(n_actions))
+        entropy -= cp.sum(cp.rel_entr(present, total))
+    # 2 sqrt(C E) as a geometric mean of variables below C and E.
+    root = cp.Variable(2, nonneg=True)
+    constraints += [root[0] <= uncertain, root[1] <= entropy]
+    problem = cp.Problem(cp.Maximize(paid + 2 * cp.geo_mean(root)), constraints)
+    status = _run(problem, solver)
+    weights = np.stack([x.value for x in occupancy])
+    uncertain, entropy = _costs(_feasible(given, weights), given.numerator)
+    return _certified(given, float(np.sqrt(uncertain / entropy)), weights, status)
+
+
+def phi(tau: float, occupancy: Pairs, numerator: Pairs) -> float:
+    """Phi(tau, lambda) = C / tau + tau E: what K-learning pays for what it does not know (see above)."""
+    uncertain, entropy = _costs(np.asarray(occupancy, float), np.asarray(numerator, float))
+    return float(uncertain / tau + tau * entropy)
+
+
+def _read(
+    reward: ArrayLike, numerator: ArrayLike, rows: ArrayLike, initial: ArrayLike, legal: ArrayLike | None
+) -> _Arrays:
+    reward, numerator, rows, initial = (np.asarray(x, np.float64) for x in (reward, numerator, rows, initial))
+    if reward.ndim != 3:
+        raise ValueError(f"reward has shape {reward.shape}, expected [step, state, action]")
+    check_finite("reward", reward)
+    shape = reward.shape
+    check_shape("numerator", numerator, shape, "as reward")
+    require(~(np.isfinite(numerator) & (numerator >= 0)), "numerator", numerator, "a finite number, zero or greater")
+    if not numerator.any():
+        raise ValueError("numerator is zero everywhere, expected a positive entry: the optimal temperature is 0")
+    check_shape("rows", rows, (*shape, shape[1]), "as reward, then next state")
+    check_probabilities("rows", rows)
+    require(rows.sum(-1) > 1.0 + 1e-6, "sum of rows", rows.sum(-1), "at most 1")
+    check_shape("initial", initial, shape[1:2], "state")
+    check_probability_rows("initial", initial)
+    legal = np.ones(shape[1:], bool) if legal is None else np.asarray(legal, bool)
+    check_shape("legal", legal, shape[1:], "state, action")
+    if (legal.sum(-1) < 2).all():
+        raise ValueError("legal leaves one action in every state, expected a choice: no temperature is best")
+    return _Arrays(reward, numerator, rows, initial, legal)
+
+
+def _run(problem: "cp.Problem", solver: str | None) -> str:
+    import cvxpy as cp
+
+    try:
+        problem.solve(solver=solver)
+    except cp.SolverError as error:
+        raise RuntimeError(f"the solver gave up ({error}): take fewer steps") from error
+    if problem.status not in ("optimal", "optimal_inaccurate"):
+        raise RuntimeError(f"the solver ended with status {problem.status!r}, expected 'optimal'")
+    return problem.status
+
+
+def _certified(given: _Arrays, tau: float, weights: Pairs, status: str) -> KProgram:
+    """Both bounds, from a temperature and the weights of a policy."""
+    k = np.empty_like(given.reward)
+    values = np.zeros(len(given.initial))
+    for h in reversed(range(len(k))):
+        # The recursion at this tau gives the least feasible K, so that the bound holds whatever the solver returned.
+        full = given.reward[h] + given.numerator[h] / tau + given.rows[h] @ values
+        k[h] = np.where(given.legal, full, -np.inf)
+        best = k[h].max(-1)
+        values = best + tau * np.log(np.exp((k[h] - best[:, None]) / tau).sum(-1))
+    occupancy = _feasible(given, weights)
+    uncertain, entropy = _costs(occupancy, given.numerator)
+    dual = float((occupancy * given.reward).sum() + 2.0 * np.sqrt(uncertain * entropy))
+    return KProgram(tau, k, occupancy, float(given.initial @ values), dual, status)
+
+
+def _feasible(given: _Arrays, weights: Pairs) -> Pairs:
+    """The occupancy of the policy proportional to `weights` (uniform where they are zero)."""
+    weights = np.where(given.legal, np.maximum(weights, 0.0), 0.0)
+    total = weights.sum(-1, keepdims=True)
+    uniform = given.legal / given.legal.sum(-1, keepdims=True)
+    policy = np.where(total > 0, weights / np.where(total > 0, total, 1.0), uniform)
+    present, occupancy = given.initial, np.empty_like(weights)
+    for h in range(len(weights)):
+        occupancy[h] = present[:, None] * policy[h]
+        present = np.einsum("sa,saz->z", occupancy[h], given.rows[h])
+    return occupancy
+
+
+def _costs(occupancy: Pairs, numerator: Pairs) -> tuple[float, float]:
+    """C and E."""
+    share = occupancy / np.maximum(occupancy.sum(-1, keepdims=True), np.finfo(float).tiny)
+    logs = np.log(np.where(share > 0, share, 1.0))
+    return float((occupancy * numerator).sum()), float(-(occupancy * logs).sum())
+
+
+Table = Float[np.ndarray, "H S A"]
+
+
+class VaporProgram(NamedTuple):
+    """The solver's answer.
+
+    Args:
+        occupancy: [H S A], as feasible as the solver left it.
+        value: the objective at the optimum, as the solver states it.
+        bound: the dual function at the solver's multipliers, computed anew: an upper bound of the optimum.
+        values: [H S], the multipliers: marginal values of being in a state.
+        status: the solver's word.
+    """
+
+    occupancy: Table
+    value: float
+    bound: float
+    values: Float[np.ndarray, "H S"]
+    status: str
+
+
+def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> VaporProgram:
+    """Solve VAPOR's program ([VAPOR23], see `vapor_occupancy`) with cvxpy: an exponential and a quadratic cone a pair.
+
+    d sqrt(-2 log d) is sqrt(2) times the geometric mean of d and its entropy -d log d, so it is concave.
+
+    Args:
+        problem: rewards, scales, initial distribution, legal actions.
+        transition_probs: [H S A S'] or [S A S'] (the same at all steps); what is missing to one is the end.
+
+    Raises:
+        ValueError: the shape does not fit, a row is no distribution. RuntimeError: the solver finds no optimum.
+    """
+    import cvxpy as cp
+
+    reward, sigma, initial = (np.asarray(x, float) for x in (problem.reward, problem.sigma, problem.initial))
+    rows = _rows(transition_probs, reward.shape)
+    horizon, n_states, n_actions = reward.shape
+    legal = np.ones((n_states, n_actions), bool) if problem.legal is None else np.asarray(problem.legal)
+    d = [cp.Variable((n_states, n_actions), nonneg=True) for _ in range(horizon)]
+    inflow: list[Any] = [initial]
+    for h in range(horizon - 1):
+        inflow.append(rows[h].reshape(-1, n_states).T @ cp.reshape(d[h], (n_states * n_actions,), order="C"))
+    # Flow: what leaves a state at step h is what came into it; its dual variables are the values V.
+    flow = [cp.sum(d[h], axis=1) - inflow[h] == 0 for h in range(horizon)]
+    closed = [d[h][~legal] == 0 for h in range(horizon)] if not legal.all() else []
+    # Only unknown pairs have cones: reward alone counts for the others.
+    flat: Any = cp.hstack([cp.reshape(x, (n_states * n_actions,), order="C") for x in d])
+    unknown = np.flatnonzero((sigma > 0) & legal)
+    gain, cones = _uncertain(flat[unknown]) if unknown.size else (0.0, [])
+    objective = flat @ np.where(legal, reward, 0.0).ravel() + (sigma.ravel()[unknown] @ gain if unknown.size else 0.0)
+    program = cp.Problem(cp.Maximize(objective), [*flow, *closed, *cones])
+    program.solve(solver=cp.CLARABEL)
+    if program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+        raise RuntimeError(f"the solver stopped with status {program.status!r}, expected an optimum")
+    values = np.array([each.dual_value for each in flow])
+    occupancy = np.array([x.value for x in d])
+    best: Any = objective.value
+    return VaporProgram(occupancy, float(best), _dual(problem, rows, values), values, program.status)
+
+
+def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint"]]:
+    """d sqrt(-2 log d) of every pair as variables under it: w^2 <= d e, e <= -d log d, answer sqrt(2) w."""
+    import cvxpy as cp
+
+    entropy, root = cp.Variable(d.shape), cp.Variable(d.shape)
+    # w^2 <= d e as a second-order cone: |(2 w, d - e)| <= d + e.
+    cone = cp.SOC(d + entropy, cp.vstack([2.0 * root, d - entropy]))
+    return np.sqrt(2.0) * root, [entropy <= cp.entr(d), cone]
+
+
+def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarray, "H S A S"]:
+    rows = np.asarray(transition_probs, float)
+    rows = np.broadcast_to(rows, (size[0], *rows.shape)) if rows.ndim == 3 else rows
+    check_shape("transition_probs", rows, (*size, size[1]), "as reward, then next state")
+    check_probabilities("transition_probs", rows)
+    total = rows.sum(-1)
+    require(total > 1 + 1e-5, "transition_probs", total, "a row that sums to at most 1")
+    return rows
+
+
+def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
+    """D of `planning.vapor_occupancy` at `values`."""
+    next_values = np.concatenate([values[1:], np.zeros_like(values[:1])])
+    x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, next_values) - values[..., None]
+    sigma = np.asarray(problem.sigma, float)
+    y = x / np.where(sigma > 0, sigma, 1.0)
+    root = np.hypot(y, 2.0)
+    t = np.where(y < 0, 0.5 * (root - y), 2.0 / (root + np.maximum(y, 0.0)))
+    conjugate = np.where(sigma > 0, sigma * np.exp(-0.5 * t**2) / t, np.maximum(x, 0.0))
+    conjugate = conjugate if problem.legal is None else np.where(np.asarray(problem.legal), conjugate, 0.0)
+    return float(np.asarray(problem.initial) @ values[0] + conjugate.sum())

@@ -1,1 +1,0 @@
-"""Bayes-adaptive Monte Carlo planning: a tree of histories, searched by simulation in MDPs drawn from the posterior."""
