@@ -103,13 +103,13 @@ def _evidence(posterior: Mixture) -> Float[np.ndarray, " K"]:
     )
 
 
-def program_of(posterior: FittedPosterior) -> Prior | None:
-    """The prior program; None: a posterior that was built without one, or loaded."""
-    if isinstance(posterior, ConjugatePosterior | Mixture | PooledPosterior):
-        return posterior.program
+def program_of(posterior: object) -> Prior | None:
+    """The prior program; None: a posterior that was built without one, or loaded, or is of no kind of this package."""
     if isinstance(posterior, SampledPosterior):
         return posterior.recipe.prior
-    return None if posterior.hierarchy is None else posterior.hierarchy.program.prior
+    if isinstance(posterior, CollapsedPosterior):
+        return None if posterior.hierarchy is None else posterior.hierarchy.program.prior
+    return getattr(posterior, "program", None)
 
 
 def nuts_options(posterior: FittedPosterior) -> NUTS | None:
