@@ -9,7 +9,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.behaviour import BehaviourPosterior, ChoiceLog, Task, predict_freely
-from bayes_mdp.behaviour.predict_choices import one_step_fit
+from bayes_mdp.behaviour.simulate_choices import one_step_fit
 from bayes_mdp.calibration.predictive.choice_statistics import (
     CHOICE_STATISTICS,
     LIKELIHOOD,

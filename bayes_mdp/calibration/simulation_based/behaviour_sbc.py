@@ -19,7 +19,7 @@ from numpyro import handlers
 
 from bayes_mdp.behaviour import BehaviourModel, ChoiceLog, Task, numpyro_model
 from bayes_mdp.behaviour.behaviour_model import check_model
-from bayes_mdp.behaviour.group_model import POOLINGS, Pooling
+from bayes_mdp.behaviour.fit_behaviour import POOLINGS, Pooling
 from bayes_mdp.behaviour.jumps import refuse_jumps
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
 from bayes_mdp.behaviour.simulate_choices import as_task, simulated_records
