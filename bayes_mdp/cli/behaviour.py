@@ -75,6 +75,7 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
     refuse_stored(arguments.log)
     import jax
 
+    from bayes_mdp.behaviour import read_choices
     from bayes_mdp.behaviour.models_by_name import MODELS
     from bayes_mdp.inference import NUTS
     from bayes_mdp.mdp import Discounted

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_mdp.behaviour import TwoStep, TwoStepTask, simulate
+from bayes_mdp.behaviour import TwoStep, TwoStepTask, read_choices, simulate
 
 COLUMNS: Any = {"subject": "id", "action": "move", "reward": "paid"}
 

@@ -10,7 +10,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.behaviour import BehaviourPosterior, subject_log_likelihood
+from bayes_mdp.behaviour import BehaviourPosterior, predict_choices, subject_log_likelihood
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
 from bayes_mdp.calibration.arviz.generation import untied
 from bayes_mdp.utils.validation import check_count, check_name

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayes_mdp.calibration.belief.closed_form_sites import known_sites
-from bayes_mdp.calibration.belief.observed_data import Data, observe
-from bayes_mdp.calibration.belief.own_data import Cells, Rows, why_no_own_data
+from bayes_mdp.calibration.belief.closed_form_draws import known_sites
+from bayes_mdp.calibration.belief.draws import has_sums
+from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe, why_no_kept_data
 from bayes_mdp.calibration.belief.parameter_draws import kept_chains
 from bayes_mdp.calibration.belief.posterior_views import (
     NO_PROGRAM,
@@ -18,9 +18,7 @@ from bayes_mdp.calibration.belief.posterior_views import (
     reference,
     why_no_prior,
 )
-from bayes_mdp.calibration.belief.prior_density import why_no_log_prior
-from bayes_mdp.calibration.belief.program_run import site_facts
-from bayes_mdp.calibration.belief.reward_density import has_sums
+from bayes_mdp.calibration.belief.program_run import site_facts, why_no_log_prior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 
 GROUPS = (
@@ -62,7 +60,7 @@ def contents(posterior: FittedPosterior, data: Data, log_likelihood: str | None)
     of = reference(posterior)
     left_out = _of_the_model(posterior)
     rows = cells = None
-    without = why_no_own_data(of) if data is None else None
+    without = why_no_kept_data(of) if data is None else None
     if without is None:
         rows, cells = observe(of, data)
         without = None if cells.transition_counts.any() else NO_DATA

@@ -15,10 +15,10 @@ from bayes_mdp.calibration.arviz.contents import OF_DATA, Contents, known_mean
 from bayes_mdp.calibration.arviz.generation import untied
 from bayes_mdp.calibration.arviz.site_variables import SiteVariables
 from bayes_mdp.calibration.belief import replicates as predictive
-from bayes_mdp.calibration.belief.closed_form_sites import known_sites
+from bayes_mdp.calibration.belief.closed_form_draws import known_sites
 from bayes_mdp.calibration.belief.draws import Draws, Run
-from bayes_mdp.calibration.belief.own_data import Cells
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
+from bayes_mdp.calibration.belief.observed_data import Cells
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, draw_prior
 from bayes_mdp.calibration.belief.posterior_views import (
     FittedPosterior,
     law_of_one_reward,
@@ -27,9 +27,14 @@ from bayes_mdp.calibration.belief.posterior_views import (
     reference,
     rewards_by_outcome,
 )
-from bayes_mdp.calibration.belief.prior_density import closed_log_prior
-from bayes_mdp.calibration.belief.prior_draws import draw_prior
-from bayes_mdp.calibration.belief.program_run import ProgramRun, SiteFacts, run_program, site_facts, top_sites
+from bayes_mdp.calibration.belief.program_run import (
+    ProgramRun,
+    SiteFacts,
+    closed_log_prior,
+    run_program,
+    site_facts,
+    top_sites,
+)
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis

@@ -27,7 +27,7 @@ from bayes_mdp.calibration.belief.posterior_views import (
     reference,
     sites_of,
 )
-from bayes_mdp.calibration.belief.prior_density import log_prior_of
+from bayes_mdp.calibration.belief.program_run import log_prior_of
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective

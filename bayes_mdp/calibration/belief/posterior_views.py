@@ -1,8 +1,12 @@
-"""The kinds of posterior that this package analyses, and what they do not have in common. Host-side."""
+"""The kinds of posterior that this package analyses: what they do not have in common, and the prior behind each."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float, PRNGKeyArray, Shaped
@@ -133,3 +137,28 @@ def chains_of(posterior: FittedPosterior) -> Chains | None:
     """The Markov chains behind a posterior; None: there are none."""
     by_chains = isinstance(posterior, CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior)
     return posterior.mcmc if by_chains else None
+
+
+Exact = TypeVar("Exact", bound=ConjugatePosterior | Mixture)
+
+
+def before_data(posterior: Exact) -> Exact:
+    """The prior of this posterior. Of a mixture: the priors of its components, with their prior weights."""
+    if isinstance(posterior, Mixture):
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, _mixture_before_data(jax.tree.map(np.array, posterior)))
+    rows = posterior.transition_probs.unlisted()
+    rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros(rows.prior.shape, rows.prior.dtype))
+    prior = eqx.tree_at(lambda p: p.transition_probs, posterior, rows)
+    return replace(prior, reward_cells=posterior.reward_cells.before_data())
+
+
+@jax.jit
+def _mixture_before_data(posterior: Mixture) -> Mixture:
+    """Bayes' rule backwards: prior weight = posterior weight / evidence. What the data have ruled out stays so."""
+    evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
+    components = jax.vmap(before_data)(posterior.components)
+    known = posterior.log_prior
+    backwards = jnp.where(posterior.log_weights > -jnp.inf, posterior.log_weights - evidence, -jnp.inf)
+    weights = backwards if known is None else known - jax.nn.logsumexp(known)
+    return replace(posterior, components=components, log_weights=weights)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.behaviour import BehaviourPosterior
+from bayes_mdp.behaviour import BehaviourPosterior, predict_choices
 from bayes_mdp.decisions import PolicyComparison, StrategyDraws
 from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.experiments.plots.result_plots import place

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.behaviour import read_choices
 from tests.envs.logs.random_logs import ACTIONS, STATES, random_log, written
 from tests.envs.logs.test_fold_log import assert_same, assert_same_log
 from tests.envs.logs.test_transition_chunks import rows

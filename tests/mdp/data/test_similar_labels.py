@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.behaviour import read_choices
 from bayes_mdp.cli import main
 from bayes_mdp.mdp.data import similar_labels
 from bayes_mdp.mdp.data.similar_labels import COMMON, is_one_edit, similar_pairs
