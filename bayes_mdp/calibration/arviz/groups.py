@@ -1,9 +1,13 @@
-"""Makes the groups of one posterior as Datasets: arrays, dimensions, coordinates, attributes."""
+"""The groups of a posterior for ArviZ: which there are and why others are left out, and each as a Dataset.
+
+Sites of a program become variables whose names collide with nothing (`SiteVariables`).
+"""
 
 import math
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -11,21 +15,23 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.calibration.arviz.contents import OF_DATA, Contents, known_mean
 from bayes_mdp.calibration.arviz.generation import untied
-from bayes_mdp.calibration.arviz.site_variables import SiteVariables
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.closed_form_draws import known_sites
-from bayes_mdp.calibration.belief.draws import Draws, Run
-from bayes_mdp.calibration.belief.observed_data import Cells
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, draw_prior
+from bayes_mdp.calibration.belief.draws import Draws, Run, has_sums
+from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe, why_no_kept_data
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, draw_prior, kept_chains
 from bayes_mdp.calibration.belief.posterior_views import (
+    NO_PROGRAM,
     FittedPosterior,
+    Reference,
+    chains_of,
     law_of_one_reward,
     program_of,
     recipe_of,
     reference,
     rewards_by_outcome,
+    why_no_prior,
 )
 from bayes_mdp.calibration.belief.program_run import (
     ProgramRun,
@@ -34,18 +40,113 @@ from bayes_mdp.calibration.belief.program_run import (
     run_program,
     site_facts,
     top_sites,
+    why_no_log_prior,
 )
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
 
+GROUPS = (
+    "posterior",
+    "posterior_predictive",
+    "log_likelihood",
+    "log_prior",
+    "prior",
+    "prior_predictive",
+    "observed_data",
+    "constant_data",
+    "sample_stats",
+)
+OF_DATA = ("posterior_predictive", "prior_predictive", "log_likelihood", "observed_data", "constant_data")
+UNITS = ("transition", "cell", "none")
+NO_DATA = "no transition has been observed"
 Coordinate = np.ndarray | tuple[str | tuple[str, ...], np.ndarray]  # values, or (dimension, values)
 SAMPLE_DIMS = ("chain", "draw")
 STACKED = "sample"  # what ArviZ calls chain and draw together
 NO_SITES = ProgramRun({}, {})
 NO_RUN = Run()
+SUFFIX = "_site"
+
+
+class Contents(NamedTuple):
+    """What there is.
+
+    Args:
+        rows: the transitions one by one; None: there are sums alone, or nothing.
+        cells: their sums; None: they are not known pair by pair.
+        unit: of the log-likelihood, "transition" or "cell"; None: there is none.
+        left_out: group (or "deterministics") -> why it is left out.
+    """
+
+    rows: Rows | None
+    cells: Cells | None
+    unit: str | None
+    left_out: dict[str, str]
+
+
+def contents(posterior: FittedPosterior, data: Data, log_likelihood: str | None) -> Contents:
+    """What there is for a posterior and the `data` that are at hand. Arguments and errors: as `to_arviz`."""
+    if log_likelihood is not None and log_likelihood not in UNITS:
+        raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition', 'cell', 'none' or None")
+    of = reference(posterior)
+    left_out = _of_the_model(posterior)
+    rows = cells = None
+    without = why_no_kept_data(of) if data is None else None
+    if without is None:
+        rows, cells = observe(of, data)
+        without = None if cells.transition_counts.any() else NO_DATA
+    elif log_likelihood in ("transition", "cell"):
+        observe(of, data)  # raises why
+    else:
+        without = f"it needs `data`: {without}"
+    if log_likelihood == "transition" and rows is None:
+        raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
+    if without is not None:
+        return Contents(None, None, None, {**left_out, **dict.fromkeys(OF_DATA, without)})
+    law = law_of_one_reward(of)
+    unit = log_likelihood or ("transition" if rows is not None else "cell")
+    if unit == "none":
+        unit, left_out["log_likelihood"] = None, "log_likelihood is 'none'"
+    elif unit == "cell" and log_likelihood is None and not has_sums(law):
+        name = "" if law is None else law.__name__
+        unit, left_out["log_likelihood"] = None, f"it needs the transitions as `data`: {name} rewards have no sums"
+    return Contents(rows, cells, unit, left_out)
+
+
+def known_mean(of: Reference) -> np.ndarray | None:
+    """Mean rewards [*cells], where they are known; None: they are not."""
+    if not isinstance(of, SampledPosterior):
+        return None if of.reward_cells.learns else np.asarray(of.reward_cells.mean())
+    if of.rewards.law is not None:
+        return None
+    each = np.asarray(of.rewards.known)
+    return None if (each != each[:1]).any() else each[0]
+
+
+def _of_the_model(posterior: FittedPosterior) -> dict[str, str]:
+    """What is left out whatever the data."""
+    found: dict[str, str] = {}
+    prior, density = why_no_prior(posterior), why_no_log_prior(posterior)
+    if prior is not None:
+        found |= {"prior": prior, "prior_predictive": prior}
+    if density is not None:
+        found["log_prior"] = density
+    program = program_of(posterior)
+    if program is None:
+        found["deterministics"] = NO_PROGRAM
+    else:
+        known, sites = known_sites(posterior), site_facts(program, posterior.space)
+        missing = [name for name, site in sites.items() if site.kind == "latent" and name not in known]
+        if missing:
+            why = f"the values of site {missing[0]!r} are not known in every draw"
+            found |= {"deterministics": why, "log_prior": why}
+    if kept_chains(posterior) is None:
+        ran = chains_of(posterior) is not None
+        found["sample_stats"] = "the draws were resampled by weight" if ran else "no chains were run"
+    return found
 
 
 class GroupBuilder:
@@ -260,3 +361,59 @@ def item_coordinates(unit: str, cell: tuple[np.ndarray, ...], axes: dict[str, np
     number = np.arange(cell[0].size)
     text = np.asarray([", ".join(map(str, each)) for each in zip(*parts.values(), strict=True)], dtype=str)
     return {unit: number if unit == "transition" else text, **{f"{unit}_{n}": (unit, x) for n, x in parts.items()}}
+
+
+class SiteVariables:
+    """The names and dimensions of sites among other variables.
+
+    A site keeps its name, but for "/", which names no variable ("." takes its place), and for a name that is taken,
+    which gets the suffix "_site". An axis has the name of its plate (or event) where that is free, else
+    `{variable}_dim_{i}`.
+
+    Args:
+        taken: names of the other variables.
+        sizes: of the coordinates that there are, by name; a plate of such a name is that coordinate, if it has its
+            size.
+        reserved: names that no variable and no plate of the user can have.
+        sites: to be named.
+    """
+
+    def __init__(
+        self,
+        taken: Collection[str],
+        sizes: Mapping[str, int],
+        reserved: Collection[str],
+        sites: Mapping[str, SiteFacts],
+    ) -> None:
+        self._sizes = dict(sizes)
+        self._used = {*taken, *reserved}
+        self._names: dict[str, str] = {}
+        for site in sites:
+            name = site.replace("/", ".")
+            while name in self._used or name in sizes:
+                name += SUFFIX
+            self._used.add(name)
+            self._names[site] = name
+        # Dimensions after all names, as a plate must not have the name of a variable.
+        self._dims = {site: self._dims_of(self._names[site], facts) for site, facts in sites.items()}
+
+    def name(self, site: str) -> str:
+        """The variable of a site."""
+        return self._names[site]
+
+    def dims(self, site: str) -> tuple[str, ...]:
+        """The dimensions of its value."""
+        return self._dims[site]
+
+    def _dims_of(self, name: str, facts: SiteFacts) -> tuple[str, ...]:
+        dims: list[str] = []
+        for i, (plate, size) in enumerate(zip(facts.axes, facts.shape, strict=True)):
+            kept = plate is not None and plate not in dims and self._is_free(plate, size)
+            dims.append(plate if kept and plate is not None else f"{name}_dim_{i}")
+        return tuple(dims)
+
+    def _is_free(self, plate: str, size: int) -> bool:
+        """Whether a plate can be a dimension; the size that it is first seen with is kept."""
+        if plate in self._used or "/" in plate:
+            return False
+        return self._sizes.setdefault(plate, size) == size
