@@ -16,7 +16,7 @@ from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.mdp import CanSample, Log, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.data.episode_returns import returns_of
+from bayes_mdp.mdp.data.log_split import returns_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.utils.messages import amount, amounts

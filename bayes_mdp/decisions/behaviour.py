@@ -24,7 +24,7 @@ from bayes_mdp.mdp import (
     check_transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import Solution

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from bayes_mdp.mdp import PriorWeight
-from bayes_mdp.mdp.prior_weight import describe_weight
+from bayes_mdp.mdp.protocols import describe_weight
 
 SHOWN = 5
 

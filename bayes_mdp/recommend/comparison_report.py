@@ -14,7 +14,7 @@ from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.inference.conjugate.provenance import digests_of
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import Source
-from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words, value_in_words
 from bayes_mdp.recommend.page import (

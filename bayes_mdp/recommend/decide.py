@@ -41,9 +41,8 @@ from bayes_mdp.mdp import (
     PolicyOrLabels,
     StateActionSpace,
 )
-from bayes_mdp.mdp.data.episode_returns import returns_of
-from bayes_mdp.mdp.data.log_split import split_log
-from bayes_mdp.mdp.labelled_arguments import policy_of
+from bayes_mdp.mdp.data.log_split import returns_of, split_log
+from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.mdp.space import check_space

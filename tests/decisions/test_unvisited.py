@@ -24,7 +24,7 @@ from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import CanCountPrior, Discounted, PriorWeight, StateActionSpace, Transitions
-from bayes_mdp.mdp.prior_weight import describe_weight
+from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.numerics.array_forms import to_float64
 
 pytestmark = pytest.mark.numerics

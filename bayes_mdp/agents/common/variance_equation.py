@@ -30,7 +30,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
-from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
+from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy

@@ -34,7 +34,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
     Transitions,
 )
-from bayes_mdp.mdp.data.episode_returns import NO_END, NO_EPISODES, returns_of
+from bayes_mdp.mdp.data.log_split import NO_END, NO_EPISODES, returns_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
