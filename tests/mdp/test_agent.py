@@ -18,7 +18,7 @@ from bayes_mdp.agents import Boltzmann, Doubling, EveryEpisode, EverySteps, Gree
 from bayes_mdp.agents.common.mean_model import mean_model
 from bayes_mdp.agents.common.optimism_terms import effective_horizon
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import Actor, RunOptions, compare, run
+from bayes_mdp.experiments import Actor, RunOptions, compare, run, sweep
 from bayes_mdp.experiments.run_config import rule_of
 from bayes_mdp.mdp import (
     MDP,
