@@ -29,7 +29,7 @@ def test_values_in_words(objective, columns, words):
 def test_priors_are_told_by_name(tmp_path):
     space = bm.StateActionSpace(2, 2)
     arrays = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(np.ones((2, 2, 2))), None, space=space)
-    assert prior_in_words(arrays.program) == (
+    assert prior_in_words(program_of(arrays)) == (
         "dirichlet_bernoulli (concentration an array (2, 2, 2), concentration1 1.0, concentration0 1.0, rewards_on "
         "state_action)"
     )
