@@ -26,7 +26,7 @@ from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
 from bayes_mdp.inference import Fit, Gibbs, PooledPosterior, fit_for
-from bayes_mdp.mdp.data.episode_returns import returns_of
+from bayes_mdp.mdp.data.log_split import returns_of
 from bayes_mdp.numerics.array_forms import to_float64
 
 Z, BELOW, CONFIDENCE = 1.645, 20, 0.95

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_mdp.cli.entered_labels import baseline_of, start_of
-from bayes_mdp.cli.problem import initial_of
+from bayes_mdp.cli.problem import baseline_of, initial_of, start_of
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 
 SPACE = StateActionSpace(2, 3, states=(0, 1), actions=("go", "jump", "stay"))

@@ -102,12 +102,12 @@ def test_wrong_input(config, tmp_path, capsys):
 
 
 def test_many_cells_are_not_all_listed(monkeypatch):
-    from bayes_mdp.cli import sweep
+    from bayes_mdp.cli import run
 
-    monkeypatch.setattr(sweep, "_MOST_LINES", 1)
+    monkeypatch.setattr(run, "_MOST_LINES", 1)
     missing = {"status": ("cell", ["missing"] * 3), "error": ("cell", [""] * 3)}
     result = xr.Dataset(missing, {"cell": range(3), "agent": ("cell", ["a", "b", "c"]), "seed": [0]})
-    assert sweep.summary_of_sweep(result).splitlines() == ["3 cells, 1 seeds each", "  a: missing", "  ... and 2 more"]
+    assert run.summary_of_sweep(result).splitlines() == ["3 cells, 1 seeds each", "  a: missing", "  ... and 2 more"]
 
 
 def test_a_scheduler_that_does_not_answer(config, tmp_path, capsys, monkeypatch):

@@ -12,8 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.common.learner import ChecksBelief, Learner
 from bayes_mdp.agents.common.replan import as_rule, period_of, rule_for
-from bayes_mdp.behaviour.behaviour_model import Values, check_function
-from bayes_mdp.behaviour.parameter import Parameter
+from bayes_mdp.behaviour.behaviour_model import Parameter, Values, check_function
 from bayes_mdp.inference.detection.degrees import output_flows, site_flow
 from bayes_mdp.mdp import (
     Agent,

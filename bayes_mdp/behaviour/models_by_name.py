@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.agents.model_free.soft_q import BoltzmannQ, SoftQ
-from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Values
+from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Parameter, Values
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.learner_choices import LearnerChoices
-from bayes_mdp.behaviour.parameter import Parameter
 from bayes_mdp.behaviour.two_step import TwoStep
 from bayes_mdp.mdp import Objective, Problem, StateActionSpace, Transitions
 

@@ -6,8 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from bayes_mdp.behaviour.behaviour_model import Values, check_function
-from bayes_mdp.behaviour.parameter import Parameter
+from bayes_mdp.behaviour.behaviour_model import Parameter, Values, check_function
 from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP, Transitions
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.planning import solve_soft

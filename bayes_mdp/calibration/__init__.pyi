@@ -1,4 +1,4 @@
-from .arviz.compare_behaviour import compare_behaviour as compare_behaviour
+from .arviz.behaviour_export import compare_behaviour as compare_behaviour
 from .arviz.diagnostics import Diagnosis as Diagnosis
 from .arviz.diagnostics import Loo as Loo
 from .arviz.diagnostics import diagnose as diagnose
@@ -10,9 +10,9 @@ from .arviz.export import dataset as dataset
 from .arviz.export import to_arviz as to_arviz
 from .arviz.sensitivity import PriorSensitivity as PriorSensitivity
 from .arviz.sensitivity import prior_sensitivity as prior_sensitivity
-from .checks.check_plots import plot_check as plot_check
 from .checks.check_result import Check as Check
 from .checks.check_result import load_check as load_check
+from .checks.check_result import plot_check as plot_check
 from .checks.checking import check as check
 from .criticism.criticise import Criticism as Criticism
 from .criticism.criticise import criticise as criticise

@@ -89,21 +89,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import (
-        behaviour,
-        calibrate,
-        compare,
-        decide,
-        evaluate_decision,
-        explain,
-        fit,
-        listing,
-        next_experiment,
-        run,
-        sweep,
-        train,
-        update,
-    )
+    from bayes_mdp.cli import behaviour, calibrate, decide, fit, listing, next_experiment, run, stored, train
 
     parser = Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {bayes_mdp.__version__}")
@@ -119,17 +105,17 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_demo(commands)
     fit.add_fit(commands)
     decide.add_decide(commands)
-    evaluate_decision.add_evaluate_decision(commands)
+    decide.add_evaluate_decision(commands)
     next_experiment.add_next_experiment(commands)
-    update.add_update(commands)
+    stored.add_update(commands)
     behaviour.add_behaviour(commands)
-    explain.add_explain(commands)
+    listing.add_explain(commands)
     calibrate.add_calibrate(commands)
     run.add_run(commands)
-    compare.add_compare(commands)
-    sweep.add_sweep(commands)
-    sweep.add_status(commands)
-    sweep.add_results(commands)
+    run.add_compare(commands)
+    run.add_sweep(commands)
+    run.add_status(commands)
+    run.add_results(commands)
     train.add_train(commands)
     train.add_evaluate(commands)
     listing.add_list(commands)

@@ -97,7 +97,7 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
     posterior = fits[arguments.agent]
     print(posterior)
     if len(fits) > 1:
-        from bayes_mdp.calibration.arviz.compare_behaviour import compare_behaviour
+        from bayes_mdp.calibration.arviz.behaviour_export import compare_behaviour
 
         print(f"\nLeave-one-out comparison, unit: {arguments.unit}")
         print(compare_behaviour(fits, unit=arguments.unit).to_string())

@@ -85,7 +85,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     if arguments.out:
         print(f"result: {arguments.out}")
     if arguments.figure:
-        from bayes_mdp.calibration.checks.check_plots import plot_check
+        from bayes_mdp.calibration.checks.check_result import plot_check
 
         save_figure(plot_check(result), arguments.figure)
     return 0 if result.calibrated else UNEXPECTED

@@ -1,9 +1,10 @@
-"""`bayes-mdp decide`: policies against the one in use by a log, with the reasons; a report as one HTML page."""
+"""`bayes-mdp decide`: policies against the one in use by a log; `evaluate-decision`: strategies of a decision model."""
 
 import argparse
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.entered_labels import BEHAVIOUR, baseline_of, policies_of
 from bayes_mdp.cli.options import (
     Commands,
     add_columns,
@@ -14,9 +15,31 @@ from bayes_mdp.cli.options import (
     count,
     log_of,
     required_objective,
+    save_figure,
     seed,
 )
-from bayes_mdp.cli.problem import add_choice, add_problem, initial_of, prior_of, space_of
+from bayes_mdp.cli.problem import (
+    BEHAVIOUR,
+    add_choice,
+    add_problem,
+    baseline_of,
+    initial_of,
+    policies_of,
+    prior_of,
+    space_of,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float, PRNGKeyArray
+
+    from bayes_mdp.decisions import DecisionModel, StrategyDraws, Study
+
+STRATEGIES = "compare strategies of a decision model: costs, effects, acceptability, value of information"
+GRID = 51
+"""Willingnesses to pay of a range."""
+ROWS = 11
+"""Of these, how many are printed."""
 
 
 def add_decide(commands: Commands) -> None:
@@ -115,3 +138,205 @@ def _decide(arguments: argparse.Namespace) -> None:
 
         write_report(decision, arguments.report, command=arguments.line)
         print(f"report: {arguments.report}")
+
+
+def add_evaluate_decision(commands: Commands) -> None:
+    """The parser."""
+    parser = add_command(commands, "evaluate-decision", _evaluate, STRATEGIES)
+    parser.add_argument(
+        "model",
+        help="FILE.py:FUNCTION or MODULE:FUNCTION, a NumPyro program that returns strategy -> outcomes ('cost' and "
+        "'effect', or one number). The file's code is run",
+    )
+    parser.add_argument("--strategies", metavar="A,B,...", help="some of the strategies (default: all)")
+    parser.add_argument(
+        "--wtp",
+        metavar="K or LOW:HIGH",
+        help="willingness to pay for a unit of effect, or a range; needed where there are costs and effects",
+    )
+    parser.add_argument(
+        "--sites", metavar="A,B;C;...", help="groups of sites whose EVPPI is wanted; 'each': every site (default: none)"
+    )
+    parser.add_argument(
+        "--study",
+        action="append",
+        default=[],
+        metavar="SITE=N[/SD],...",
+        help="a study whose EVSI is wanted: so many observations of each site; SD of one measurement of a normal site. "
+        "May be given several times",
+    )
+    parser.add_argument("--draws", type=count, default=10_000, help="draws of the belief")
+    parser.add_argument("--points", type=count, help="outer points of these values (default: 65,536, or 4,096)")
+    parser.add_argument("--inner", type=count, help="inner points of nested ones (default: 64)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of every random number")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write draws (NetCDF) and figures there")
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    import jax
+
+    import bayes_mdp as bm
+    from bayes_mdp.decisions.information.expected_gain import check_sizes
+    from bayes_mdp.experiments.registry_names import find_program
+    from bayes_mdp.utils.files import new_folder
+    from bayes_mdp.utils.validation import check_names
+
+    key = jax.random.key(arguments.seed)
+    check_sizes(arguments.points, arguments.inner)
+    wtp = _wtp(arguments.wtp)
+    studies = [_study(text) for text in arguments.study]
+    model = bm.decision_model(find_program(arguments.model), key=key)
+    if arguments.strategies is not None:
+        model = model.select([name.strip() for name in arguments.strategies.split(",")])
+    groups = _groups(arguments.sites, model)
+    for names in groups:
+        check_names("--sites", tuple(names))
+        model.check_sites("--sites", names)
+    for study in studies:
+        study.sites_of(model)
+    draws = model.sample(key, model.at_most(arguments.draws))
+    # Wrong combinations of outcomes and --wtp are refused before anything is printed.
+    draws.net_benefit(None if wtp is None else float(wtp[0]))
+    print(model)
+    print()
+    if wtp is None:
+        _print_values(draws)
+        _print_information(arguments, key, model, groups, studies, None)
+    else:
+        print(bm.cost_effectiveness(draws))
+        print()
+        _print_curves(draws, wtp)
+        for value in [float(wtp[0])] if len(wtp) == 1 else [float(wtp[0]), float(wtp[len(wtp) // 2]), float(wtp[-1])]:
+            _print_information(arguments, key, model, groups, studies, value)
+    if arguments.out is not None:
+        with new_folder(arguments.out, "--out") as folder:
+            _write(arguments, folder, draws, wtp)
+
+
+def _print_values(draws: "StrategyDraws") -> None:
+    import numpy as np
+
+    from bayes_mdp.decisions.verdict import shares_of_best
+
+    benefit = draws.net_benefit()
+    shares = shares_of_best(benefit)
+    print(f"{'strategy':<20} {'mean':>14} {'sd':>12} {'P(best)':>9}   ({draws.num_draws} draws)")
+    for i in np.argsort(-benefit.mean(0)):
+        print(f"{draws.strategies[i]:<20} {benefit[:, i].mean():>14.6g} {benefit[:, i].std():>12.4g} {shares[i]:>9.3f}")
+    print()
+
+
+def _print_curves(draws: "StrategyDraws", wtp: "Float[np.ndarray, ' wtp']") -> None:
+    import bayes_mdp as bm
+
+    shown = wtp[:: max((len(wtp) - 1) // (ROWS - 1), 1)]
+    table = bm.acceptability(draws, shown)
+    width = max(8, *map(len, draws.strategies))
+    heads = " ".join(f"{name:>{width}}" for name in draws.strategies)
+    print(f"{'willingness':>12} {'best mean':>{width}} {'EVPI':>12} {'error':>9}   P(best): {heads}")
+    for value in table["wtp"].values:
+        row = table.sel(wtp=value)
+        shares = " ".join(f"{float(p):>{width}.3f}" for p in row["prob_best"])
+        best = str(row["best"].values)
+        evpi, error = float(row["evpi"]), float(row["evpi_error"])
+        print(f"{value:>12g} {best:>{width}} {evpi:>12.6g} {error:>9.2g}            {shares}")
+    print()
+
+
+def _print_information(
+    arguments: argparse.Namespace,
+    key: "PRNGKeyArray",
+    model: "DecisionModel",
+    groups: list[list[str]],
+    studies: "list[Study]",
+    wtp: float | None,
+) -> None:
+    import bayes_mdp as bm
+
+    points, inner = arguments.points, arguments.inner
+    if groups or studies or wtp is None:
+        print(bm.evpi(key, model, wtp, num_draws=points))
+    for names in groups:
+        print(bm.evppi(key, model, names, wtp, num_draws=points, num_inner=inner))
+    for study in studies:
+        print(bm.evsi(key, model, study, wtp, num_draws=points, num_inner=inner))
+
+
+def _write(
+    arguments: argparse.Namespace, folder: Path, draws: "StrategyDraws", wtp: "Float[np.ndarray, ' wtp'] | None"
+) -> None:
+    import bayes_mdp as bm
+    from bayes_mdp.experiments import plot_acceptability, plot_cost_effectiveness, plot_expected_loss
+    from bayes_mdp.experiments.describe import versions
+    from bayes_mdp.experiments.results import DECISION_FORMAT, save_result
+
+    given = {"model": arguments.model, "strategies": list(draws.strategies), "wtp": arguments.wtp}
+    configuration = {**given, "draws": draws.num_draws, "seed": arguments.seed}
+    path = folder / "strategies.nc"
+    described = {"configuration": json.dumps(configuration), "versions": json.dumps(versions())}
+    save_result(draws.to_dataset().assign_attrs(format=DECISION_FORMAT, **described), path)
+    print(f"draws: {path}")
+    if wtp is None:
+        return
+    if len(wtp) > 1:
+        table = bm.acceptability(draws, wtp)
+        save_figure(plot_acceptability(table), folder / "acceptability.png")
+        save_figure(plot_expected_loss(table), folder / "expected_loss.png")
+    reference = str(bm.cost_effectiveness(draws).table["strategy"].values[0])
+    plane = plot_cost_effectiveness(draws, reference=reference, wtp=float(wtp[len(wtp) // 2]))
+    save_figure(plane, folder / "plane.png")
+
+
+def _wtp(text: str | None) -> "Float[np.ndarray, ' wtp'] | None":
+    """One willingness to pay, or `GRID` of a range.
+
+    Raises:
+        ValueError: no numbers, negative ones, a range that falls.
+    """
+    import numpy as np
+
+    if text is None:
+        return None
+    parts = text.split(":")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    good = all(np.isfinite(x) and x >= 0 for x in numbers)
+    if len(numbers) not in (1, 2) or not good or (len(numbers) == 2 and numbers[0] >= numbers[1]):
+        raise ValueError(f"--wtp is {text!r}, expected a number of at least 0, or LOW:HIGH with LOW below HIGH")
+    return np.array(numbers) if len(numbers) == 1 else np.linspace(numbers[0], numbers[1], GRID)
+
+
+def _groups(text: str | None, model: "DecisionModel") -> list[list[str]]:
+    """Groups of sites."""
+    if text is None:
+        return []
+    if text == "each":
+        return [[name] for name in model.sites]
+    return [[name.strip() for name in group.split(",")] for group in text.split(";")]
+
+
+def _study(text: str) -> "Study":
+    """A study of "SITE=N/SD,SITE=N".
+
+    Raises:
+        ValueError: it is written in another way; a site twice.
+    """
+    import bayes_mdp as bm
+
+    numbers, sds = {}, {}
+    for part in text.split(","):
+        name, equals, rest = part.partition("=")
+        number, slash, sd = rest.partition("/")
+        if name.strip() in numbers:
+            raise ValueError(f"--study is {text!r}, which has {name.strip()!r} twice, expected each site once")
+        try:
+            numbers[name.strip()] = float(number)
+            if slash:
+                sds[name.strip()] = float(sd)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ValueError(f"--study is {text!r}, expected SITE=N or SITE=N/SD, several with commas between")
+    return bm.Study(numbers, sds)

@@ -5,7 +5,6 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.entered_labels import table_of_pairs
 from bayes_mdp.cli.options import (
     Commands,
     add_columns,
@@ -19,7 +18,7 @@ from bayes_mdp.cli.options import (
     say_costs,
     seed,
 )
-from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
+from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of, table_of_pairs
 from bayes_mdp.cli.stored import load_stored, stored_in
 
 if TYPE_CHECKING:

@@ -1,10 +1,15 @@
-"""`bayes-mdp demo` and `run`: agents in environments."""
+"""Agents in environments: `bayes-mdp demo` and `run`; `compare`, a leaderboard over small problems; a grid of runs from
+a file, how far it is and what came out (`sweep`, `status`, `results`).
+"""
 
 import argparse
+import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bayes_mdp.cli.options import (
+    UNEXPECTED,
     Commands,
     add_command,
     add_objective,
@@ -17,6 +22,12 @@ from bayes_mdp.cli.options import (
 
 if TYPE_CHECKING:
     import xarray as xr
+
+Listed = TypeVar("Listed", bound=tuple[str, ...] | None)
+LEADERBOARD = "a leaderboard: agents on small problems, interquartile means with intervals, ranks, a figure"
+GRID_OF_RUNS = "agents x environments x priors with their arguments, as a TOML file lists them; a killed sweep resumes"
+_SECONDS = 15
+_MOST_LINES = 500
 
 
 def add_demo(commands: Commands) -> None:
@@ -106,3 +117,154 @@ def summary_of_run(agent: str, env: str, result: "xr.Dataset") -> str:
         if len(totals) > 1
         else f"{agent} in {env}, 1 seed: total reward {totals[0]:.6g}, regret {regret[0]:.6g}"
     )
+
+
+def add_compare(commands: Commands) -> None:
+    """The parser."""
+    parser = add_command(commands, "compare", _compare, LEADERBOARD, resumes=True)
+    parser.add_argument("--agents", metavar="A,B,...", help="names of `list`, or 'all' (default: all)")
+    parser.add_argument("--envs", metavar="X,Y,...", help="names of problems, or 'all' (default: five of six)")
+    parser.add_argument("--seeds", type=count, default=10, help="number of seeds")
+    parser.add_argument("--quick", action="store_true", help="fewer agents and problems, where none are named")
+    parser.add_argument(
+        "--constants",
+        choices=("scaled", "default"),
+        default="scaled",
+        help="'scaled': small enough to learn in short runs; 'default': those of each agent, often its theorem's",
+    )
+    parser.add_argument("--out", type=Path, default=Path("bayes-mdp-compare"), help="folder for NetCDF and figure")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    import jax
+
+    from bayes_mdp.experiments.compare_agents import (
+        DEFAULT_PROBLEMS,
+        PROBLEMS,
+        QUICK_AGENTS,
+        QUICK_PROBLEMS,
+        compare,
+        comparison_agents,
+        named_tasks,
+    )
+    from bayes_mdp.experiments.ranking import describe_compare, plot_compare
+    from bayes_mdp.utils.files import check_file, new_folder
+
+    some = QUICK_AGENTS if arguments.quick else None
+    agents = comparison_agents(_names(arguments.agents, None, some), constants=arguments.constants)
+    listed = _names(arguments.envs, tuple(PROBLEMS), QUICK_PROBLEMS if arguments.quick else DEFAULT_PROBLEMS)
+    envs = named_tasks(listed, None, None, None)
+    path, key = arguments.out / "compare.nc", jax.random.key(arguments.seed)
+    print(f"{len(agents)} agents on {len(envs)} problems, about {_SECONDS} s an agent on an idle core", flush=True)
+    with new_folder(arguments.out, "--out"):
+        check_file(path.with_suffix(".png"))
+        result = compare(agents, envs, key=key, num_seeds=arguments.seeds, path=path)
+    print(describe_compare(result))
+    print(f"result: {path}")
+    save_figure(plot_compare(result), path.with_suffix(".png"))
+
+
+def _names(given: str | None, every: Listed, default: Listed) -> Sequence[str] | Listed:
+    """The names that were given, all of them for "all", or the default; None: all."""
+    if given is None:
+        return default
+    return every if given == "all" else [name.strip() for name in given.split(",")]
+
+
+def add_sweep(commands: Commands) -> None:
+    """The parser of `sweep`."""
+    parser = add_command(commands, "sweep", _sweep, GRID_OF_RUNS, resumes=True)
+    parser.add_argument("config", type=Path, metavar="CONFIG.toml", help="arguments of `bayes_mdp.sweep`")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder (default: the name of the file without .toml)")
+    parser.add_argument(
+        "--executor",
+        metavar="WHERE",
+        help="serial, processes:N, dask:N, or the address of a Dask scheduler (default: that of the file, or serial)",
+    )
+    parser.add_argument("--retries", type=count, help="of a cell that fails (default: that of the file, or 2)")
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from bayes_mdp.experiments.run_sweep import sweep
+    from bayes_mdp.experiments.sweep_grid import read_sweep_config
+
+    config = read_sweep_config(arguments.config)
+    if arguments.out is None:
+        arguments.out = _default_folder(arguments.config)
+    config |= {
+        name: getattr(arguments, name) for name in ("executor", "retries") if getattr(arguments, name) is not None
+    }
+    result = sweep(**config, path=arguments.out)
+    print(summary_of_sweep(result))
+    print(f"result: {arguments.out / 'results.nc'}")
+    return UNEXPECTED if (result["status"] != "finished").any() else 0
+
+
+def _default_folder(config: Path) -> Path:
+    if config.suffix != ".toml":
+        raise ValueError(
+            f"--out is missing, expected a folder (the name of {str(config)!r} has no ending .toml to leave)"
+        )
+    return config.with_suffix("")
+
+
+def add_status(commands: Commands) -> None:
+    """The parser of `status`."""
+    parser = add_command(commands, "status", _status, "how far the sweep in a folder is, and which cells failed")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="of a sweep")
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from bayes_mdp.experiments.sweep_folder import sweep_status
+
+    status = sweep_status(arguments.folder)
+    print(status)
+    return UNEXPECTED if status.failed else 0
+
+
+def add_results(commands: Commands) -> None:
+    """The parser of `results`."""
+    parser = add_command(
+        commands, "results", _results, "one Dataset of the finished cells of a sweep, also while it runs"
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="of a sweep")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file to write")
+
+
+def _results(arguments: argparse.Namespace) -> int:
+    from bayes_mdp.experiments.results import save_result
+    from bayes_mdp.experiments.sweep_folder import load_sweep
+
+    check_outputs(arguments, "out")
+    result = load_sweep(arguments.folder)
+    print(summary_of_sweep(result))
+    if arguments.out:
+        save_result(result, arguments.out)
+        print(f"result: {arguments.out}")
+    return UNEXPECTED if (result["status"] != "finished").any() else 0
+
+
+def summary_of_sweep(result: "xr.Dataset") -> str:
+    """One line for every cell: its settings, total reward and final regret, mean over the seeds; or why it failed."""
+    import numpy as np
+
+    number = result.sizes["cell"]
+    columns = [str(name) for name, x in result.coords.items() if x.dims == ("cell",) and name != "cell"]
+    lines = [f"{number} cells, {result.sizes['seed']} seeds each"]
+    for i in range(min(number, _MOST_LINES)):
+        cell = result.isel(cell=i)
+        settings = {name: cell[name].item() for name in columns}
+        shown = " ".join(
+            str(x) if name in ("agent", "env", "prior") else f"{name}={x}"
+            for name, x in settings.items()
+            if x != "" and not (isinstance(x, float) and math.isnan(x))
+        )
+        if cell["status"].item() != "finished":
+            lines.append(f"  {shown}: {cell['status'].item()} {cell['error'].item()}".rstrip())
+            continue
+        reward, regret = cell["reward"].to_numpy(), cell["regret"].to_numpy()
+        last = regret[:, np.isfinite(cell["time"].to_numpy())][:, -1]
+        lines.append(f"  {shown}: reward {np.nansum(reward, 1).mean():.6g}, regret {last.mean():.6g}")
+    lines += [f"  ... and {number - _MOST_LINES} more"] if number > _MOST_LINES else []
+    return "\n".join(lines)

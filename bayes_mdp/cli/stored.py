@@ -1,13 +1,34 @@
-"""A stored posterior (`fit --save`, `bm.save`) in place of a log: how it is recognised, and what only a log takes."""
+"""A stored posterior (`fit --save`, `bm.save`) in place of a log; `bayes-mdp update` learns more logs into it."""
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.options import COLUMNS, LABELS, is_stored
+from bayes_mdp.cli.options import (
+    COLUMNS,
+    LABELS,
+    Commands,
+    add_chunks,
+    add_columns,
+    add_command,
+    add_objective,
+    check_outputs,
+    count,
+    folded_of,
+    is_stored,
+    objective_of,
+    say_costs,
+    seed,
+)
+from bayes_mdp.cli.problem import add_initial, initial_of
 
 if TYPE_CHECKING:
     from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+    from bayes_mdp.inference import ConjugatePosterior
+    from bayes_mdp.mdp import Objective
+    from bayes_mdp.utils.typing import InitialLike
+
 
 _NOT_GIVEN = {"missing_reward": ("error",), "method": ("auto",)}
 """What an option is where nobody has given it, if not None or False."""
@@ -78,3 +99,87 @@ def load_stored(path: str) -> "FittedPosterior":
     if isinstance(posterior, PosteriorSamples):
         raise ValueError(f"{path} holds draws of MDPs without labels, expected a posterior as `fit --save` stores it")
     return posterior
+
+
+def add_update(commands: Commands) -> None:
+    """The parser."""
+    parser = add_command(commands, "update", _update, "learn more logs into a saved posterior, each log once")
+    parser.add_argument("posterior", type=Path, help="file that `fit --save` wrote")
+    parser.add_argument("log", nargs="+", help="CSV or Parquet files, one transition per row, with its labels")
+    add_columns(parser, required=True)
+    add_chunks(parser)
+    parser.add_argument("--discount-data", type=float, help="factor by which earlier data count from now on")
+    add_objective(parser)
+    add_initial(parser)
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the draws")
+    parser.add_argument("--draws", type=count, default=2000, help="number of posterior draws for the policies' values")
+    parser.add_argument("--save", type=Path, metavar="FILE", required=True, help="where the posterior is written")
+
+
+def _update(arguments: argparse.Namespace) -> None:
+    import bayes_mdp as bm
+    from bayes_mdp.inference import ConjugatePosterior
+    from bayes_mdp.utils.validation import check_count
+
+    check_outputs(arguments, "save", inputs=[arguments.posterior, *arguments.log])
+    check_count("--draws", arguments.draws, 2)
+    objective = objective_of(arguments)
+    before = bm.load(arguments.posterior)
+    if not isinstance(before, ConjugatePosterior):
+        raise TypeError(
+            f"{arguments.posterior} is a {type(before).__name__}, expected a ConjugatePosterior, which learns from "
+            "sufficient statistics"
+        )
+    log = folded_of(arguments, before.space)
+    initial = initial_of(arguments, before.space, log)
+    duplicates = arguments.allow_duplicates
+    after = before.update(log, discount_data=arguments.discount_data, allow_duplicates=duplicates)
+    say_costs(log)
+    print(after)
+    names = ", ".join(source.name for source in log.sources)
+    seen = [float(posterior.visit_counts().sum()) for posterior in (before, after)]
+    print(f"\nRows added: {log.n_rows:,} of {names}, with {log.n_transitions:,} transitions")
+    print(f"  transitions that the posterior rests on: {seen[0]:,.10g} before, {seen[1]:,.10g} after")
+    if objective is None:
+        print("  no values before and after: no objective was given (--discount, --horizon or --first-exit)")
+    else:
+        _print_values(arguments, before, after, objective, initial)
+    bm.save(after, arguments.save)
+    print(f"posterior: {arguments.save}")
+
+
+def _print_values(
+    arguments: argparse.Namespace,
+    before: "ConjugatePosterior",
+    after: "ConjugatePosterior",
+    objective: "Objective",
+    initial: "InitialLike | None",
+) -> None:
+    """The same policies by both posteriors: what was done in all logs, and the best ones in both mean MDPs."""
+    import jax
+    import numpy as np
+
+    import bayes_mdp as bm
+    from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_start
+    from bayes_mdp.utils.messages import amount, amounts
+
+    best, next_best = (bm.greedy(posterior, objective) for posterior in (before, after))
+    policies = {"logged": bm.behaviour_policy(after), "greedy before": best, "greedy after": next_best}
+    if np.array_equal(best, next_best):
+        policies = {"logged": policies["logged"], "greedy (the same)": best}
+    key, draws = jax.random.key(arguments.seed), arguments.draws
+    compared = [
+        bm.compare_policies(key, posterior, policies, objective, initial=initial, num_draws=draws)
+        for posterior in (before, after)
+    ]
+    first = compared[0].values["logged"]
+    print(f"Values before and after, mean and 95 % interval, {describe_objective(objective)}; {describe_start(first)}")
+    rows = [("policy", "before", "after")]
+    for name in policies:
+        both = [each.values[name] for each in compared]
+        one, two = (f"{amount(value.mean)} {amounts(*value.interval)}" for value in both)
+        rows.append((name, one, two))
+    width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, one, two in rows:
+        print(f"  {name:<{width[0]}}  {one:>{width[1]}}  {two:>{width[2]}}")
+    print("  logged: as in all logs of the updated posterior; greedy: best in the mean MDP before, and after")

@@ -36,8 +36,8 @@ from bayes_mdp.mdp import (
     check_transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.data.episode_returns import returns_of
-from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.data.log_split import returns_of
+from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.mdp.space import check_space

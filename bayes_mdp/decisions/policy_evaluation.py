@@ -28,7 +28,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
+from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.planning import policy_probs

@@ -32,7 +32,7 @@ from bayes_mdp.mdp import (
     PriorWeight,
     SparseMDP,
 )
-from bayes_mdp.mdp.prior_weight import describe_weight
+from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.utils.messages import amount
 from bayes_mdp.utils.typing import AnyArray

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from bayes_mdp.inference.untried_rewards import moments_of, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
-from bayes_mdp.mdp.prior_weight import describe_weight
+from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar

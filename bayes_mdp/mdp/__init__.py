@@ -13,12 +13,10 @@ from bayes_mdp.mdp.agent import (
 )
 from bayes_mdp.mdp.data.folded_log import FoldedLog, Source
 from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions, check_transitions
-from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
+from bayes_mdp.mdp.environment import Environment, NormalReward, Picture, RewardLaw, SimulatedEnvironment
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep
-from bayes_mdp.mdp.picture import Picture
-from bayes_mdp.mdp.prior_weight import PriorWeight
 from bayes_mdp.mdp.protocols import (
     CanBorrow,
     CanCount,
@@ -43,8 +41,8 @@ from bayes_mdp.mdp.protocols import (
     PolicyLike,
     PolicyOrLabels,
     Posterior,
+    PriorWeight,
 )
-from bayes_mdp.mdp.simulated import SimulatedEnvironment
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.mdp.validity import Validity
 

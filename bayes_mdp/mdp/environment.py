@@ -1,23 +1,183 @@
-"""`Environment`: an MDP that can be simulated, and the laws of its rewards."""
+"""`Environment`: an MDP that can be simulated, the laws of its rewards, and how it is drawn (`Picture`).
 
-from typing import Protocol, cast, runtime_checkable
+A NumPyro distribution is a law of rewards too; NumPyro is not imported: its methods are used. What can be simulated and
+has too many states to list is a `SimulatedEnvironment`.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeGuard, cast, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
-from bayes_mdp.mdp.picture import Picture
-from bayes_mdp.mdp.reward_distribution import (
-    DistributionReward,
-    RewardDistribution,
-    check_distribution,
-    is_distribution,
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
+from bayes_mdp.utils.validation import (
+    as_real,
+    check_bool,
+    check_finite,
+    check_not_negative,
+    check_type,
+    described,
+    first_index,
+    is_concrete,
 )
-from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealLike
-from bayes_mdp.utils.validation import check_bool, check_finite, check_not_negative, check_type, described, is_concrete
+
+MEAN_TOLERANCE = 1e-5
+"""Relative difference of two mean rewards that is rounding, of sums in float32 too."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Where the states of an environment stand on paper. Hashable: it rides on an environment as a static field.
+
+    Args:
+        positions: (x, y) of every state, y downwards; several states may stand on one spot (a car at two speeds).
+        cells: the lines of a text map beneath them, the character in column x of line y; None: there is none.
+
+    Raises:
+        TypeError, ValueError: positions that are no pairs of finite numbers, lines that are no text.
+    """
+
+    positions: tuple[tuple[float, float], ...]
+    cells: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_type("positions", self.positions, tuple, "a tuple of (x, y)")
+        spots = as_real("positions", self.positions, "(x, y) of every state")
+        if spots.shape != (0,) and (spots.ndim != 2 or spots.shape[1] != 2):  # a map alone has none
+            raise ValueError(f"positions has shape {spots.shape}, expected (x, y) of every state")
+        check_finite("positions", spots)
+        if self.cells is not None:
+            check_type("cells", self.cells, tuple, "a tuple of the lines of a map")
+            for i, line in enumerate(self.cells):
+                check_type(f"cells[{i}]", line, str, "a line of a map")
+
+
+@runtime_checkable
+class RewardDistribution(Protocol):
+    """What is used of a NumPyro distribution."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Its axes: (step,) state, action, or what broadcasts to them."""
+        ...
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """(), or (O,) after `.to_event(1)`: an entry for each outcome."""
+        ...
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> ArrayLike:
+        """A reward in every cell."""
+        ...
+
+
+class DistributionReward(eqx.Module):
+    """Rewards with the law `law` in every cell; a `RewardLaw`.
+
+    Every draw is one of all cells, of which one is used: `run` makes a table of parameters of it, and looks them up.
+
+    Args:
+        law: a distribution of numbers. Its batch shape broadcasts to (*H, S, A); with event shape (O,) (`.to_event(1)`)
+            rewards depend on the outcome: a next state, or S for an end.
+    """
+
+    law: RewardDistribution
+
+    @property
+    def by_outcome(self) -> bool:
+        """Whether rewards depend on the outcome."""
+        return bool(self.law.event_shape)
+
+    @property
+    def mean(self) -> Float[Array, "..."]:
+        """Mean rewards, in the shape of `law`: it broadcasts to [*H S A], or to [*H S A O] where `by_outcome`.
+
+        nan where there is none, or NumPyro knows none.
+        """
+        shape = (*self.law.batch_shape, *self.law.event_shape)
+        try:
+            mean = jnp.asarray(self.law.mean, float)  # type: ignore[attr-defined] - not all have one, see below
+        except (NotImplementedError, AttributeError):
+            mean = jnp.full(shape, jnp.nan)
+        if getattr(self.law, "has_enumerate_support", False) and not self.by_outcome:
+            # Categories 0 .. K - 1 have no mean in NumPyro; as rewards they are numbers: sum_x x p(x).
+            values = self.law.enumerate_support()  # type: ignore[attr-defined] - as `has_enumerate_support` says
+            sums = jnp.sum(values * jnp.exp(self.law.log_prob(values)), axis=0)  # type: ignore[attr-defined] - likewise
+            mean = jnp.where(jnp.isnan(mean), sums, mean)
+        return jnp.broadcast_to(jnp.where(jnp.isfinite(mean), mean, jnp.nan), shape)
+
+    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
+        """One reward of one cell (see `RewardLaw`)."""
+        draws = jnp.asarray(self.law.sample(key), float)
+        where = ((*cell, outcome) if self.by_outcome else cell)[-draws.ndim :] if draws.ndim else ()
+        # An axis of size 1 broadcasts: the same law at every index.
+        return draws[tuple(0 if size == 1 else i for size, i in zip(draws.shape, where, strict=True))]
+
+
+def is_distribution(law: object) -> TypeGuard[RewardDistribution]:
+    """Whether it is a distribution (its class is none)."""
+    return not isinstance(law, type) and isinstance(law, RewardDistribution)
+
+
+def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
+    """Refuse a distribution that does not fit an MDP, in shape or in mean.
+
+    Args:
+        law: of the rewards.
+        mdp: its `reward` must be the mean of `law`, up to rounding, where actions are legal: the optimum of an
+            environment follows from it.
+
+    Raises:
+        ValueError: a shape that does not broadcast; a mean that does not exist; another one, naming the first pair.
+    """
+    batch, event, pairs = law.law.batch_shape, law.law.event_shape, mdp.reward.shape
+    outcomes = mdp.n_states + (mdp.end_probs is not None)
+    axes = "step, state, action" if mdp.horizon is not None else "state, action"
+    if not _broadcasts(batch, pairs) or event not in ((), (1,), (outcomes,)):
+        raise ValueError(
+            f"reward_law has batch shape {batch} and event shape {event}, expected a law of one number for each pair, "
+            f"of a shape that broadcasts to {pairs} ({axes}), or to {(*pairs, outcomes)} and .to_event(1) where "
+            "rewards depend on the outcome"
+        )
+    if not is_concrete(law, mdp):
+        return
+    mean, reward = np.asarray(law.mean, np.float64), np.asarray(mdp.reward, np.float64)
+    size = np.abs(mean)
+    if law.by_outcome:
+        mean, size = _averaged(mean, mdp), _averaged(size, mdp)
+    mean, size = np.broadcast_to(mean, pairs), np.maximum(np.broadcast_to(size, pairs), np.abs(reward))
+    legal = True if mdp.legal is None else np.asarray(mdp.legal)
+    index = first_index(legal & ~(np.abs(mean - reward) <= MEAN_TOLERANCE * size))  # nan is refused too
+    if index is not None:
+        found = "no mean" if np.isnan(mean[index]) else f"mean {mean[index]:.6g}"
+        raise ValueError(
+            f"reward_law has {found} at {list(index)} ({axes}), expected mdp.reward{list(index)}, {reward[index]:.6g}: "
+            "the mean of the rewards, from which optimal values follow"
+        )
+
+
+def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(shape), reversed(full), strict=False)
+    return len(shape) <= len(full) and all(size in (1, target) for size, target in pairs)
+
+
+def _averaged(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[np.ndarray, "*H S A"]:
+    """sum_o P(o | s, a) values(s, a, o); an outcome of probability zero counts nothing, even nan."""
+    pairs, last = mdp.reward.shape, mdp.n_states
+    listed = isinstance(mdp, SparseMDP)
+    probs = np.asarray(mdp.probability if listed else mdp.transition_probs, np.float64)
+    full = np.broadcast_to(values, (*pairs, last + (mdp.end_probs is not None)))
+    at_next = np.take_along_axis(full, np.asarray(mdp.successor), -1) if listed else full[..., :last]
+    total = np.where(probs > 0, probs * at_next, 0.0).sum(-1)
+    if mdp.end_probs is None:
+        return total
+    ends = np.asarray(mdp.end_probs, np.float64)
+    return total + np.where(ends > 0, ends * full[..., last], 0.0)
 
 
 @runtime_checkable
@@ -172,3 +332,56 @@ def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Float[Array, "
     else:
         total = cumulative[-1] + end_prob
     return jnp.sum(u * total >= cumulative, dtype=int)
+
+
+@runtime_checkable
+class SimulatedEnvironment(Protocol):
+    """An environment without tables. A state is any tree of arrays; every function is pure and traceable."""
+
+    @property
+    def name(self) -> str:
+        """For tables and files."""
+        ...
+
+    @property
+    def n_actions(self) -> int:
+        """A, the number of actions."""
+        ...
+
+    @property
+    def num_codes(self) -> int:
+        """Codes of states are integers from 0 to below it; at most 2^31 - 1."""
+        ...
+
+    @property
+    def picture(self) -> Picture | None:
+        """Its map, or None."""
+        ...
+
+    def reset(self, key: PRNGKeyArray) -> PyTree:
+        """The first state of an episode.
+
+        Args:
+            key: of the first state.
+        """
+        ...
+
+    def step(
+        self, key: PRNGKeyArray, state: PyTree, action: IntScalar
+    ) -> tuple[PyTree, Float[Array, ""], Bool[Array, ""]]:
+        """One transition: (next state, reward, terminated).
+
+        Args:
+            key: of the transition.
+            state: from `reset` or the last `step`.
+            action: its index.
+        """
+        ...
+
+    def code(self, state: PyTree) -> Int[Array, ""]:
+        """The number of a state: states that an agent can tell apart have different ones.
+
+        Args:
+            state: from `reset` or `step`.
+        """
+        ...

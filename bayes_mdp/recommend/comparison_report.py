@@ -1,35 +1,36 @@
 """The page of a comparison of policies: the answer in two sentences, gains over a baseline, policies, how to repeat."""
 
-import inspect
 from collections.abc import Hashable, Mapping
 from html import escape
 from typing import Any
 
-import jax
 import numpy as np
 
+from bayes_mdp.calibration.belief.posterior_views import program_of
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
 from bayes_mdp.decisions.value_basis import Unvisited
 from bayes_mdp.decisions.verdict import Verdict
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.provenance import digests_of
-from bayes_mdp.inference.mixtures import MixturePosterior
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import Source
-from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.sizes import sizes_of
-from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, pairs_table, versions
-from bayes_mdp.recommend.policy_table import policy_table
-from bayes_mdp.recommend.report_figures import gains_figure, gains_of
-from bayes_mdp.recommend.units import value_in_words
+from bayes_mdp.recommend.in_words import key_in_words, prior_in_words, value_in_words
+from bayes_mdp.recommend.page import (
+    OPEN_ROWS,
+    folded,
+    gains_figure,
+    gains_of,
+    html_page,
+    html_table,
+    pairs_table,
+    policy_table,
+    versions,
+)
 from bayes_mdp.utils.axis_labels import shorten
 from bayes_mdp.utils.messages import amount, amounts
-from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_name, check_type
-
-SCALARS = (bool, int, float, str)
 
 
 def comparison_page(
@@ -210,14 +211,20 @@ def _sources(log: Log | FoldedLog) -> tuple[Source, ...]:
     return () if log.digest is None else (Source(log.source, log.digest, rows, log.cost),)
 
 
+def _digests(posterior: object) -> list[bytes]:
+    """SHA-256 of each log that the posterior has learnt from; none: it does not keep them."""
+    digests = getattr(posterior, "sources", None)
+    return [] if digests is None else [bytes(row) for row in np.asarray(digests)]
+
+
 def _check_learnt(posterior: object, log: Log | FoldedLog) -> None:
     """Refuse a file that the posterior says it has not learnt from."""
-    if not isinstance(posterior, ConjugatePosterior) or posterior.sources is None:
+    learnt = _digests(posterior)
+    if not learnt:
         return
-    known = {bytes(row) for row in np.asarray(posterior.sources)}
     sources = _sources(log)
     for source, row in zip(sources, digests_of(sources), strict=True):
-        if bytes(row) not in known:
+        if bytes(row) not in learnt:
             raise ValueError(
                 f"log is {source.name} (SHA-256 {source.digest[:12]}...), from which the posterior of the comparison "
                 "has not learnt, expected one of its logs"
@@ -235,44 +242,11 @@ def _origin(
         origin[f"log {source.name}"] = f"SHA-256 {source.digest}, {source.rows:,} rows"
     if isinstance(log, Log) and log.digest is None:
         origin["log"] = f"{log.source}, {np.size(log.transitions.state):,} transitions"
-    if log is None and isinstance(posterior, ConjugatePosterior) and posterior.sources is not None:
-        learnt = ", ".join(bytes(row).hex() for row in np.asarray(posterior.sources))
-        origin["logs that the posterior has learnt from"] = f"SHA-256 {learnt}"
+    if log is None and (learnt := _digests(posterior)):
+        origin["logs that the posterior has learnt from"] = f"SHA-256 {', '.join(row.hex() for row in learnt)}"
     origin["columns"] = ", ".join(f"{role} {str(name)!r}" for role, name in columns.items())
-    origin["prior"] = prior_in_words(posterior)
+    origin["prior"] = prior_in_words(program_of(posterior))
     value = next(iter(comparison.values.values()))
-    origin["draws"] = f"{len(value.draws):,}, {_key_in_words(key)}"
+    origin["draws"] = f"{len(value.draws):,}, key {key_in_words(key)}"
     origin["version"] = versions()
     return origin
-
-
-def _key_in_words(key: Any) -> str:
-    """`jax.random.key(0)`, where that makes the key; else its numbers."""
-    data = [int(x) for x in np.asarray(jax.random.key_data(key)).ravel()]
-    made = jax.random.key(data[-1])
-    if key.dtype == made.dtype and bool(jax.numpy.array_equal(jax.random.key_data(made), jax.random.key_data(key))):
-        return f"key jax.random.key({data[-1]})"
-    return f"key {jax.random.key_impl(key)} of {', '.join(map(str, data))}"
-
-
-def prior_in_words(posterior: object) -> str:
-    """The program of the prior by its name, with its numbers.
-
-    Args:
-        posterior: any; a loaded one does not hold its prior.
-    """
-    program = getattr(posterior, "program", None)
-    if program is None and isinstance(posterior, MixturePosterior | SampledPosterior):
-        recipe = posterior.drawn_by  # pyright: ignore[reportArgumentType] - all mixtures of this package are fitted
-        program = posterior.reference.program if recipe is None else recipe.prior  # pyright: ignore
-    if program is None:
-        return "not known: the posterior does not hold it"
-    program = inspect.unwrap(program)
-    code, cells = getattr(program, "__code__", None), getattr(program, "__closure__", None) or ()
-    told: list[str] = []
-    for name, cell in zip(() if code is None else code.co_freevars, cells, strict=True):
-        held = cell.cell_contents if isinstance(cell.cell_contents, dict) else {name: cell.cell_contents}
-        told += [f"{each} {x}" for each, x in held.items() if isinstance(x, SCALARS)]
-        told += [f"{each} an array {np.shape(x)}" for each, x in held.items() if isinstance(x, list | AnyArray)]
-    name = getattr(program, "__qualname__", type(program).__name__).split(".<locals>")[0]
-    return f"{name} ({', '.join(told)})" if told else name

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.calibration.criticism.next_steps import CHOSEN, RETURNS
+from bayes_mdp.calibration.criticism.criticise import CHOSEN, RETURNS
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
 from bayes_mdp.inference.route import infer

@@ -11,10 +11,18 @@ from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.mdp import FoldedLog, Log
 from bayes_mdp.recommend.comparison_report import comparison_page
 from bayes_mdp.recommend.decision import ANCHORED, BASELINE, WORTH, Decision
-from bayes_mdp.recommend.page import OPEN_ROWS, folded, html_page, html_table, pairs_table, versions
-from bayes_mdp.recommend.policy_table import policy_table
-from bayes_mdp.recommend.report_figures import gains_figure, values_figure
-from bayes_mdp.recommend.units import reward_in_words
+from bayes_mdp.recommend.in_words import reward_in_words
+from bayes_mdp.recommend.page import (
+    OPEN_ROWS,
+    folded,
+    gains_figure,
+    html_page,
+    html_table,
+    pairs_table,
+    policy_table,
+    values_figure,
+    versions,
+)
 from bayes_mdp.utils.files import write_beside
 from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.validation import check_type

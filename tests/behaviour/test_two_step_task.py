@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.behaviour import TwoStep, TwoStepTask, simulate, two_step_log
-from bayes_mdp.behaviour.two_step_task import _reflected
+from bayes_mdp.behaviour.two_step import _reflected
 
 UNIFORM = {"a": 0.3, "beta": 0.0, "pi": 0.0, "w": 0.5}
 

@@ -13,13 +13,13 @@ import xarray as xr
 import bayes_mdp as bm
 from bayes_mdp.calibration.arviz import sensitivity
 from bayes_mdp.calibration.arviz.diagnostics import Diagnosis
-from bayes_mdp.calibration.criticism import criticise, next_steps
+from bayes_mdp.calibration.criticism import criticise
 from bayes_mdp.calibration.criticism.criticise import Criticism, Finding
-from bayes_mdp.calibration.predictive import check_statistics, choice_statistics, comparisons, loo_pit
+from bayes_mdp.calibration.predictive import check_choices, comparisons, loo_pit, predictive_check
 from bayes_mdp.calibration.predictive.comparisons import Comparison
 from bayes_mdp.calibration.predictive.loo_pit import LooPit, Pit
 from bayes_mdp.calibration.predictive.predictive_check import PredictiveCheck
-from bayes_mdp.calibration.simulation_based import remedies
+from bayes_mdp.calibration.simulation_based import sbc_result
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.route import METHODS
@@ -32,7 +32,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to/check-a-posterior.md"
 @pytest.mark.parametrize("name", criticise.CHECKS)
 @pytest.mark.parametrize("above", [False, True])
 def test_checks_against_the_log(name, above):
-    step = next_steps.next_step(name, above=above, kind=next_steps.ALIKE)
+    step = criticise.next_step(name, above=above, kind=criticise.ALIKE)
 
     def made(p_value):
         findings = {name: Finding(0.0, 1.0, p_value, "what it says", step)}
@@ -46,17 +46,17 @@ def test_checks_against_the_log(name, above):
 
 
 def test_there_is_none_too_many():
-    assert {*next_steps.NEXT_STEPS, next_steps.WHERE} == set(criticise.CHECKS)
-    assert set(next_steps.NEXT_STEPS_WHERE) == set(next_steps.KINDS)
-    statistics = set(check_statistics.TRANSITIONS) | set(check_statistics.REWARDS)
-    assert set(check_statistics.NEXT_STEPS) == statistics and all(name in PAGE for name in statistics)
-    assert set(choice_statistics.NEXT_STEPS) == {*choice_statistics.CHOICE_STATISTICS, choice_statistics.LIKELIHOOD}
+    assert {*criticise.NEXT_STEPS, criticise.WHERE} == set(criticise.CHECKS)
+    assert set(criticise.NEXT_STEPS_WHERE) == set(criticise.KINDS)
+    statistics = set(predictive_check.TRANSITIONS) | set(predictive_check.REWARDS)
+    assert set(predictive_check.NEXT_STEPS) == statistics and all(name in PAGE for name in statistics)
+    assert set(check_choices.NEXT_STEPS) == {*check_choices.CHOICE_STATISTICS, check_choices.LIKELIHOOD}
     faults = {loo_pit.HIGH, loo_pit.LOW, loo_pit.NARROW, loo_pit.WIDE}
     assert set(loo_pit.NEXT_STEPS) == {"next_state", "reward"}
     assert all(set(steps) == faults for steps in loo_pit.NEXT_STEPS.values())
     on_prior = {verdict for (prior, _), verdict in sensitivity.VERDICTS.items() if prior}
     assert set(sensitivity.NEXT_STEPS) == on_prior
-    kinds = (remedies.APPROXIMATIONS, remedies.INTEGRALS, remedies.CHAINS, remedies.CLOSED_FORMS)
+    kinds = (sbc_result.APPROXIMATIONS, sbc_result.INTEGRALS, sbc_result.CHAINS, sbc_result.CLOSED_FORMS)
     assert sorted(itertools.chain(*kinds)) == sorted(set(METHODS) - {"auto"})
     assert "## When a check fails" in PAGE
 
@@ -69,7 +69,7 @@ def test_predictive_checks():
         return comparisons.compare_statistic(np.full(999, observed), replicated, 1)
 
     space = bm.StateActionSpace(2, 1)
-    for name, steps in check_statistics.NEXT_STEPS.items():
+    for name, steps in predictive_check.NEXT_STEPS.items():
         for value, step in zip((9.0, -9.0), steps, strict=True):
             comparisons_of = {name: comparison(value), "calm": comparison(0.0), "my own": comparison(9.0)}
             found = PredictiveCheck(comparisons_of, "posterior", 10, space)
@@ -126,8 +126,8 @@ def test_simulation_based_calibration():
     for method in METHODS[1:]:
         assert "what to try" not in str(calibration(method, even))
         text = str(calibration(method, low))
-        assert f"  what to try: {remedies.remedy(method)}" in text and text.endswith(SEE)
-    assert "exact" not in remedies.remedy("factorised") + remedies.remedy("gibbs") + remedies.remedy("own")
+        assert f"  what to try: {sbc_result.remedy(method)}" in text and text.endswith(SEE)
+    assert "exact" not in sbc_result.remedy("factorised") + sbc_result.remedy("gibbs") + sbc_result.remedy("own")
     assert "no numbers come first" in str(calibration("nuts", even, finite=False))
     careless = calibration("nuts", low)
     careless.dataset["mean"] = xr.zeros_like(careless.dataset["mean"])

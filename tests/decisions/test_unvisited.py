@@ -23,7 +23,7 @@ from bayes_mdp.inference.families.geometric import BetaGeometricBelief
 from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.mdp import CanCountPrior, Discounted, PriorWeight, StateActionSpace, Transitions
-from bayes_mdp.mdp.prior_weight import describe_weight
+from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.numerics.array_forms import to_float64
 
 pytestmark = pytest.mark.numerics

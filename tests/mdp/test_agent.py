@@ -17,7 +17,7 @@ import bayes_mdp as bm
 from bayes_mdp.agents import Boltzmann, Doubling, EveryEpisode, EverySteps, Greedy, When
 from bayes_mdp.agents.common.mean_model import effective_horizon, mean_model
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import Actor, RunOptions, compare, run
+from bayes_mdp.experiments import Actor, RunOptions, compare, run, sweep
 from bayes_mdp.experiments.run_config import rule_of
 from bayes_mdp.mdp import (
     MDP,

@@ -16,7 +16,7 @@ from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import Actor, RunOptions, run
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.reward_distribution import DistributionReward
+from bayes_mdp.mdp.environment import DistributionReward
 from bayes_mdp.models import dirichlet_normal
 
 S, A, H = 3, 2, 4

@@ -13,7 +13,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.recommend import write_report
-from bayes_mdp.recommend.comparison_report import gains_section, prior_in_words
+from bayes_mdp.recommend.comparison_report import gains_section
 from tests.recommend.test_report import check, read
 
 ODD = "<b>B & co</b>"
@@ -169,22 +169,6 @@ def test_what_is_no_report_is_refused(compared, decided, tmp_path):
     with pytest.raises(ValueError, match="expected one that compare_policies made"):
         write_report(kept, path)
     assert not path.exists()
-
-
-def test_priors_are_told_by_name(tmp_path):
-    space = bm.StateActionSpace(2, 2)
-    arrays = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(np.ones((2, 2, 2))), None, space=space)
-    assert prior_in_words(arrays) == (
-        "dirichlet_bernoulli (concentration an array (2, 2, 2), concentration1 1.0, concentration0 1.0, rewards_on "
-        "state_action)"
-    )
-    bm.save(arrays, tmp_path / "p.bmdp")
-    assert prior_in_words(bm.load(tmp_path / "p.bmdp")) == "not known: the posterior does not hold it"
-
-    def own(space):
-        return bm.models.dirichlet_bernoulli()(space)
-
-    assert prior_in_words(bm.infer(jax.random.key(0), own, None, space=space)) == "test_priors_are_told_by_name"
 
 
 def test_pairs_that_nobody_tried_are_counted():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.criticism.next_steps import CHOSEN, NEW, RETURNS, WHERE
+from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, WHERE
 from bayes_mdp.mdp import Discounted, Log, Transitions
 from bayes_mdp.mdp.data.log_split import halves_in_time
 from bayes_mdp.recommend.consequences import SHARE, SIGN, Consequence, Question, consequences

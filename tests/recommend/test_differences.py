@@ -11,7 +11,7 @@ import bayes_mdp as bm
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace, Transitions
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import evaluate
-from bayes_mdp.recommend.differences import differences, variance_shares
+from bayes_mdp.recommend.decide import differences, variance_shares
 
 KEY = jax.random.key(0)
 S, A, H = 4, 2, 3

@@ -93,7 +93,7 @@ def test_what_it_says(page, decided):
         "Today's practice is worth 1",
         "the whole log chose and judged 'chosen'",
         "discount 0.5",
-        "log log.csv, 600 transitions prior known_rewards key [0, 0] version bayes-mdp",
+        "log log.csv, 600 transitions prior known_rewards (concentration 1.0, reward an array (2, 2)) key jax.random",
         "Checks of the belief",
         "Where chosen differs from the baseline",
         "policy gain 95 % interval P(no worse) what it rests on answer chosen 0.96",
@@ -132,7 +132,8 @@ def test_where_the_numbers_come_from_is_said(decided, tmp_path):
     path = tmp_path / "x.html"
     write_report(replace(decided(), digest="ba7816bf"), path, command="bayes-mdp decide 'my log.csv'")
     text = " ".join(check(path).text.split())
-    assert "its SHA-256 ba7816bf prior known_rewards key [0, 0] version bayes-mdp " in text
+    assert "its SHA-256 ba7816bf prior known_rewards (concentration 1.0, reward an array (2, 2)) " in text
+    assert "key jax.random.key(0) version bayes-mdp " in text
     assert "command bayes-mdp decide 'my log.csv'" in text
 
 

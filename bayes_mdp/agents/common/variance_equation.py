@@ -31,7 +31,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
+from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.validity import Kind
 from bayes_mdp.numerics.products import tensordot

@@ -48,7 +48,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
+from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs

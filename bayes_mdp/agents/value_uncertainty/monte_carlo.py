@@ -21,7 +21,7 @@ from bayes_mdp.agents.common.variance_equation import ValueUncertainty, discount
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, correlated_policy
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.labelled_arguments import labels_of, policy_of
+from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.numerics.products import einsum, tensordot

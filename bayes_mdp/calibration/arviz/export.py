@@ -8,9 +8,8 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
-from bayes_mdp.calibration.arviz.contents import GROUPS, Contents, contents
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree
-from bayes_mdp.calibration.arviz.group_builder import GroupBuilder
+from bayes_mdp.calibration.arviz.groups import GROUPS, Contents, GroupBuilder, contents
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first
 from bayes_mdp.utils.validation import check_name

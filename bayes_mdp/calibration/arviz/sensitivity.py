@@ -20,8 +20,12 @@ from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import Draws
 from bayes_mdp.calibration.belief.observed_data import Data, observe
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first
-from bayes_mdp.calibration.belief.prior_density import log_prior_of
+from bayes_mdp.calibration.belief.posterior_views import (
+    FittedPosterior,
+    check_posterior,
+    key_or_first,
+)
+from bayes_mdp.calibration.belief.program_run import log_prior_of
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective

@@ -1,18 +1,23 @@
-"""Observed data, transition by transition (`Rows`) or summed per pair (`Cells`). Host-side."""
+"""Observed data, transition by transition (`Rows`) or summed per pair (`Cells`): what a posterior keeps of them, and
+data that are given, which must be the same. Host-side.
+"""
 
+from typing import NamedTuple
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int
 
-from bayes_mdp.calibration.belief.before_data import before_data
-from bayes_mdp.calibration.belief.own_data import Cells, Rows, own_data, own_sums
-from bayes_mdp.calibration.belief.posterior_views import Reference
-from bayes_mdp.calibration.belief.reward_density import Moments
+from bayes_mdp.calibration.belief.draws import Moments
+from bayes_mdp.calibration.belief.posterior_views import Reference, before_data
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.sampled.conditioned_program import outcome_counts
+from bayes_mdp.inference.sampled import conditioned_program
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.mdp.labels import outcome_axis
@@ -22,6 +27,146 @@ from bayes_mdp.utils.validation import first_index
 
 Data = Transitions | Log | Counts | None
 UNLIKE = 1e-4  # tolerance, of rewards in float32
+SHARED = "its sums do not tell pairs apart that share a row or a reward, or have a known one"
+
+
+class Rows(NamedTuple):
+    """T transitions: indices of (step,) state, action and outcome; the reward, nan where it is missing."""
+
+    cell: tuple[Int[np.ndarray, " T"], ...]
+    outcome: Int[np.ndarray, " T"]
+    reward: Float[np.ndarray, " T"]
+
+    def reward_cell(self, by_outcome: bool) -> tuple[Int[np.ndarray, " T"], ...]:
+        """Index of the reward law of each transition."""
+        return (*self.cell, self.outcome) if by_outcome else self.cell
+
+
+class Cells(NamedTuple):
+    """Sums per pair: counts of the outcomes; moments of the rewards, per outcome if they depend on it."""
+
+    transition_counts: Float[np.ndarray, "*H S A O"]
+    rewards: Moments
+
+    @property
+    def tried(self) -> tuple[Int[np.ndarray, " C"], ...]:
+        """Indices of the C pairs with data."""
+        return np.nonzero(self.transition_counts.sum(-1))
+
+
+def kept_data(posterior: Reference) -> tuple[Rows | None, Cells]:
+    """The data that the posterior keeps, as rows (None if there are only sums) and as cells.
+
+    Rows follow the order of the data, those without an observed reward last.
+
+    Raises:
+        ValueError: it does not keep enough (`why_no_kept_data`).
+    """
+    why = why_no_kept_data(posterior)
+    if why is not None:
+        raise ValueError(f"data is None, expected the data that the posterior was inferred from: {why}")
+    seen = posterior.reward_data
+    if seen is None:
+        assert isinstance(posterior, ConjugatePosterior)  # all others keep their rewards
+        return None, kept_sums(posterior)
+    counts = _kept_counts(posterior)
+    if isinstance(seen, Statistics):
+        return None, Cells(counts, Moments(*map(_float64, seen.counts.reward_moments)))
+    return _kept_rows(counts, seen), _sums_of_rows(counts, seen, posterior.rewards_by_outcome)
+
+
+def why_no_kept_data(posterior: Reference) -> str | None:
+    """Why what the posterior keeps does not say what was observed at each pair, in words; None: it does."""
+    visits, counts = np.asarray(posterior.visit_counts()), _kept_counts(posterior)
+    if not visits.any():
+        return None
+    if not np.allclose(counts.sum(-1), visits):
+        return SHARED
+    seen = posterior.reward_data
+    if seen is not None:
+        return _why_no_rows(counts, seen)
+    assert isinstance(posterior, ConjugatePosterior)  # all others keep their rewards
+    rewards = posterior.reward_cells
+    law = "" if rewards.law is None else rewards.law.__name__
+    if isinstance(rewards, RewardCells):
+        if not rewards.has_moments:
+            return f"the moments of {law} rewards, which it would need, are not what it keeps"
+        tried = counts > 0 if rewards.by_outcome else visits > 0
+        with_known_law = rewards.known_law is not None and bool((tried & (np.asarray(rewards.cell) < 0)).any())
+        return SHARED if with_known_law or not rewards.distinct else None
+    if rewards.law is None:
+        return None  # known numbers
+    return f"it does not keep the {law} rewards of each pair"
+
+
+def _kept_counts(posterior: Reference) -> Float[np.ndarray, "*H S A O"]:
+    """Counts of the outcomes at every pair; of a closed form over all pairs that share a row."""
+    if isinstance(posterior, SampledPosterior):
+        return _float64(conditioned_program.outcome_counts(posterior.data_statistics))
+    return kept_sums(posterior).transition_counts
+
+
+def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.DataStatistics) -> str | None:
+    if isinstance(seen, Statistics):
+        return None
+    if int(seen.used) > seen.capacity:
+        return "its buffer of rewards has overflowed"
+    weight = _float64(seen.weight)
+    whole = np.isin(weight, (0.0, 1.0)).all() and np.array_equal(counts, np.round(counts))
+    return None if whole else "its transitions have weights that are neither 0 nor 1"
+
+
+def kept_sums(posterior: ConjugatePosterior) -> Cells:
+    """The sums that a closed form keeps, at every pair: over all pairs that share a row or reward; zero if unknown."""
+    rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
+    with jax.enable_x64(True):
+        counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, jnp.zeros(rows.prior.shape)).concentration)
+    if not isinstance(rewards, RewardCells) or not rewards.has_moments:
+        nothing = np.zeros(rewards.shape)
+        return Cells(counts, Moments(nothing, nothing, nothing))
+    data = np.asarray(rewards.data, np.float64)
+    if rewards.cell is None:
+        sums = data.reshape(*rewards.shape, 3)
+    else:
+        cell = np.asarray(rewards.cell)
+        sums = np.where((cell < 0)[..., None], 0.0, data[cell])
+    count, mean, ss = np.moveaxis(sums, -1, 0)
+    if rewards.coefficient is not None and rewards.offset is not None:
+        # The family keeps x of rewards coefficient * x + offset.
+        scale = np.asarray(rewards.coefficient, np.float64)
+        mean, ss = np.where(count > 0, scale * mean + np.asarray(rewards.offset), 0.0), scale**2 * ss
+    return Cells(counts, Moments(count, mean, ss))
+
+
+def _kept_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.Rows) -> Rows:
+    kept = np.asarray(seen.weight) != 0
+    where, reward = np.asarray(seen.where)[kept], np.asarray(seen.reward, np.float64)[kept]
+    without = np.round(counts).astype(np.int64)
+    np.add.at(without, tuple(where.T), -1)
+    # What is left was seen without its reward.
+    others = np.repeat(np.argwhere(without > 0), without[without > 0], axis=0)
+    *cell, outcome = np.concatenate([where, others]).astype(np.int32).T
+    return Rows(tuple(cell), outcome, np.concatenate([reward, np.full(len(others), np.nan)]))
+
+
+def _sums_of_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.Rows, by_outcome: bool) -> Cells:
+    kept = np.asarray(seen.weight) != 0
+    where = np.asarray(seen.where)[kept].T
+    index = tuple(where if by_outcome else where[:-1])
+    count, total, ss = (np.zeros(counts.shape if by_outcome else counts.shape[:-1]) for _ in range(3))
+    reward = np.asarray(seen.reward, np.float64)[kept]
+    np.add.at(count, index, 1.0)
+    np.add.at(total, index, reward)
+    mean = total / np.maximum(count, 1.0)
+    np.add.at(ss, index, (reward - mean[index]) ** 2)
+    return Cells(counts, Moments(count, mean, ss))
+
+
+def _float64(array: Array | np.ndarray) -> np.ndarray:
+    return np.asarray(array, np.float64)
+
+
+# Data that are given, against what the posterior keeps.
 
 
 def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
@@ -36,7 +181,7 @@ def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
         TypeError: `data` of another type.
     """
     if data is None:
-        return own_data(posterior)
+        return kept_data(posterior)
     data = data.transitions if isinstance(data, Log) else data
     if not isinstance(data, Transitions | Counts):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
@@ -45,7 +190,7 @@ def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
     if isinstance(posterior, ConjugatePosterior):
         _check_same(data, cells, posterior)
     else:
-        own_counts = np.asarray(outcome_counts(posterior.data_statistics), np.float64)
+        own_counts = np.asarray(conditioned_program.outcome_counts(posterior.data_statistics), np.float64)
         _check_close("transitions from", _axes(posterior), cells.transition_counts, own_counts)
     _check_same_rewards(cells, posterior)
     return None if isinstance(data, Counts) else _rows(data, space), cells
@@ -106,7 +251,7 @@ def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePo
         else:
             counts = Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards)))
             again = prior.update(counts if rewards.learns or rewards.law else without_rewards(counts))
-        own, new = own_sums(posterior), own_sums(again)
+        own, new = kept_sums(posterior), kept_sums(again)
     _check_close("transitions from", axes, new.transition_counts, own.transition_counts)
     _check_close("rewards of", axes, new.rewards.count, own.rewards.count)
     _check_close("as the mean reward of", axes, new.rewards.mean, own.rewards.mean, _slack(own.rewards))

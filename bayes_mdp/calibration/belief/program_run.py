@@ -1,4 +1,5 @@
-"""A prior program, run at given values of its latent sites: deterministics, log densities, what axes mean. Host-side.
+"""A prior program, run at given values of its latent sites: deterministics, log densities, what axes mean; and the log
+density of the prior at draws of a posterior. Host-side.
 
 Everything is computed in float64, a block of draws at a time.
 """
@@ -15,7 +16,15 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.ops.provenance import eval_provenance
 
+from bayes_mdp.calibration.belief.draws import Draws
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, before_data
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection.trace import improper_value
+from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.fitted import NO_PROGRAM
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import Prior
@@ -23,9 +32,10 @@ from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.utils.typing import AnyArray
 
 BLOCK = 50
-TINY = float(np.finfo(np.float32).tiny)
+TINY, BELOW_ONE = float(np.finfo(np.float32).tiny), 1.0 - float(np.finfo(np.float64).epsneg)
 Sites = Mapping[str, Shaped[AnyArray, "..."]]
 Site = Mapping[str, Any]  # a site as NumPyro's trace describes it
+Terms = dict[str, Float[np.ndarray, " N"]]
 
 
 class SiteFacts(NamedTuple):
@@ -95,7 +105,7 @@ def run_program(prior: Prior, space: StateActionSpace, sites: Sites, num_draws: 
         places = np.resize(np.arange(num_draws), (number, size))
         keys = jax.random.split(jax.random.key(0), (number, size))
         runs = [
-            jax.tree.map(np.asarray, block(keys[i], {name: _wide(x[at]) for name, x in sites.items()}))
+            jax.tree.map(np.asarray, block(keys[i], {name: _float64(x[at]) for name, x in sites.items()}))
             for i, at in enumerate(places)
         ]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *runs)
@@ -177,11 +187,98 @@ def _inside(law: dist.Distribution, value: AnyArray) -> AnyArray:
     if support is constraints.simplex or support is constraints.positive:
         return jnp.maximum(value, TINY)
     if support is constraints.unit_interval:
-        return jnp.clip(value, TINY, 1.0 - float(np.finfo(np.float64).epsneg))
+        return jnp.clip(value, TINY, BELOW_ONE)
     return value
 
 
-def _wide(values: AnyArray) -> np.ndarray:
+def _float64(values: AnyArray) -> np.ndarray:
     """A copy, floats in float64: JAX may hold a float32 version of the original."""
     array = np.array(values)
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+
+# The density of the prior.
+
+
+def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
+    """Log density, up to a constant, of the parameters without latent parents, at each draw: name -> [N].
+
+    These are sites of the program; without a program the rows ("transition_probs") and rewards ("rewards") of a closed
+    form. Parameters with latent parents belong to the model, which learns them through their parents (Kallioinen et al.
+    2023, section 2.4).
+
+    Raises:
+        TypeError: a mixture of given posteriors, whose components are no draws of a site.
+        ValueError: a posterior without a program (one that was loaded has none).
+    """
+    why = why_no_log_prior(posterior)
+    if isinstance(posterior, Mixture) and not posterior.hyperparameters:
+        raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it")
+    if why is not None:
+        raise ValueError(f"posterior has no density of its prior, expected one from infer: {why}")
+    program = posterior.program
+    if program is None:
+        return closed_log_prior(posterior, draws)
+    run = run_program(program, posterior.space, draws.run.sites, len(draws.transition_probs))
+    top = top_sites(program, posterior.space)
+    densities = {name: np.asarray(x) for name, x in run.log_density.items() if name in top}
+    return {name: x.reshape(len(x), -1).sum(1) for name, x in densities.items()}
+
+
+def why_no_log_prior(posterior: FittedPosterior) -> str | None:
+    """Why the density of its prior is not known, in words; None: it is."""
+    if posterior.program is not None:
+        return None
+    if not isinstance(posterior, ConjugatePosterior):
+        return NO_PROGRAM
+    rewards = posterior.reward_cells
+    if not rewards.learns:
+        return None
+    plain = isinstance(rewards, RewardCells) and rewards.coefficient is None
+    return None if plain else f"{NO_PROGRAM}, and the density of its beliefs about rewards has no formula here"
+
+
+def closed_log_prior(posterior: FittedPosterior, draws: Draws) -> Terms:
+    """Of the Dirichlet rows and of the reward parameters; one that several pairs share counts once."""
+    assert isinstance(posterior, ConjugatePosterior)
+    prior = before_data(posterior)
+    found = {"transition_probs": _log_prior_rows(prior.transition_probs, draws.transition_probs)}
+    rewards = prior.reward_cells
+    if isinstance(rewards, RewardCells):
+        site = np.arange(draws.rewards.known.size) if rewards.cell is None else np.ravel(rewards.cell)
+        first = _first_places(site)
+        parameters = [np.asarray(x, np.float64)[site[first]] for x in vars(rewards.prior).values()]
+        belief = type(rewards.prior)(*parameters)
+        law = draws.rewards.law
+        assert law is not None  # it is that of the belief
+        values = belief.laws[type(law)](law)
+        drawn = (np.asarray(values[name], np.float64) for name in belief.sites)
+        at = [x.reshape(len(x), site.size, *x.shape[1 + draws.rewards.known.ndim :]) for x in drawn]
+        found["rewards"] = belief.log_prior(tuple(_inside_support(x[:, first], belief) for x in at)).sum(1)
+    return found
+
+
+def _log_prior_rows(rows: DirichletRows, probs: Float[np.ndarray, "N *H S A O"]) -> Float[np.ndarray, " N"]:
+    prior = np.asarray(rows.concentration, np.float64).reshape(-1, probs.shape[-1])
+    table = np.arange(len(prior)) if rows.row is None else np.ravel(rows.row)
+    first = _first_places(table)
+    flat = probs.reshape(len(probs), *prior.shape)[:, first].astype(np.float64)
+    possible = prior[first] > 0
+    # A probability may underflow to zero in float32: take the smallest normal number in its place.
+    terms = np.where(possible, (prior[first] - 1.0) * np.log(np.maximum(flat, TINY)), 0.0)
+    return terms.sum((1, 2))
+
+
+def _first_places(table: np.ndarray) -> np.ndarray:
+    """Where each entry >= 0 of `table` occurs first."""
+    entries, places = np.unique(table, return_index=True)
+    return places[entries >= 0]
+
+
+def _inside_support(drawn: Float[np.ndarray, "N ..."], belief: RewardBelief) -> Float[np.ndarray, "N ..."]:
+    """Draws on the boundary of the support, by rounding, moved inside."""
+    ((family, *_), *more) = belief.sites.values()
+    tiny = np.finfo(np.float32).tiny
+    if family in ("Beta", "Dirichlet"):
+        return np.clip(drawn, tiny, 1.0 - np.finfo(np.float64).epsneg)
+    return np.maximum(drawn, tiny) if family == "Gamma" and not more else drawn

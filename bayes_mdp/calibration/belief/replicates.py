@@ -4,13 +4,10 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
-from bayes_mdp.calibration.belief.draws import Draws
-from bayes_mdp.calibration.belief.observed_data import Data, observe
-from bayes_mdp.calibration.belief.own_data import Cells, Rows
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
+from bayes_mdp.calibration.belief.draws import Draws, Moments
+from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, draw_prior
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
-from bayes_mdp.calibration.belief.prior_draws import draw_prior
-from bayes_mdp.calibration.belief.reward_density import Moments
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.utils.validation import check_name
 

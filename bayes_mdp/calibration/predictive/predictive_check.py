@@ -1,28 +1,20 @@
-"""Predictive checks: test statistics of the data against those of replicated data. Host-side.
+"""Predictive checks: test statistics of the data against those of replicated data. NumPy in float64, host-side.
 
 A replicate repeats the transitions from the same pairs (fixed visits, as in `to_arviz`) under one draw. What the
 p-values are: see `comparisons`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
 import xarray as xr
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
-from bayes_mdp.calibration.predictive.check_statistics import (
-    NEXT_STEPS,
-    REWARDS,
-    TRANSITIONS,
-    Sample,
-    Statistic,
-    previous_states,
-)
 from bayes_mdp.calibration.predictive.comparisons import (
     Comparison,
     compare_statistic,
@@ -39,6 +31,167 @@ from bayes_mdp.utils.validation import check_functions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Pairs = Float[np.ndarray, "*H S A"]
+
+
+class Sample(NamedTuple):
+    """T transitions in the order of the data, and a draw of the posterior.
+
+    Args:
+        space: sizes and names.
+        cell: index of each (step,) state and action.
+        outcome: observed or replicated index of the next state, S for the end.
+        reward: observed or replicated; nan where none was observed.
+        previous: the state before `cell`'s, -1 at the start of an episode or where the log has a gap.
+        transition_probs: [*H S A O], of the draw.
+    """
+
+    space: StateActionSpace
+    cell: tuple[Int[np.ndarray, " T"], ...]
+    outcome: Int[np.ndarray, " T"]
+    reward: Float[np.ndarray, " T"]
+    previous: Int[np.ndarray, " T"]
+    transition_probs: Float[np.ndarray, "*H S A O"]
+
+    @property
+    def pair(self) -> Int[np.ndarray, " T"]:
+        """Number of the (step, state, action), row-major."""
+        return np.ravel_multi_index(self.cell, self.space.shape)
+
+    def transition_counts(self) -> Float[np.ndarray, "*H S A O"]:
+        """How often each outcome followed each pair."""
+        shape = (*self.space.shape, self.space.n_outcomes)
+        index = np.ravel_multi_index((*self.cell, self.outcome), shape)
+        return np.bincount(index, minlength=int(np.prod(shape))).reshape(shape).astype(float)
+
+
+Statistic = Callable[[Sample], float | Float[np.ndarray, "..."]]
+
+
+def previous_states(data: Transitions) -> Int[np.ndarray, " T"]:
+    """The state that each transition's state was reached from, -1 where the one before it does not lead to it."""
+    state, next_state = np.asarray(data.state), np.asarray(data.next_state)
+    ended = np.zeros(state.shape, bool)
+    for flag in (data.terminated, data.truncated):
+        ended |= False if flag is None else np.asarray(flag)
+    joined = (next_state[:-1] == state[1:]) & ~ended[:-1]
+    return np.concatenate([[-1], np.where(joined, state[:-1], -1)])[: state.size]
+
+
+def row_discrepancy(sample: Sample) -> Pairs:
+    """Freeman-Tukey distance of counts from the draw's row, 4 sum (sqrt(n) - sqrt(N p))^2; nan where never visited.
+
+    It is distributed like chi-square with one degree of freedom less than there are possible outcomes, and stays finite
+    if p is tiny (Gelman,
+    Meng and Stern 1996, *Posterior predictive assessment of model fitness via realized discrepancies*).
+    """
+    counts = sample.transition_counts()
+    visits = counts.sum(-1)
+    distance = 4 * ((np.sqrt(counts) - np.sqrt(visits[..., None] * sample.transition_probs)) ** 2).sum(-1)
+    return np.where(visits > 0, distance, np.nan)
+
+
+def transition_discrepancy(sample: Sample) -> float:
+    """Sum of `row_discrepancy` over the visited pairs."""
+    return float(np.nansum(row_discrepancy(sample)))
+
+
+def serial_dependence(sample: Sample) -> float:
+    """Dependence of the outcome on the previous state given the pair: the G statistic of their independence.
+
+    2 sum n log(n N / (row total * column total)) over the table (previous state, outcome) of each pair (Anderson and
+    Goodman 1957, *Statistical inference about Markov chains*). Large if the process is not Markov.
+    """
+    known = sample.previous >= 0
+    pair, before, outcome = sample.pair[known], sample.previous[known], sample.outcome[known]
+    n_states, n_outcomes = sample.space.n_states, sample.space.n_outcomes
+    origin = pair * n_states + before
+    parts = (origin * n_outcomes + outcome, pair, origin, pair * n_outcomes + outcome)
+    whole, pairs, origins, outcomes = map(_sum_n_log_n, parts)
+    return 2.0 * (whole + pairs - origins - outcomes)
+
+
+def reward_mean(sample: Sample) -> Pairs:
+    """Mean of the rewards of each pair; nan where none was observed."""
+    count, total, _ = _sums(sample)
+    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def reward_sd(sample: Sample) -> Pairs:
+    """Standard deviation of the rewards of each pair; nan where fewer than two were observed."""
+    count, _, deviations = _sums(sample)
+    return np.sqrt(np.divide(deviations, count - 1, out=np.full(count.shape, np.nan), where=count > 1))
+
+
+def reward_min(sample: Sample) -> Pairs:
+    """Smallest reward of each pair; nan where none was observed."""
+    return _extreme(sample, np.fmin)
+
+
+def reward_max(sample: Sample) -> Pairs:
+    """Largest reward of each pair; nan where none was observed."""
+    return _extreme(sample, np.fmax)
+
+
+TRANSITIONS: dict[str, Statistic] = {
+    "transition_discrepancy": transition_discrepancy,
+    "row_discrepancy": row_discrepancy,
+    "serial_dependence": serial_dependence,
+}
+REWARDS: dict[str, Statistic] = {
+    "reward_mean": reward_mean,
+    "reward_sd": reward_sd,
+    "reward_min": reward_min,
+    "reward_max": reward_max,
+}
+SHARED = (
+    "rows of their own where pairs share one, a weaker or a learnt concentration, possible outcomes alone (support=; "
+    "in the shell --support FILE)"
+)
+TWICE = "the rows follow the data more closely than chance allows: are data counted twice, or in the prior as well?"
+SPREAD_OUT = (
+    "a smaller or a learnt concentration, or possible outcomes alone (support=; in the shell --support FILE): the "
+    "belief spreads rows too far"
+)
+NOISIER = "heavier tails, or a spread of its own for each pair (of real rewards dist.StudentT, dirichlet_normal_gamma)"
+QUIETER = "less noise, noise that is learnt (of real rewards dirichlet_normal_gamma), or a weaker prior of the rewards"
+CENTRE = "a mean of its own for each pair, a wider prior of the means, or a prior mean where rewards lie"
+NEXT_STEPS: dict[str, tuple[str, str]] = {
+    "transition_discrepancy": (SHARED, TWICE),
+    "row_discrepancy": (SHARED, TWICE),
+    "serial_dependence": (
+        "put what else matters into the state, such as the state before: the process is not Markov in this one",
+        SPREAD_OUT,
+    ),
+    "reward_mean": (CENTRE, CENTRE),
+    "reward_sd": (NOISIER, QUIETER),
+    "reward_min": (QUIETER, NOISIER),
+    "reward_max": (NOISIER, QUIETER),
+}
+"""Statistic -> what to try where it is larger in the data than in replicates, and where it is smaller."""
+
+
+def _sum_n_log_n(code: Int[np.ndarray, " T"]) -> float:
+    """sum n log n over how often each code occurs."""
+    n = np.unique(code, return_counts=True)[1]
+    return float((n * np.log(n)).sum())
+
+
+def _sums(sample: Sample) -> tuple[Pairs, Pairs, Pairs]:
+    """Number, sum, and sum of squared deviations of the rewards of each pair."""
+    pair, reward = sample.pair, np.nan_to_num(sample.reward)
+    size, observed = int(np.prod(sample.space.shape)), ~np.isnan(sample.reward)
+    count, total = (np.bincount(pair, weights, size) for weights in (observed, reward))
+    mean = total / np.maximum(count, 1)
+    deviations = np.bincount(pair, np.where(observed, (reward - mean[pair]) ** 2, 0.0), size)
+    return tuple(x.reshape(sample.space.shape) for x in (count, total, deviations))  # pyright: ignore[reportReturnType]
+
+
+def _extreme(sample: Sample, function: np.ufunc) -> Pairs:
+    found = np.full(int(np.prod(sample.space.shape)), np.nan)
+    function.at(found, sample.pair, sample.reward)
+    return found.reshape(sample.space.shape)
 
 
 class PredictiveCheck(NamedTuple):

@@ -19,15 +19,14 @@ from numpyro import handlers
 
 from bayes_mdp.behaviour import BehaviourModel, ChoiceLog, Task, numpyro_model
 from bayes_mdp.behaviour.behaviour_model import check_model
-from bayes_mdp.behaviour.group_model import POOLINGS, Pooling
+from bayes_mdp.behaviour.fit_behaviour import POOLINGS, Pooling
 from bayes_mdp.behaviour.jumps import refuse_jumps
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
 from bayes_mdp.behaviour.simulate_choices import as_task, simulated_records
-from bayes_mdp.calibration.simulation_based.prior_sbc import options_of
+from bayes_mdp.calibration.simulation_based.prior_sbc import chunk_of, identity_of, options_of, run_in_chunks
 from bayes_mdp.calibration.simulation_based.prior_sbc import sampler as short_sampler
 from bayes_mdp.calibration.simulation_based.ranks import Rank, Sites, rank_of_truth
 from bayes_mdp.calibration.simulation_based.sbc_result import LIKELIHOOD, SBC
-from bayes_mdp.calibration.simulation_based.simulation_runs import chunk_of, identity_of, run_in_chunks
 from bayes_mdp.inference.draws.chains import run_chains
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.mdp import Environment

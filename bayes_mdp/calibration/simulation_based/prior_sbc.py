@@ -6,9 +6,11 @@ is right.
 """
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -16,9 +18,8 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.simulation_based.quantities import Quantity
-from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design, simulation
+from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design, Rank, StagedSimulation, simulation
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
-from bayes_mdp.calibration.simulation_based.simulation_runs import chunk_of, identity_of, run_in_chunks
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.detection.detect_rows import bent
 from bayes_mdp.inference.detection.probe import Probe
@@ -31,10 +32,21 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
-from bayes_mdp.parallel import ExecutorLike, check_executor
-from bayes_mdp.utils.files import check_file
-from bayes_mdp.utils.progress import DELAY
+from bayes_mdp.numerics.host_program import QUICKEST, quick_jit
+from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
+from bayes_mdp.utils.files import check_file, read_netcdf, write_netcdf
+from bayes_mdp.utils.identity import UnidentifiedError, identity
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.progress import DELAY, bar_of
 from bayes_mdp.utils.validation import check_count, check_functions, check_key
+
+Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]] | StagedSimulation
+"""key -> ranks of one simulation; traceable, or in stages."""
+
+CHUNK = 64
+MAX_NUMBERS = 2**25
+WRITE_EVERY = 5.0  # seconds; the file is written whole
+PARTS_OF_MDPS = "prior, space, behaviour, objective, method or other quantities"
 
 
 def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
@@ -176,3 +188,188 @@ def _chunk(design: Design) -> int:
     table = int(np.prod(design.space.shape)) * design.space.n_outcomes
     numbers = design.num_draws * (4 * table + design.num_transitions)
     return chunk_of(numbers, design.num_draws)
+
+
+# Simulations, whatever is simulated: in chunks, with progress, resumed from a file. What `run_in_chunks` is given is
+# compiled once in every process that runs chunks.
+
+
+def identity_of(asked: object) -> str:
+    """The identity of what is simulated and inferred; if it has none, a question mark and the reason."""
+    try:
+        return identity(asked, "the call")
+    except UnidentifiedError as error:
+        return f"? {error}"
+
+
+def chunk_of(numbers: int, num_draws: int) -> int:
+    """How many simulations of so many numbers each run side by side, given the memory.
+
+    Raises:
+        ValueError: not even one.
+    """
+    check_memory(f"num_draws is {num_draws}", 8.0 * numbers, "fewer draws take less")
+    return int(np.clip(MAX_NUMBERS // numbers, 1, CHUNK))
+
+
+def run_in_chunks(
+    key: PRNGKeyArray,
+    make: Callable[[], Simulation],
+    num: int,
+    chunk: int,
+    attributes: dict[str, str],
+    path: Path | None,
+    *,
+    delay: float = 0.0,
+    parts: str = PARTS_OF_MDPS,
+    executor: ExecutorLike = None,
+) -> xr.Dataset:
+    """`Rank` of every quantity as variables, with dims simulation, (draw,) quantity.
+
+    Args:
+        key: of all simulations; simulation i has the key `fold_in(key, i)`.
+        make: makes the simulation; it is what travels to other processes.
+        num: number of simulations.
+        chunk: how many run side by side at most.
+        attributes: of the dataset, `program` (see `identity_of`) among them; a file must have the same to be resumed.
+        path: of the file that is resumed; None: none.
+        delay: seconds before a bar of progress is shown.
+        parts: what `program` identifies, in words.
+        executor: where the chunks are computed; None: in this process.
+
+    Raises:
+        ValueError: the file holds simulations of another call, or this cannot be decided. RuntimeError: a chunk failed
+            on the executor.
+    """
+    # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
+    size = -(-num // -(-num // chunk))
+    block = SimulationBlock(key, make, size)
+    found = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
+    done = [] if found is None else [found]
+    count = 0 if found is None else found.sizes["simulation"]
+    written = time.monotonic()
+    with bar_of(num, " simulations", done=min(count, num), delay=delay) as bar:
+        for ranks in _in_order(block, range(count, num, size), executor):
+            done.append(dataset_of(ranks, count, attributes))
+            count += size
+            bar.update(min(size, num - bar.n))
+            if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
+                done = [_joined(done)]
+                write_netcdf(done[0], path)
+                written = time.monotonic()
+    return _joined(done).isel(simulation=slice(num))
+
+
+class SimulationBlock:
+    """(first simulation) -> `Rank` of every quantity for `size` simulations. It compiles once in every process.
+
+    Args:
+        key: of all simulations.
+        make: makes one simulation.
+        size: number of simulations.
+    """
+
+    def __init__(self, key: PRNGKeyArray, make: Callable[[], Simulation], size: int) -> None:
+        self._parts = key, make, size
+        self._compiled: Callable[[int], dict[str, Rank]] | None = None
+
+    def __call__(self, start: int) -> dict[str, Rank]:
+        """Simulations `start` to `start + size - 1`."""
+        if self._compiled is None:
+            key, make, size = self._parts
+            one = make()
+            self._compiled = (
+                _staged(key, one, size)
+                if isinstance(one, StagedSimulation)
+                else jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
+            )
+        return self._compiled(start)
+
+
+def _staged(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable[[int], dict[str, Rank]]:
+    """The same in stages: what can be traced is compiled for all simulations of a block at once."""
+    keys_of = jax.jit(lambda start: jax.vmap(lambda i: jax.random.fold_in(key, i))(start + np.arange(size)))
+    simulate, examine = (quick_jit(jax.vmap(part), options=QUICKEST) for part in (one.simulate, one.examine))
+
+    def run(start: int) -> dict[str, Rank]:
+        keys = keys_of(start)
+        simulated = simulate(keys)
+        data = jax.tree.map(np.asarray, simulated.data)
+        inferred = [one.infer(keys[i], jax.tree.map(lambda x, i=i: x[i], data)) for i in range(size)]
+        return examine(keys, simulated, *jax.tree.map(lambda *x: np.stack(x), *inferred))
+
+    return run
+
+
+def _in_order(block: SimulationBlock, starts: range, executor: ExecutorLike) -> Iterator[dict[str, Rank]]:
+    """The blocks from all `starts`, in their order, which is not that in which an executor finishes them.
+
+    Raises:
+        RuntimeError: one failed on the executor.
+    """
+    if executor is None:
+        yield from map(block, starts)
+        return
+    early: dict[int, dict[str, Rank]] = {}
+    left = iter(starts)
+    awaited = next(left, None)
+    for one in run_tasks(block, [Task(str(start), (start,)) for start in starts], executor):
+        if one.value is None:
+            raise RuntimeError(f"the simulations from {one.name} on failed: {one.error}")
+        early[int(one.name)] = one.value
+        while awaited in early:
+            yield early.pop(awaited)
+            awaited = next(left, None)
+
+
+def dataset_of(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -> xr.Dataset:
+    """The ranks of a chunk, whose first simulation has the number `start`."""
+    names = list(ranks)
+    columns: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        field: (("simulation", "quantity"), np.stack([np.asarray(getattr(ranks[name], field)) for name in names], -1))
+        for field in Rank._fields
+        if field != "draws"
+    }
+    columns["draws"] = (("simulation", "draw", "quantity"), np.stack([np.asarray(ranks[n].draws) for n in names], -1))
+    length = len(columns["rank"][1])
+    coords = {"simulation": np.arange(start, start + length), "quantity": np.array(names)}
+    return xr.Dataset(columns, coords, attributes)
+
+
+def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
+    return xr.concat(parts, dim="simulation") if len(parts) > 1 else parts[0]
+
+
+def _resume(
+    path: Path,
+    key: PRNGKeyArray,
+    one: Simulation,
+    attributes: dict[str, str],
+    parts: str,
+) -> xr.Dataset:
+    """The finished simulations of a file, if they are of this call: same settings, same truth of simulation 0.
+
+    Raises:
+        ValueError: they are of another call, or this cannot be decided.
+    """
+    found = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
+    expected = f"expected those of this call (path {str(path)!r}; remove it to start anew)"
+    program = attributes["program"]
+    if program.startswith("?"):
+        raise ValueError(f"path may hold other simulations, as {program[2:]}, {expected}")
+    for name, value in attributes.items():
+        if name != "program" and found.attrs.get(name) != value:
+            raise ValueError(f"path holds simulations with {name} {found.attrs.get(name)!r} not {value!r}, {expected}")
+    if found.attrs.get("program") != program:
+        raise ValueError(f"path holds simulations of another {parts}, {expected}")
+    if isinstance(one, StagedSimulation):
+        truth = {name: rank.truth[0] for name, rank in _staged(key, one, 1)(0).items()}
+    else:
+        truth = jax.jit(lambda: {name: rank.truth for name, rank in one(jax.random.fold_in(key, 0)).items()})()
+    names = found.quantity.values.tolist()
+    if sorted(truth) != sorted(names):
+        raise ValueError(f"path holds the quantities {names}, {expected}")
+    first = np.stack([np.asarray(truth[name]) for name in names])
+    if not np.allclose(first, found.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ValueError(f"path holds simulations of another key, {expected}")
+    return found

@@ -1,4 +1,7 @@
-"""`SBC`: the result of simulation-based calibration, as numbers, in words, for ArviZ and as a figure. Host-side."""
+"""`SBC`: the result of simulation-based calibration, as numbers, in words, for ArviZ and as a figure. Host-side.
+
+`remedy` says what to try where simulations show that a method's posteriors are not calibrated.
+"""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -13,12 +16,12 @@ from scipy import stats
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.calibration.simulation_based.quantities import varying
-from bayes_mdp.calibration.simulation_based.remedies import remedy
 from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 CLEAR = 4.0  # standard errors above which a deviation is described
 POWER = 0.95
@@ -227,3 +230,35 @@ def _describe(name: str, shift: float | None, scale: float | None) -> str:
     if scale is not None:
         parts.append(f"too {'narrow' if scale < 1 else 'wide'}: about {scale:.2f} times the right deviation")
     return ", ".join(parts) or "not uniform, though neither place nor width is clearly off"
+
+
+APPROXIMATIONS = ("svi", "laplace")
+INTEGRALS = ("quadrature", "importance")
+CHAINS = ("nuts", "collapsed", "factorised", "gibbs")
+CLOSED_FORMS = ("exact", "mixture")
+
+
+def remedy(method: str) -> str:
+    """What to try, and the page that says more.
+
+    Args:
+        method: of the inference, as `posterior.method` says; another one is taken as the user's own.
+    """
+    return f"{_sentence(method)} {see('how-to/check-a-posterior')}"
+
+
+def _sentence(method: str) -> str:
+    if method in APPROXIMATIONS:
+        return f"{method} is an approximation: use NUTS (or collapsed, exact) where these quantities matter."
+    if method in INTEGRALS:
+        return (
+            "Truths and data must come from the prior that is inferred. Compare one fit with method='collapsed' "
+            "(chains): a mode that no start found is missing here. Where the two differ, report it with this file."
+        )
+    if method in CHAINS:
+        return "Look at r-hat and divergences of one fit; more warm-up, more samples, another parametrisation."
+    if method in CLOSED_FORMS:
+        return (
+            "This route is exact: truths and data must come from the prior that is inferred. Report it with this file."
+        )
+    return "Compare the prior and the likelihood of this fit with the program that the truths are drawn from."

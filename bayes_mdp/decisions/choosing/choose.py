@@ -48,7 +48,7 @@ from bayes_mdp.inference.pair_draws import Drawn
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.array_forms import to_float64

@@ -33,7 +33,7 @@ from bayes_mdp.inference.pair_draws import (
     whole_draws,
 )
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Episodic, Objective, SparseMDP
-from bayes_mdp.mdp.labelled_arguments import labels_of
+from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.utils.memory import check_memory, free_bytes

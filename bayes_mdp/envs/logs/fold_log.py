@@ -9,8 +9,7 @@ from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
 from bayes_mdp.envs.logs.tables import check_roles
 from bayes_mdp.envs.logs.transition_chunks import LabelBook, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
-from bayes_mdp.mdp.data.cell_table import CellTable, Where, joined, table_of_rows
-from bayes_mdp.mdp.data.folded_log import check_new_sources
+from bayes_mdp.mdp.data.folded_log import CellTable, Where, check_new_sources, joined, table_of_rows
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.utils.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
 

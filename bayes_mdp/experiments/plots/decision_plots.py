@@ -16,7 +16,7 @@ from bayes_mdp.decisions import PolicyComparison, StrategyDraws
 from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.experiments.plots.result_plots import place
 from bayes_mdp.mdp import AverageReward
-from bayes_mdp.recommend.report_figures import draw_gains, forest_height, gains_of
+from bayes_mdp.recommend.page import draw_gains, forest_height, gains_of
 from bayes_mdp.utils.axis_labels import shorten
 from bayes_mdp.utils.figures import number_x, whole_figure
 from bayes_mdp.utils.typing import RealScalar

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
-from bayes_mdp.mdp.reward_distribution import DistributionReward
+from bayes_mdp.mdp.environment import DistributionReward
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import tabulate, unwrap
 from bayes_mdp.numerics.array_forms import place_as

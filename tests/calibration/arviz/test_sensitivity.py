@@ -13,8 +13,7 @@ from scipy import integrate, stats
 
 from bayes_mdp.calibration.arviz.sensitivity import by_formula, prior_sensitivity, sensitivity
 from bayes_mdp.calibration.belief.parameter_draws import draw
-from bayes_mdp.calibration.belief.prior_density import log_prior_of
-from bayes_mdp.calibration.belief.program_run import top_sites
+from bayes_mdp.calibration.belief.program_run import log_prior_of, top_sites
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Discounted
 from tests.calibration.beliefs import SPACE, collapsed, sampled, student, transitions

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from bayes_mdp.calibration.belief import replicates as predictive
-from bayes_mdp.calibration.belief.before_data import before_data
-from bayes_mdp.calibration.belief.observed_data import observe
-from bayes_mdp.calibration.belief.own_data import Cells
+from bayes_mdp.calibration.belief.observed_data import Cells, observe
 from bayes_mdp.calibration.belief.parameter_draws import draw
+from bayes_mdp.calibration.belief.posterior_views import before_data
 from bayes_mdp.inference.conjugate.predictive_density import log_predictive
 from bayes_mdp.models.sufficient_statistics import log_base_measure
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.criticism.held_out_checks import (
+from bayes_mdp.calibration.criticism.log_checks import (
     Replicated,
     _codes,
     chosen_value,

@@ -9,8 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.criticism.criticise import criticise
-from bayes_mdp.calibration.criticism.next_steps import (
+from bayes_mdp.calibration.criticism.criticise import (
     ALIKE,
     CHOSEN,
     INFORMED,
@@ -21,6 +20,7 @@ from bayes_mdp.calibration.criticism.next_steps import (
     SHARED,
     UNKNOWN,
     WHERE,
+    criticise,
     kind_of_rows,
     next_step,
 )

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check, returns_of
+from bayes_mdp.calibration.criticism.log_checks import ReturnCheck, return_check, returns_of
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
 
 KEY = jax.random.key(0)
@@ -100,7 +100,7 @@ def test_the_value_of_the_behaviour_beside_the_mean_return(monkeypatch):
     assert found.sd == pytest.approx((1 / end).std(), rel=0.5)
     assert found.p_value > 0.5
     # In a large problem no draw is taken: first-order moments, here against the exact ones.
-    monkeypatch.setattr("bayes_mdp.calibration.criticism.return_check.LARGE", 0)
+    monkeypatch.setattr("bayes_mdp.calibration.criticism.log_checks.LARGE", 0)
     near = return_check(KEY, posterior, log, space, FirstExit(), np.ones(1))
     assert isinstance(near, ReturnCheck) and near.observed == found.observed
     assert near.expected == pytest.approx((1 / end).mean(), rel=0.01)

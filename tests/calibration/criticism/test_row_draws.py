@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
+from bayes_mdp.calibration.criticism.log_checks import RowDraws, drawn_outcomes, row_draws
 from bayes_mdp.mdp import Log, SparseMDP, StateActionSpace, Transitions
 
 S, A = 4, 2

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration.predictive import check_statistics as statistics
-from bayes_mdp.calibration.predictive.check_statistics import Sample, previous_states
+from bayes_mdp.calibration.predictive import predictive_check as statistics
+from bayes_mdp.calibration.predictive.predictive_check import Sample, previous_states
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 SPACE = StateActionSpace(3, 2)

@@ -1,7 +1,7 @@
 import numpy as np
 
 from bayes_mdp.behaviour import ChoiceLog, TwoStep, TwoStepTask, simulate, two_step_log
-from bayes_mdp.calibration.predictive.choice_statistics import action_shares, history, stay_spread, stays
+from bayes_mdp.calibration.predictive.check_choices import action_shares, history, stay_spread, stays
 
 
 def by_loop(first, second_state, reward):

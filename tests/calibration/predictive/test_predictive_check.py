@@ -13,8 +13,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from bayes_mdp.calibration.predictive.check_statistics import Sample
-from bayes_mdp.calibration.predictive.predictive_check import predictive_check
+from bayes_mdp.calibration.predictive.predictive_check import Sample, predictive_check
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells

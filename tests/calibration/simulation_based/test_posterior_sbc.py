@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp import models
-from bayes_mdp.calibration.simulation_based.posterior_sbc import truths_near
+from bayes_mdp.calibration.checks.checking import truths_near
 from bayes_mdp.calibration.simulation_based.ranks import Design
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

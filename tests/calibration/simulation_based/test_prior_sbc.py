@@ -10,12 +10,11 @@ import xarray as xr
 
 from bayes_mdp.calibration.belief.transition_law import Law
 from bayes_mdp.calibration.simulation_based import prior_sbc
-from bayes_mdp.calibration.simulation_based import simulation_runs as module
-from bayes_mdp.calibration.simulation_based.prior_sbc import sampler, sbc
+from bayes_mdp.calibration.simulation_based import prior_sbc as module
+from bayes_mdp.calibration.simulation_based.prior_sbc import dataset_of, sampler, sbc
 from bayes_mdp.calibration.simulation_based.quantities import default_quantities
 from bayes_mdp.calibration.simulation_based.ranks import Design, StagedSimulation, Truth, simulation
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
-from bayes_mdp.calibration.simulation_based.simulation_runs import dataset_of
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import fit_for

@@ -11,7 +11,7 @@ import bayes_mdp as bm
 from bayes_mdp.decisions import PolicyComparison, StrategyDraws, trace_dataset
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
-from bayes_mdp.recommend.report_figures import NO_WORSE, OPEN, WORSE
+from bayes_mdp.recommend.page import NO_WORSE, OPEN, WORSE
 from tests.utils.test_axis_labels import overlaps
 
 

@@ -1,4 +1,4 @@
-"""The pictures: every gain on its side of zero, zero in sight, and words for who cannot see it."""
+"""What reports are made of: every gain on its side of zero, words for who cannot see it, policies by label."""
 
 import re
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
-from bayes_mdp.mdp import Discounted
-from bayes_mdp.recommend import report_figures
-from bayes_mdp.recommend.report_figures import NO_WORSE, OPEN, WORSE, gains_figure, gains_of, values_figure
+from bayes_mdp.mdp import Discounted, StateActionSpace
+from bayes_mdp.recommend import page
+from bayes_mdp.recommend.page import NO_WORSE, OPEN, WORSE, gains_figure, gains_of, policy_table, values_figure
 from tests.utils.test_axis_labels import overlaps
 
 GAINS = {
@@ -86,15 +86,15 @@ def drawn(monkeypatch, low, high, count=2) -> Any:
 
 def figures_made(monkeypatch) -> list[Any]:
     """The figures that are made from now on."""
-    made, make = [], report_figures._figure
-    monkeypatch.setattr(report_figures, "_figure", lambda height: made.append(make(height)) or made[-1])
+    made, make = [], page._figure
+    monkeypatch.setattr(page, "_figure", lambda height: made.append(make(height)) or made[-1])
     return made
 
 
-@pytest.mark.parametrize("width", [2.4, report_figures.WIDTH, 8.0])
+@pytest.mark.parametrize("width", [2.4, page.WIDTH, 8.0])
 @pytest.mark.parametrize("place", RANGES)
 def test_numbers_under_the_candidates_do_not_overlap(width, place, monkeypatch):
-    monkeypatch.setattr(report_figures, "WIDTH", width)
+    monkeypatch.setattr(page, "WIDTH", width)
     figure = drawn(monkeypatch, *place)
     assert overlaps(figure) == 0
     labels = [text.get_text() for text in figure.axes[0].get_xticklabels()]
@@ -111,7 +111,7 @@ def test_thousands_are_apart_and_many_candidates_have_room(monkeypatch):
 
 def test_numbers_as_matplotlib_places_them_do_overlap(monkeypatch):
     """What the check must catch."""
-    monkeypatch.setattr(report_figures, "number_x", lambda axes: None)
+    monkeypatch.setattr(page, "number_x", lambda axes: None)
     assert overlaps(drawn(monkeypatch, -60_000.0, -30_000.0)) > 0
 
 
@@ -119,3 +119,36 @@ def test_numbers_under_the_gains_do_not_overlap(monkeypatch):
     made = figures_made(monkeypatch)
     gains_figure({"a": (5e5, (-1.5e6, 2.5e6)), "b": (1e5, (-1e6, 1e6))}, "gain")
     assert overlaps(made[-1]) == 0 and made[-1].axes[0].get_xticklabels()[-1].get_text().endswith(",000")
+
+
+SPACE = StateActionSpace(2, 2, states=("new", "worn"), actions=("run", "service"))
+
+
+def test_a_row_for_each_state():
+    table = policy_table(SPACE, {"today": [[0.25, 0.75], [1.0, 0.0]], "chosen": np.array([0, 1])}, "wear")
+    assert table.columns.tolist() == ["wear", "today", "chosen"]
+    assert table.to_numpy().tolist() == [["new", "service 0.75, run 0.25", "run"], ["worn", "run", "service"]]
+
+
+def test_a_row_for_each_step():
+    """Where a policy depends on it; the other is repeated. One that says the same at every step has none."""
+    both = {"today": [0, 1], "chosen": [[0, 0], [1, 0], [1, 1]]}
+    table = policy_table(SPACE, both, "wear")
+    assert table.columns.tolist() == ["step", "wear", "today", "chosen"]
+    assert table["step"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert table["today"].tolist() == ["run", "service"] * 3
+    assert table["chosen"].tolist() == ["run", "run", "service", "run", "service", "service"]
+    same = policy_table(SPACE, {"chosen": [[0, 1]] * 5}, "wear")
+    assert same.columns.tolist() == ["wear", "chosen"] and len(same) == 2
+
+
+def test_a_policy_object_has_no_column():
+    class Runs:
+        def act(self, key, state, step):
+            return 0
+
+        def log_prob(self, state, action, step):
+            return 0.0
+
+    runs: Any = Runs()
+    assert policy_table(SPACE, {"today": runs, "chosen": [0, 1]}, "wear").columns.tolist() == ["wear", "chosen"]

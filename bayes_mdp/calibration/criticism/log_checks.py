@@ -1,38 +1,124 @@
-"""Checks of a belief from one half of a log by the other half: new outcomes, and the chosen policy's value.
+"""Checks of a belief by a log: new outcomes, the chosen policy's value, and the returns of the behaviour.
 
-Each compares a statistic of the second half with its replicates: rows drawn from the belief of the first half, outcomes
-of the second half's own pairs drawn from them. Under the belief data and replicates are exchangeable, so the rank
-p-values are valid in any sample size (Rubin 1984, in the held-out form).
+The first two go from one half of the log to the other. Each compares a statistic of the second half with its
+replicates: rows drawn from the belief of the first half, outcomes of the second half's own pairs drawn from them. Under
+the belief data and replicates are exchangeable, so the rank p-values are valid in any sample size (Rubin 1984, in the
+held-out form). Rows of some pairs come from any posterior in one layout, `RowDraws`. Host-side.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from scipy.special import ndtr
 
-from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
+from bayes_mdp.decisions.behaviour import behaviour_policy
+from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
+from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.conjugate.conjugate_draws import row_concentrations
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.pair_draws import pair_draws, pairs_of_mdp
 from bayes_mdp.mdp import (
     MDP,
     Discounted,
     Episodic,
     FirstExit,
+    HasVariances,
+    Log,
     Objective,
     SparseMDP,
     StateActionSpace,
     Transitions,
 )
+from bayes_mdp.mdp.data.log_split import NO_END, NO_EPISODES, returns_of
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.solution import value_at_start
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray
+
+DRAWS = 100
+LARGE = 2**20  # numbers in a draw, from which the closed form takes the place of draws
+AT_ONCE = 16  # draws that are made at a time
+
+
+class RowDraws(NamedTuple):
+    """Rows of Q pairs over K places, the last one the end of the episode.
+
+    Args:
+        state, action: [Q].
+        next_state: [Q K], the state of each place, S for the end.
+        mean: [Q K], posterior means.
+        draw: the next draw, [Q K].
+    """
+
+    state: Int[np.ndarray, " Q"]
+    action: Int[np.ndarray, " Q"]
+    next_state: Int[np.ndarray, "Q K"]
+    mean: Float[np.ndarray, "Q K"]
+    draw: Callable[[], Float[np.ndarray, "Q K"]]
+
+    def place(self, pair: Int[np.ndarray, " n"], reached: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """The place of each state in the row of its pair, flat; of a state that is listed twice the first place."""
+        size = int(self.next_state.max()) + 2
+        code = (np.arange(len(self.state))[:, None] * size + self.next_state).reshape(-1)
+        order = np.argsort(code, kind="stable")
+        return order[np.searchsorted(code[order], np.asarray(pair).astype(np.int64) * size + reached)]
+
+
+def row_draws(key: PRNGKeyArray, posterior: Posterior, needed: Bool[np.ndarray, "S A"]) -> RowDraws:
+    """The rows of the needed pairs; those alone are drawn where the posterior can.
+
+    Args:
+        key: of the draws.
+        posterior: of a stationary MDP.
+        needed: the pairs, at least one.
+    """
+    state, action = np.nonzero(needed)
+    next_state, mean = _rows(posterior.mean_mdp(), state, action)
+    draws = pair_draws(key, posterior, needed)
+    layout = RowDraws(state, action, next_state, mean, lambda: mean)
+    place = layout.place(draws.rows.pair, draws.rows.next_state)
+
+    def rows_of_draws() -> Iterator[Float[np.ndarray, "Q K"]]:
+        while True:
+            for probs in draws.draw(AT_ONCE).probs:
+                row = np.bincount(place, probs, next_state.size)
+                yield row.reshape(next_state.shape)
+
+    stream = rows_of_draws()
+    return layout._replace(draw=lambda: next(stream))
+
+
+def _rows(
+    mdp: MDP | SparseMDP, state: Int[np.ndarray, " Q"], action: Int[np.ndarray, " Q"]
+) -> tuple[Int[np.ndarray, "Q K"], Float[np.ndarray, "Q K"]]:
+    """The state of each place, and its probability."""
+    probs = np.asarray(mdp.row_probs[state, action], np.float64)
+    if isinstance(mdp, SparseMDP):
+        reached = np.asarray(mdp.successor[state, action])
+    else:
+        reached = np.broadcast_to(np.arange(mdp.n_states), probs.shape)
+    ends = np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs[state, action], np.float64)
+    last = np.full((len(state), 1), mdp.n_states)
+    return np.concatenate([reached, last], 1), np.concatenate([probs, ends[:, None]], 1)
+
+
+def drawn_outcomes(
+    rng: np.random.Generator, rows: Float[np.ndarray, "Q K"], pair: Int[np.ndarray, " N"]
+) -> Int[np.ndarray, " N"]:
+    """A place of its row for each of N transitions, flat."""
+    cumulative = np.cumsum(rows.reshape(-1))
+    width = rows.shape[1]
+    before = np.concatenate([[0.0], cumulative[width - 1 :: width]])
+    target = before[pair] + rng.random(len(pair)) * (before[pair + 1] - before[pair])
+    return np.clip(np.searchsorted(cumulative, target, side="right"), pair * width, pair * width + width - 1)
 
 
 class Replicated(NamedTuple):
@@ -344,3 +430,77 @@ def _evaluate(
 def _stored_rows(mdp: MDP | SparseMDP) -> Any:
     # No array where `tree_at` asks which leaf it is.
     return mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
+
+
+# The returns of the log, beside the value of its behaviour.
+
+
+class ReturnCheck(NamedTuple):
+    """The mean return of the log's episodes, and what the belief says that it is.
+
+    The p-value takes errors of both as independent and normal; as the belief has learnt from the same episodes it is
+    conservative, and a heuristic in small logs.
+
+    Args:
+        observed, error: mean return and its standard error.
+        expected, sd: mean and standard deviation over the posterior of the value of the behaviour.
+    """
+
+    observed: float
+    error: float
+    expected: float
+    sd: float
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided."""
+        spread = np.hypot(self.error, self.sd)
+        return float(2 * ndtr(-abs(self.observed - self.expected) / max(spread, 1e-300)))
+
+
+def return_check(
+    key: PRNGKeyArray,
+    posterior: Posterior,
+    log: Log,
+    space: StateActionSpace,
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+) -> ReturnCheck | str:
+    """The check; a reason, in words, where it cannot be made."""
+    returns = returns_of(log, objective)
+    if isinstance(returns, str):
+        return f"it does not apply: {returns}" if returns.startswith((NO_EPISODES, NO_END)) else returns
+    policy = behaviour_policy(log, space=space)
+    error = returns.std(ddof=1) / len(returns) ** 0.5
+    large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE
+    linear = isinstance(posterior, HasVariances) and posterior.independent_rows
+    if large and linear and isinstance(objective, Discounted | FirstExit):
+        mean, sd = first_order(posterior, policy, objective, start)
+        return ReturnCheck(float(returns.mean()), float(error), mean, sd)
+    value = policy_value(key, posterior, policy, objective, initial=start, num_draws=DRAWS)
+    return ReturnCheck(float(returns.mean()), float(error), value.mean, value.sd)
+
+
+def first_order(
+    posterior: Posterior, policy: Float[np.ndarray, "S A"], objective: Discounted | FirstExit, start: AnyArray
+) -> tuple[float, float]:
+    """Mean and standard deviation of a policy's value, to first order in the rows, which are independent.
+
+    The value in the mean MDP, and the sum over pairs of time^2 times the variance of what the row leads to. It costs no
+    draws; what it leaves out are terms of second order, of the size of the variances times the time in a loop.
+
+    Args:
+        posterior: with variances.
+        policy: action probabilities.
+        objective, start: of the value.
+    """
+    with jax.enable_x64(True):
+        believed = to_float64(posterior)
+        assert isinstance(believed, HasVariances)
+        mdp = believed.mean_mdp()
+        rows, drawn = pairs_of_mdp(mdp)
+        values = policy_mean(policy, action_values(rows, drawn, policy, objective))
+        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
+    first = np.asarray(start, np.float64)
+    time = pair_time(rows, drawn, policy, objective, first)
+    return float(values @ first), float(np.sqrt(np.where(time > 0, time**2 * spread, 0.0).sum()))

@@ -10,8 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.calibration.belief.observed_data import observe
-from bayes_mdp.calibration.belief.own_data import own_data, why_no_own_data
+from bayes_mdp.calibration.belief.observed_data import kept_data, observe, why_no_kept_data
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import MDPSpec
@@ -29,7 +28,7 @@ def _data(reward: np.ndarray) -> Transitions:
 def test_single_rewards_are_kept_in_order_and_those_without_come_last():
     """A Student-t law has no sums: the posterior keeps each reward. The fifth was not observed."""
     data = transitions()
-    rows, cells = own_data(sampled())
+    rows, cells = kept_data(sampled())
     seen = np.asarray(data.reward_observed)
     order = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
     np.testing.assert_array_equal(np.stack(rows.cell), np.stack([data.state, data.action])[:, order])
@@ -42,10 +41,10 @@ def test_single_rewards_are_kept_in_order_and_those_without_come_last():
 
 def test_data_of_other_weights_are_not_kept_one_by_one():
     posterior = sampled().update(jax.tree.map(lambda x: x[:3], transitions()), weight=0.5)
-    assert why_no_own_data(posterior) == "its transitions have weights that are neither 0 nor 1"
+    assert why_no_kept_data(posterior) == "its transitions have weights that are neither 0 nor 1"
     full = replace(sampled().data_statistics, used=np.asarray(10**6))
     overflown = replace(sampled(), data_statistics=full)
-    assert why_no_own_data(overflown) == "its buffer of rewards has overflowed"
+    assert why_no_kept_data(overflown) == "its buffer of rewards has overflowed"
 
 
 def _affine(space: StateActionSpace) -> MDPSpec:
@@ -66,7 +65,7 @@ def test_moments_of_affine_rewards_are_those_of_the_rewards():
     """The closed form keeps the moments of what the rewards are an affine function of."""
     data = _data(np.random.default_rng(1).normal(size=50))
     posterior = infer(jax.random.key(0), _affine, data, space=SPACE)
-    (_, own), (_, given) = own_data(posterior), observe(posterior, data)
+    (_, own), (_, given) = kept_data(posterior), observe(posterior, data)
     np.testing.assert_allclose(np.stack(own.rewards), np.stack(given.rewards), rtol=1e-9, atol=1e-9)
 
 
@@ -74,7 +73,7 @@ def test_rewards_whose_moments_are_not_kept():
     """Log-normal rewards: other data are still refused, by what is kept of their logarithms."""
     data = _data(np.random.default_rng(1).gamma(2.0, size=50))
     posterior = infer(jax.random.key(0), _log_normal, data, space=SPACE)
-    assert "the moments of LogNormal rewards" in str(why_no_own_data(posterior))
+    assert "the moments of LogNormal rewards" in str(why_no_kept_data(posterior))
     observe(posterior, data)
     with pytest.raises(ValueError, match="data has other rewards than those that the posterior was inferred from"):
         observe(posterior, replace(data, reward=np.asarray(data.reward) * 1.1))
@@ -82,4 +81,4 @@ def test_rewards_whose_moments_are_not_kept():
 
 def test_before_any_data_nothing_is_missing():
     posterior = infer(jax.random.key(0), _log_normal, None, space=SPACE)
-    assert why_no_own_data(posterior) is None and not own_data(posterior)[1].transition_counts.any()
+    assert why_no_kept_data(posterior) is None and not kept_data(posterior)[1].transition_counts.any()

@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.calibration.belief.reward_density import Moments, RewardDraws, has_sums, mean_of
+from bayes_mdp.calibration.belief.draws import Moments, RewardDraws, has_sums, mean_of
 from bayes_mdp.models.mdp_spec import RewardTable
 
 N, CELLS = 4000, (2,)
