@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from bayes_mdp.utils.typing import InitialLike
 
 
-WITHOUT_LOG = "dirichlet_normal_gamma"
-"""The prior where there is no log to learn one from."""
-
-
 def add_fit(commands: Commands) -> None:
     """The parser."""
     parser = add_command(
@@ -52,12 +48,7 @@ def add_fit(commands: Commands) -> None:
     add_columns(parser, required=False)
     add_labels(parser)
     add_chunks(parser)
-    parser.add_argument(
-        "--prior",
-        help="a name of `list`, or MODULE:FUNCTION (default: rows of a concentration that is learnt, and rewards of a "
-        "law that the log suggests, see bm.default_prior; of a log in chunks of rows or without rewards: "
-        f"{WITHOUT_LOG})",
-    )
+    parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
     add_method(parser)
     parser.add_argument(
         "--successors",
@@ -103,7 +94,8 @@ def _fit(arguments: argparse.Namespace) -> int:
         return 0
     log = _read(arguments)
     space = space_of(arguments, log, arguments.successors)
-    prior, initial = _prior(arguments, log, space), initial_of(arguments, space, log)
+    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
+    initial = initial_of(arguments, space, log)
     posterior = bm.infer(key, prior, log, space=space, method=method)
     say_costs(log)
     print(posterior)
@@ -114,16 +106,6 @@ def _fit(arguments: argparse.Namespace) -> int:
         return 0
     assert not isinstance(log, bm.FoldedLog)  # `_read` has refused it
     return _check(key, prior, space, log, objective, method)
-
-
-def _prior(arguments: argparse.Namespace, log: "Log | FoldedLog", space: "StateActionSpace") -> "Prior":
-    """The one that was asked for; else what the log suggests, where it is at hand and has rewards."""
-    import bayes_mdp as bm
-
-    asked = arguments.prior is not None or arguments.known_reward is not None
-    if asked or isinstance(log, bm.FoldedLog) or log.transitions.reward is None:
-        return prior_of(arguments, space, WITHOUT_LOG)
-    return bm.default_prior(log, space=space)
 
 
 def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":

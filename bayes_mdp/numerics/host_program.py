@@ -41,7 +41,7 @@ def quick_jit(
         leaves, tree = jax.tree.flatten(args)
         # With 64 bits or without is another program; so is a Python number, which has no dtype of its own.
         kinds = tuple((np.shape(x), getattr(x, "dtype", type(x))) for x in leaves)
-        key = tree, kinds, jax.config.jax_enable_x64
+        key = tree, kinds, jax.dtypes.canonicalize_dtype(float)
         if key not in compiled:
             lowered = jax.jit(function).lower(*args)
             compiled[key] = _compile(lowered, options)

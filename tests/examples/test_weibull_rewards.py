@@ -63,6 +63,7 @@ def test_the_posterior_is_that_of_integrals():
     rows = bm.infer(
         KEY, bm.models.known_rewards(0.0), bm.Transitions(data.state, data.action, None, data.next_state), space=SPACE
     )
+    assert data.reward is not None
     rewards = {p: data.reward[(data.state == p[0]) & (data.action == p[1])] for p in np.ndindex(2, 2)}
     truth = {pair: quadrature(r, SHAPE[pair]) for pair, r in rewards.items()}
     evidence = rows.log_evidence + sum(x[0] for x in truth.values())

@@ -1,5 +1,7 @@
 """Programs by NumPy against the same programs by XLA: numbers, dtypes, and when which of them is taken."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -186,7 +188,8 @@ def test_no_large_constant_is_left_in_the_program():
     small = small_jit(function, most=0.0)
     assert np.isclose(small(1.0), np.sin(table).sum(), rtol=1e-4)
     (traced,) = small._traced.values()
-    text = traced.compiled.lower(traced.closed.consts, [1.0]).as_text()
+    compiled: Any = traced.compiled
+    text = compiled.lower(traced.closed.consts, [1.0]).as_text()
     # The table is an argument: no line spells its 4,099 numbers.
     assert "tensor<4099xf32>" in text and max(map(len, text.splitlines())) < 4099
 

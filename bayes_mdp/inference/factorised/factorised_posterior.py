@@ -129,14 +129,14 @@ class FactorisedPosterior(ConjugatePosterior):
         return of_rows | {name: jnp.asarray(x)[number] for name, x in self.rewards.sites.items()}
 
     @concrete_in_numpy
-    def effective_sample_size(self) -> Float[Array, ""]:
+    def effective_sample_size(self) -> RealScalar:
         """1 / sum of the squared weights, from 1 to N: how many draws of the rewards carry the belief."""
         return 1.0 / xp.sum(self.rewards.weights**2)
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the draws. Traceable."""
         # Not "<": true for weights that are nan too.
-        return ~(self.effective_sample_size() >= self.share * self.num_draws)
+        return ~(jnp.asarray(self.effective_sample_size()) >= self.share * self.num_draws)
 
     @property
     def refits_on_host(self) -> bool:
