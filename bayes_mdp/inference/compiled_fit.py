@@ -22,8 +22,8 @@ class Fit(Generic[PosteriorT_co]):
         infer: (key, data) -> posterior.
         on_host: (key, transitions or counts or None) -> posterior, what `bayes_mdp.infer` does: data are checked, and
             counted in float64; without data the prior. Compiles itself.
-        draws_on_host: (key, data, num) -> the posterior as `num` draws of equal weight, by the inference that
-            `on_host` makes, where that is not `infer` (an integral in NumPy); None: `infer` is it.
+        draws_on_host: (key, data, num) -> the posterior by the inference that `on_host` makes, where that is not
+            `infer`: an integral as `num` draws of equal weight, a mixture as it is; None: `infer` is it.
     """
 
     method: str

@@ -18,7 +18,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_draws import Components, conjugate_pair_draws
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, draw_batch
 from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
     drawn_rewards,
@@ -108,10 +108,7 @@ class MixturePosterior(Fitted):
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
-        draw = self._draw
-        for _ in sample_shape:
-            draw = jax.vmap(draw)
-        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+        return draw_batch(self._draw, key, sample_shape)
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_component, key_mdp = jax.random.split(key)

@@ -17,6 +17,7 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,
+    broadcasts_to,
     check_bool,
     check_finite,
     check_not_negative,
@@ -138,7 +139,7 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
     batch, event, pairs = law.law.batch_shape, law.law.event_shape, mdp.reward.shape
     outcomes = mdp.n_states + (mdp.end_probs is not None)
     axes = "step, state, action" if mdp.horizon is not None else "state, action"
-    if not _broadcasts(batch, pairs) or event not in ((), (1,), (outcomes,)):
+    if not broadcasts_to(batch, pairs) or event not in ((), (1,), (outcomes,)):
         raise ValueError(
             f"reward_law has batch shape {batch} and event shape {event}, expected a law of one number for each pair, "
             f"of a shape that broadcasts to {pairs} ({axes}), or to {(*pairs, outcomes)} and .to_event(1) where "
@@ -159,11 +160,6 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
             f"reward_law has {found} at {list(index)} ({axes}), expected mdp.reward{list(index)}, {reward[index]:.6g}: "
             "the mean of the rewards, from which optimal values follow"
         )
-
-
-def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
-    pairs = zip(reversed(shape), reversed(full), strict=False)
-    return len(shape) <= len(full) and all(size in (1, target) for size, target in pairs)
 
 
 def _averaged(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[np.ndarray, "*H S A"]:

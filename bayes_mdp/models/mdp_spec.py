@@ -21,6 +21,7 @@ from bayes_mdp.random import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,
+    broadcasts_to,
     check_finite,
     check_key,
     check_probability_rows,
@@ -157,7 +158,7 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
     probs, full = spec.transition_probs, (*space.shape, space.n_outcomes)
     if not _is_array(probs):
         raise TypeError(f"transition_probs is a {type(probs).__name__}, expected an array")
-    if not _broadcasts(jnp.shape(probs), full) or jnp.shape(probs)[-1:] != full[-1:]:
+    if not broadcasts_to(jnp.shape(probs), full) or jnp.shape(probs)[-1:] != full[-1:]:
         raise ValueError(
             f"transition_probs has shape {jnp.shape(probs)}, expected one that broadcasts to {full} "
             f"({_axes(space, by_outcome=True)})"
@@ -290,7 +291,7 @@ def broadcast_to_cells(
         ValueError: the shape does not broadcast.
     """
     shape = _cells(space, by_outcome)
-    if not _broadcasts(np.shape(values), shape):
+    if not broadcasts_to(np.shape(values), shape):
         raise ValueError(
             f"{name} has shape {np.shape(values)}, expected one that broadcasts to {shape} ({_axes(space, by_outcome)})"
         )
@@ -302,11 +303,6 @@ def broadcast_to_cells(
 
 def _is_array(value: object) -> bool:
     return isinstance(value, (jax.Array, np.ndarray, np.generic, int, float))
-
-
-def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
-    pairs = zip(reversed(shape), reversed(full), strict=False)
-    return len(shape) <= len(full) and all(size in (1, target) for size, target in pairs)
 
 
 def _axes(space: StateActionSpace, by_outcome: bool) -> str:
@@ -332,7 +328,7 @@ def _check_law(law: dist.Distribution, space: StateActionSpace) -> None:
             "reward is a masked law (Distribution.mask), expected the law itself: which rewards count is said by the "
             "data, where those that were not observed are nan (or reward=None)"
         )
-    if unwrap(law).event_shape or not _broadcasts(law.batch_shape, space.shape) or len(law.event_shape) > 1:
+    if unwrap(law).event_shape or not broadcasts_to(law.batch_shape, space.shape) or len(law.event_shape) > 1:
         hint = "; where rewards depend on the outcome, call .to_event(1)" if len(law.batch_shape) > 2 else ""
         raise ValueError(
             f"reward has batch shape {law.batch_shape} and event shape {law.event_shape}, expected a law of one number "
@@ -346,7 +342,8 @@ def known_by_outcome(shape: tuple[int, ...], space: StateActionSpace) -> bool:
     """Whether known rewards of this shape depend on the outcome: read from the number of axes, then from the sizes."""
     lead = len(space.shape)
     fits = {
-        by_outcome: _broadcasts(shape, _cells(space, by_outcome)) and len(shape) in (2 + by_outcome, lead + by_outcome)
+        by_outcome: broadcasts_to(shape, _cells(space, by_outcome))
+        and len(shape) in (2 + by_outcome, lead + by_outcome)
         for by_outcome in (False, True)
     }
     fits[False] |= not shape

@@ -37,6 +37,12 @@ def is_concrete(*arrays: PyTree) -> bool:
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
 
 
+def broadcasts_to(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` can be broadcast to the shape `full`."""
+    pairs = zip(reversed(shape), reversed(full), strict=False)
+    return len(shape) <= len(full) and all(size in (1, target) for size, target in pairs)
+
+
 def first_index(mask: ArrayLike) -> tuple[int, ...] | None:
     """Index of the first true entry of `mask` in C order, or None."""
     flat = np.asarray(mask)

@@ -113,7 +113,7 @@ class StagedSimulation(NamedTuple):
 
     Args:
         simulate: key -> truth and data; traceable.
-        infer: (key, data) -> the posterior, as draws of equal weight, and what lies below these; on the host.
+        infer: (key, data) -> the posterior, and of draws of equal weight what lies below these; on the host.
         examine: (key, truth and data, posterior, draws) -> ranks; traceable.
     """
 

@@ -4,7 +4,7 @@
 planned with, layer by layer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import equinox as eqx
@@ -62,6 +62,15 @@ Pairs = Float[AnyArray, "*H S A"]
 FLAT = 1.0 + 1e-4
 """A prior of at most so many flat ones is empty; but for rounding in float32, one."""
 _LEAST_ROWS = 64  # of a buffer for a log
+
+
+def draw_batch(
+    draw: Callable[[PRNGKeyArray], MDP | SparseMDP], key: PRNGKeyArray, sample_shape: tuple[int, ...]
+) -> MDP | SparseMDP:
+    """One draw, or a batch with leading axes `sample_shape` on every array."""
+    for _ in sample_shape:
+        draw = jax.vmap(draw)
+    return draw(jax.random.split(key, sample_shape) if sample_shape else key)
 
 
 class ConjugatePosterior(Fitted):
@@ -205,10 +214,7 @@ class ConjugatePosterior(Fitted):
         return self._drawn(key, sample_shape)
 
     def _drawn(self, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
-        draw = self._draw
-        for _ in sample_shape:
-            draw = jax.vmap(draw)
-        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+        return draw_batch(self._draw, key, sample_shape)
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_rows, key_rewards = jax.random.split(key)
