@@ -249,7 +249,12 @@ class BAMCP(eqx.Module):
 
 
 class SearchOptions(NamedTuple):
-    """Static numbers of a search: see `agents.BAMCP`."""
+    """Static numbers of a search.
+
+    Args:
+        num_simulations, max_depth, episodes: see `agents.BAMCP`.
+        max_nodes: of a tree.
+    """
 
     num_simulations: int
     max_depth: int | None
@@ -320,6 +325,9 @@ def search(
         exploration: c of UCT; None: `search.default_exploration`.
         random_rollouts: probability that an action of a rollout is random.
         kept: the tree of the decision before, to go on with.
+
+    Returns:
+        The action, and the tree where one was given.
 
     Raises:
         ImportError: numba is missing. ValueError: the arrays of the belief do not fit in memory.

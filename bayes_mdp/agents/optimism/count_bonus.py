@@ -247,7 +247,11 @@ class BEB(NeedsConcentrations):
 def imagined_share(variance_factor: Float[Array, "*H S A"], eta: RealScalar) -> Float[Array, "*H S A"]:
     """eta / (c0 + eta), the weight of `eta` imaginary transitions in a row; zero where the row is known.
 
-    ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*. `variance_factor` is 1 / (c0 + 1).
+    ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*.
+
+    Args:
+        variance_factor: 1 / (c0 + 1) of each row, a factor.
+        eta: imaginary transitions, a count.
     """
     # c0 = (1 - f) / f: multiplied through by f, so that f = 0 (c0 infinite) gives 0.
     weight = variance_factor * eta

@@ -131,7 +131,11 @@ class ConjugatePosterior(Fitted):
         return 1
 
     def component(self, k: IntScalar) -> "ConjugatePosterior":
-        """This posterior, which is its only component."""
+        """This posterior, which is its only component.
+
+        Args:
+            k: 0, the index of that component.
+        """
         return self
 
     @property
