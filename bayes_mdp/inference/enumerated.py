@@ -102,7 +102,7 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         program.fingerprint,
         {name: np.stack([values[name] for values, *_ in found]) for name in names},
         # Observations and factors of the program belong to the prior: the evidence is that of the data given them.
-        log_prior if program.drawable else _normalised(log_prior),
+        log_prior if program.draws_prior() else _normalised(log_prior),
         components,
         tuple(replace(d.posterior.sites, program=None) for *_, d in found if d.posterior.sites is not None),
         program.observed,

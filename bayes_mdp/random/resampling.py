@@ -1,11 +1,14 @@
 """Systematic resampling (Carpenter, Clifford and Fearnhead 1999, *Improved particle filter for nonlinear problems*)."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
+@partial(jax.jit, static_argnames="num")
 def systematic(key: PRNGKeyArray, weights: Float[Array, " K"], num: int) -> Int[Array, " num"]:
     """Indices of `num` draws by weight, each within one of its expected number; never one of weight zero."""
     total = jnp.cumsum(weights)

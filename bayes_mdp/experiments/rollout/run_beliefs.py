@@ -215,9 +215,9 @@ class Refits:
         # Padded to a power of two: at most log2(N) + 1 programs are compiled. On the host there is none.
         size = seeds.size if self._on_host else 1 << (seeds.size - 1).bit_length()
         padded = np.concatenate([seeds, np.repeat(seeds[:1], size - seeds.size)])
-        renewed = (refitted_on_host if self._on_host else refitted)(
-            self._keys[padded], _take(belief, padded), self._constants, row
-        )
+        keys = _wrapped(np.asarray(jax.random.key_data(self._keys))[padded], self._keys)
+        refit = refitted_on_host if self._on_host else refitted
+        renewed = refit(keys, _take(belief, padded), self._constants, row)
         belief = self._write(belief, seeds, renewed)
         self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
         self._sizes.update(() if self._on_host else (size,))
@@ -247,11 +247,16 @@ def refitted_on_host(keys: Key[Array, " n"], belief: BeliefTree, constants: Beli
     """The same, one after the other in NumPy."""
     fixed = jax.tree.map(np.asarray, constants)
     renewed = []
-    for i in range(len(keys)):
-        key = jax.random.fold_in(jax.random.fold_in(keys[i], _STREAM), row)
+    for i, key in enumerate(np.asarray(jax.random.key_data(keys))):  # a slice of keys would be compiled for each
+        own = jax.random.fold_in(jax.random.fold_in(_wrapped(key, keys), _STREAM), row)
         part = jax.tree.map(lambda leaf, i=i: leaf[i], belief)
-        renewed.append(changing(eqx.combine(part, fixed).refit(key), part))
+        renewed.append(changing(eqx.combine(part, fixed).refit(own), part))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *renewed)
+
+
+def _wrapped(data: UInt32[np.ndarray, "*n 2"], keys: Key[Array, " N"]) -> Key[Array, "*n"]:
+    """Keys of these bits, of the kind of `keys`."""
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys))
 
 
 @jax.jit

@@ -25,6 +25,7 @@ from bayes_mdp.inference.draws.chains import run_chains
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.numerics.host_program import quick_jit
 from bayes_mdp.random.host_generator import host_generator
 
 NUM_RECHECKED = 2
@@ -44,8 +45,10 @@ def fit_of(
         asked: whether it was asked for by name: then chains do not take the place of an integral that fails.
     """
     before, model = jax.tree.map(np.array, hierarchy.prior), collapsed_model(hierarchy)
-    classes, drawable = find_classes(hierarchy), hierarchy.program.drawable
-    draw, rechecked = jax.jit(jax.vmap(hierarchy.draw)), list[bool]()
+    classes, drawable = find_classes(hierarchy), hierarchy.draws_prior
+    rechecked = list[bool]()
+    number = options.num_chains * options.num_samples
+    draw = quick_jit(lambda key: jax.vmap(hierarchy.draw)(jax.random.split(key, number)))
     chains_of = jax.jit(lambda key, data_statistics: run_chains(key, model, data_statistics, options))
     mix = jax.jit(lambda draws, data_statistics, classes: from_draws(hierarchy, draws, data_statistics, classes))
 
@@ -76,8 +79,8 @@ def fit_of(
         data_statistics = before if data is None else refit(before, data)
         # Without data, and where running the program draws from the prior, nothing has to be integrated.
         if data is None and drawable:
-            draws = draw(jax.random.split(key, options.num_chains * options.num_samples))
-            posterior = mix({name: x[None] for name, x in draws.items()}, data_statistics, classes)
+            draws = {name: np.asarray(x)[None] for name, x in draw(key).items()}
+            posterior = mix(draws, data_statistics, classes)
             posterior = replace(posterior, options=options, route=method)
         elif method == COLLAPSED:
             posterior = chains_on_host(key, data_statistics)

@@ -254,7 +254,7 @@ class CollapsedPosterior(MixturePosterior):
         """Why its prior cannot be drawn from, in words; None: it can."""
         if self.hierarchy is None:
             return NO_PROGRAM
-        return None if self.hierarchy.program.drawable else BENT
+        return None if self.hierarchy.draws_prior else BENT
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.
@@ -541,8 +541,10 @@ class CollapsedPosterior(MixturePosterior):
         else:
             chosen = systematic(key, jnp.asarray(self.weights), num)
             draws = dict(self.hyperparameters), self.values
-            hyperparameters, values = jax.tree.map(lambda x: jnp.asarray(x)[chosen], draws)
-            weights = jnp.zeros(num, jnp.asarray(values[0]).dtype)
+            # On the host nothing is compiled for a gather.
+            xp = np if is_concrete(chosen, draws) else jnp
+            hyperparameters, values = jax.tree.map(lambda x: xp.asarray(x)[xp.asarray(chosen)], draws)
+            weights = np.zeros(num, values[0].dtype)
         # NUTS options are cut down for refits inside compiled loops.
         options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
         return replace(
@@ -598,8 +600,9 @@ def from_integral(
 ) -> CollapsedPosterior:
     """The mixture over the nodes, or the weighted draws, of an integral. Host side."""
     number, integration = len(integrated.log_weights), integrated.integration
-    if not hierarchy.program.drawable:  # the integral of a density whose constant is not known
-        integration = replace(integration, log_evidence=np.asarray(np.nan))
+    # Of the data given what the program observes itself; nan: the integral over the prior alone is not known.
+    constant = hierarchy.log_constant if hierarchy.draws_prior else np.nan
+    integration = replace(integration, log_evidence=np.asarray(integration.log_evidence - constant))
     worth = effective_size(integrated.log_weights)
     return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         data_statistics=data_statistics,

@@ -109,6 +109,16 @@ class Hierarchy:
         # The concentrations need not all be one at other values.
         return replace(posterior, transition_probs=replace(posterior.transition_probs, unit_prior=False))
 
+    @property
+    def draws_prior(self) -> bool:
+        """Whether running the program draws from the prior: what it observes, if anything, are constants."""
+        return self.program.draws_prior(self.detected.constants)
+
+    @property
+    def log_constant(self) -> float:
+        """Of the marginal density beside prior and data: the density of what is observed and tells of nothing."""
+        return sum(self.detected.constants.values())
+
     def draw(self, key: PRNGKeyArray) -> dict[str, Array]:
         """One draw of the hyperparameters from the prior. Traceable."""
         return draw_sites(self.program, self.hyperparameters, key)

@@ -113,7 +113,7 @@ def check_at(
     others -= set() if rewards else {OBSERVED_REWARD}
     # A site that a branch does not use has nothing to be compared with: it keeps its prior.
     others -= {name for name in detected.layout.shapes if held}
-    others -= detected.constants
+    others -= detected.constants.keys()
     if others:
         raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(others)!r} is none of them")
 

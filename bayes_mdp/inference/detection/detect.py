@@ -15,6 +15,8 @@ that of one cell by a likelihood of its family: textbook updates (Bernardo and S
 `certify` checks them once more, by numbers, on the conditioned model.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -42,7 +44,7 @@ class Detected(NamedTuple):
         possible: [*H S A O], outcomes of legal pairs that can be observed.
         cells: for each parameter of the reward law (the mean first) [L], the element behind each stacked cell.
         assembly: how the parameters of the sites make the prior of `posterior`.
-        constants: observed sites whose density is a known number.
+        constants: {observed site whose density is a known number: its log}.
     """
 
     posterior: ConjugatePosterior
@@ -51,7 +53,7 @@ class Detected(NamedTuple):
     possible: Bool[np.ndarray, "*H S A O"]
     cells: Elements
     assembly: Assembly
-    constants: frozenset[str] = frozenset()
+    constants: Mapping[str, float] = MappingProxyType({})
 
 
 def detect(probe: Probe) -> Detected:

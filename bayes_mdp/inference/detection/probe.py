@@ -110,7 +110,7 @@ class Probe:
             hyperparameters, where there are some: parameters that are functions of them have no other numbers.
         kept, kept_rows: sites of rewards and of rows that belong to the tables, used or not.
 
-    `constants` are the observed sites that leave the posterior as it is: their density is a known number.
+    `constants` are the observed sites that leave the posterior as it is, with their log density: a known number.
 
     Raises:
         ValueError: a law or a density depends on random numbers of no site, or a known reward on a latent site.
@@ -157,9 +157,8 @@ class Probe:
             name: parts for name, parts in outputs.densities.items() if name not in conjugate
         }
         self.powers: dict[str, Entries] = outputs.powers
-        self.constants = frozenset(
-            site.name for site in program.sites if site.observed and self._is_constant(site.name)
-        )
+        observed = [site.name for site in program.sites if site.observed]
+        self.constants = {name: self._log_constant(name) for name in observed if self._is_constant(name)}
         self._check_learnt()
 
     def _is_constant(self, name: str) -> bool:
@@ -178,6 +177,13 @@ class Probe:
             f"prior: site {name!r} is observed, conditioned or substituted at a value that its law cannot give, "
             "expected one in its support"
         )
+
+    def _log_constant(self, name: str) -> float:
+        """The log density of an observed site that is a constant."""
+        logs, scale, _ = self.densities[name]
+        power = 1.0 if scale is None else self.symbols.values(scale.offset)
+        with np.errstate(all="ignore"):  # impossible in a branch
+            return float(np.sum(power * np.asarray(self.symbols.values(logs.offset))))
 
     def _check_learnt(self) -> None:
         """Refuse what no route infers rightly: draws of no site, rewards from which nothing would be learnt."""

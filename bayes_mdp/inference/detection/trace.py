@@ -12,7 +12,7 @@ import re
 import threading
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
@@ -174,10 +174,14 @@ class Program:
         sites = (site for site in self.sites if site.observed and site.family not in ("param", "Unit"))
         return tuple((site.name, math.prod(site.shape)) for site in sites)
 
-    @property
-    def drawable(self) -> bool:
-        """Whether running the program draws from the prior: no factor, observation, scale or mask bends it."""
-        return not any(site.observed or site.scaled or site.masked for site in self.sites)
+    def draws_prior(self, constants: Collection[str] = ()) -> bool:
+        """Whether running the program draws from the prior: no factor, observation, scale or mask bends it.
+
+        Args:
+            constants: observed sites that are known to bend nothing.
+        """
+        bent = (site.name for site in self.sites if site.observed or site.scaled or site.masked)
+        return all(name in constants for name in bent)
 
 
 class Outputs(NamedTuple):

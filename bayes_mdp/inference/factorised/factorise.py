@@ -36,8 +36,9 @@ from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_rewards
-from bayes_mdp.models.isolate import isolated, tracing
+from bayes_mdp.models.isolate import isolated, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
+from bayes_mdp.numerics.host_program import small_jit
 from bayes_mdp.random.host_generator import host_generator
 
 
@@ -134,10 +135,15 @@ def _some_values(program: Program, names: tuple[str, ...]) -> dict[str, np.ndarr
         latent = message["type"] == "sample" and message["value"] is None
         return message["fn"].support.feasible_like(jnp.zeros(message["fn"].shape())) if latent else None
 
-    somewhere = handlers.substitute(substitute_fn=feasible)
-    with tracing(), handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=0):
-        program.prior(program.space)
-    return {name: np.asarray(trace[name]["value"]) for name in names}
+    @traced_alone
+    def run() -> dict[str, Array]:
+        somewhere = handlers.substitute(substitute_fn=feasible)
+        with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=0):
+            program.prior(program.space)
+        return {name: jnp.asarray(trace[name]["value"]) for name in names}
+
+    # Run by itself the program would be compiled operation by operation.
+    return jax.tree.map(np.asarray, small_jit(run)())
 
 
 def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:

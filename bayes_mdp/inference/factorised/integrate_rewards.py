@@ -103,7 +103,7 @@ def find_cells(recipe: Recipe) -> Cells | None:
     with jax.enable_x64(True):
         program = trace_program(recipe.prior, recipe.space)
         many = {s.name for s in program.latents if s.family in SCALARS and np.prod(s.shape) > 1}
-        if not program.drawable or not many:
+        if not program.draws_prior() or not many:
             return None
         probe = Probe(program, tuple(site.name for site in program.latents if site.name not in many))
         # Nothing but the rewards sees them, and no site is above them.

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.infer.util import constrain_fn, log_density, potential_energy, unconstrain_fn
+from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
 from bayes_mdp.inference.integrals.importance import draw_roughly
 from bayes_mdp.inference.integrals.quadrature import LogDensity, NotIntegrableError, find_modes
@@ -140,10 +140,13 @@ class UnconstrainedModel:
             data: of the model.
         """
         model, free = self._conditioned(held), self._unravel(point)
-        energy = potential_energy(model, (data,), {}, free)
         values = {**(constrain_fn(model, (data,), {}, free) if free else {}), **held}
         values = {name: jnp.asarray(values[name]) for name in self.names}
-        return -jnp.asarray(energy), jnp.asarray(log_density(model, (data,), {}, values)[0]), values
+        height, trace = log_density(model, (data,), {}, values)
+        slopes = [
+            biject_to(trace[name]["fn"].support).log_abs_det_jacobian(x, values[name]).sum() for name, x in free.items()
+        ]
+        return jnp.asarray(height + sum(slopes)), jnp.asarray(height), values
 
     @cached_property
     def _placed(self) -> HostProgram:

@@ -102,7 +102,7 @@ def _exact(posterior: ConjugatePosterior | Mixture) -> Evidence:
 def _of_collapsed(key: PRNGKeyArray, posterior: CollapsedPosterior) -> Evidence:
     hierarchy = posterior.hierarchy
     if hierarchy is not None:
-        _refuse_bent(hierarchy.program.drawable)
+        _refuse_bent(hierarchy.draws_prior)
     if posterior.integration is not None and np.isfinite(posterior.integration.error):
         return _integrated(posterior.integration, posterior.route, posterior.num_components)
     if hierarchy is None:
@@ -111,7 +111,8 @@ def _of_collapsed(key: PRNGKeyArray, posterior: CollapsedPosterior) -> Evidence:
         return Evidence(0.0)
     with jax.enable_x64(True):
         data = grouped(jax.tree.map(np.array, posterior.data_statistics), find_classes(hierarchy))
-    return _bridged(key, _collapsed(hierarchy), data, posterior, posterior.hyperparameters)
+    found = _bridged(key, _collapsed(hierarchy), data, posterior, posterior.hyperparameters)
+    return replace(found, log_evidence=found.log_evidence - hierarchy.log_constant)
 
 
 def _integrated(integration: Integration, method: str, number: int) -> Evidence:

@@ -1,6 +1,7 @@
 """The evidence of any small program by quadrature over NumPyro's own log density: nothing of detection enters.
 
-`log_evidence` integrates exp(log density of `bm.models.joint`) over all latent sites, in NumPyro's unconstrained
+`log_evidence` is that of the data given what the program itself observes: the integral with the data over the one
+without. It integrates exp(log density of `bm.models.joint`) over all latent sites, in NumPyro's unconstrained
 coordinates (`biject_to`), by the trapezoidal rule after the change of variables z = sinh(t). For integrands that are
 analytic the error falls exponentially with the number of points; two axes take a second, three some seconds.
 """
@@ -20,6 +21,7 @@ from scipy.special import logsumexp
 
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import joint
+from bayes_mdp.models.as_prior import as_prior
 from bayes_mdp.models.mdp_spec import reward_table, transition_table
 
 BATCH = 4096
@@ -43,8 +45,11 @@ class Density:
 
     def __init__(self, prior, space):
         self._model = joint(prior, space)
-        self._draw = lambda seed: handlers.trace(handlers.seed(prior, seed)).get_trace(space)
-        latents = {n: m for n, m in self._draw(0).items() if m["type"] == "sample" and not m["is_observed"]}
+        # What the program substitutes is known, as `joint` has it.
+        self._draw = lambda seed: handlers.trace(handlers.seed(as_prior(prior), seed)).get_trace(space)
+        sites = {name: m for name, m in self._draw(0).items() if m["type"] == "sample"}
+        latents = {name: m for name, m in sites.items() if not m["is_observed"]}
+        self.observes = len(latents) < len(sites)
         self._transforms = {name: biject_to(m["fn"].support) for name, m in latents.items()}
         self._shapes = {
             name: np.shape(self._transforms[name].inv(jnp.asarray(m["value"], float))) for name, m in latents.items()
@@ -70,9 +75,7 @@ class Density:
             trace = self._draw(seed)
             parts = [self._transforms[name].inv(jnp.asarray(trace[name]["value"], float)) for name in self._shapes]
             draws.append(np.concatenate([np.ravel(x) for x in parts]))
-        centre, wide = np.mean(draws, axis=0), 2.0 * np.std(draws, axis=0)
-        # A site whose value the program substitutes is not drawn: any width will do.
-        return centre, np.diag(np.where(wide > 1e-12 * np.abs(centre), wide, 1.0))
+        return np.mean(draws, axis=0), np.diag(2.0 * np.std(draws, axis=0))
 
     def __call__(self, points, data):
         """Log density at points [N D]; -inf where it is nan."""
@@ -89,15 +92,21 @@ def log_evidence(prior, space, data):
     """log p(data) of a program of at most three unknown numbers. Host side, in float64."""
     with jax.enable_x64(True):
         density = Density(prior, space)
-        if density.size == 0:
-            return float(density(np.zeros((1, 0)), data)[0])
-        # Draws from the prior say where to look; each grid is laid where the last one saw the mass.
-        size, centre, root = density.size, *density.start()
-        line = np.linspace(-REACH, REACH, int(BATCH ** (1.0 / size)) // 2 * 2 - 1)
-        for _ in range(ROUNDS):
-            centre, root = _moments(*_around(density, data, centre, root, line))
-        line = np.linspace(-REACH, REACH, POINTS[size])
-        return float(logsumexp(_around(density, data, centre, root, line)[1]) + size * np.log(line[1] - line[0]))
+        # A program that observes nothing is normalised.
+        return _log_integral(density, data) - (_log_integral(density, None) if density.observes else 0.0)
+
+
+def _log_integral(density, data):
+    """Over all latent sites."""
+    if density.size == 0:
+        return float(density(np.zeros((1, 0)), data)[0])
+    # Draws from the prior say where to look; each grid is laid where the last one saw the mass.
+    size, centre, root = density.size, *density.start()
+    line = np.linspace(-REACH, REACH, int(BATCH ** (1.0 / size)) // 2 * 2 - 1)
+    for _ in range(ROUNDS):
+        centre, root = _moments(*_around(density, data, centre, root, line))
+    line = np.linspace(-REACH, REACH, POINTS[size])
+    return float(logsumexp(_around(density, data, centre, root, line)[1]) + size * np.log(line[1] - line[0]))
 
 
 def _grid(axes):
