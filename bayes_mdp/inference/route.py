@@ -277,7 +277,7 @@ def prove(prior: Prior, space: StateActionSpace, method: str | Method, sampler: 
         if isinstance(prior, PartialPooling):
             return _pooled_route(prior, space, method)
         program = trace_program(prior, space)
-        return program, find_route(program, method, sampler)
+        return program, find_route(Question(program, method, sampler))
 
 
 def _pooled_route(prior: PartialPooling, space: StateActionSpace, method: str | Method) -> "tuple[Program, Route]":
@@ -328,12 +328,33 @@ class Route(NamedTuple):
     drawn_by: str = "chains"
 
 
-def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
+class Question(NamedTuple):
+    """By which route a program is to be inferred.
+
+    Args:
+        program: traced.
+        method: as asked for.
+        sampler: options of the chains, where `method` is a name.
+    """
+
+    program: Program
+    method: str | Method
+    sampler: NUTS
+
+    @property
+    def space(self) -> StateActionSpace:
+        """That of the program."""
+        return self.program.space
+
+
+@program_cache
+def find_route(question: Question) -> Route:
     """The named route, or the best one that can be proven. Host side, in float64.
 
     Raises:
         ValueError: the named route cannot be proven (names the site in the way), or none serves.
     """
+    program, method, sampler = question
     check_proper(program)
     why_not: dict[str, str] = {}
 

@@ -72,18 +72,19 @@ class UnidentifiedError(ValueError):
     """One sentence: which part of a value cannot be identified."""
 
 
-def identity(value: object, name: str = "value", *, without: tuple[type, ...] = ()) -> str:
+def identity(value: object, name: str = "value", *, without: tuple[type, ...] = (), packaged: bool = False) -> str:
     """SHA-256 of what `value` is: equal in every process for what is the same, another for what may compute otherwise.
 
     Args:
         value: a function, an array, a number, an object, a container of them.
         name: of the value, for the sentence.
         without: of objects of these classes the state does not count.
+        packaged: refuse code of the person's own, which may look at files or clocks: these are no part of it.
 
     Raises:
         UnidentifiedError: it holds something that does not show what it does; names the first.
     """
-    walk = _Walk(without)
+    walk = _Walk(without, packaged)
     try:
         walk.feed(value, name)
     except UnidentifiedError:
@@ -103,9 +104,9 @@ _Seen: TypeAlias = dict[int | tuple[int, frozenset[str]], tuple[int, object]]
 class _Walk:
     """One walk over all that a value reaches, in an order that does not depend on addresses."""
 
-    def __init__(self, without: tuple[type, ...], seen: _Seen | None = None) -> None:
+    def __init__(self, without: tuple[type, ...], packaged: bool, seen: _Seen | None = None) -> None:
         self.digest = hashlib.sha256()
-        self._without = without
+        self._without, self._packaged = without, packaged
         self._seen: _Seen = {} if seen is None else dict(seen)
         self._names: frozenset[str] = frozenset()
 
@@ -152,7 +153,7 @@ class _Walk:
     def _unordered(self, values: Iterable[object], where: str) -> None:
         digests = []
         for value in values:
-            walk = _Walk(self._without, self._seen)
+            walk = _Walk(self._without, self._packaged, self._seen)
             walk._names = self._names
             walk.feed(value, where)
             digests.append(walk.digest.hexdigest())
@@ -185,6 +186,9 @@ class _Walk:
     def _object(self, value: Any, where: str) -> None:  # noqa: PLR0912 - a list of kinds
         kind = type(value)
         home = package_name(value)
+        code = isinstance(value, types.FunctionType | types.ModuleType | type)
+        if code and home is None and self._packaged and _package_of(getattr(value, "__module__", None)) is None:
+            raise UnidentifiedError(f"{where} is code of no package")
         if home is not None:
             self._put("named", home)
         elif isinstance(value, self._without):

@@ -10,6 +10,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro import handlers
+from scipy import stats
 
 import bayes_mdp as bm
 from bayes_mdp.inference.data_in_program import warn_counted_twice
@@ -104,6 +106,58 @@ def test_observations_of_the_program_count_on_top_of_the_data():
     given = (1 / 2) ** 3 * (trial / trial.sum() * log).sum()
     assert posterior.log_evidence == pytest.approx(np.log(given), rel=1e-6)
     assert np.exp(posterior.log_prior).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["quadrature", "importance", "collapsed", "nuts"])
+def test_what_the_program_observes_moves_the_posterior_alike_on_every_route(method):
+    """Of a normal mean: its prior, five values of the trial, three rewards of pairs whose means lie about it."""
+    precision = 1.0 + 5.0 + 3.0 / 2.0
+    mean, spread = (TRIAL.sum() + FEW.reward.sum() / 2.0) / precision, precision**-0.5
+    posterior = bm.infer(KEY, collapsed, FEW, space=SPACE, method=method)
+    values, weights = np.asarray(posterior.latent_sites().draws["mean"]), np.asarray(posterior.weights)
+    away = 1e-6 if method == "quadrature" else 5.0 * spread / np.sqrt(500.0)
+    assert weights @ values == pytest.approx(mean, abs=away)
+    assert np.sqrt(weights @ (values - mean) ** 2) == pytest.approx(spread, abs=away)
+    assert abs(mean - FEW.reward.sum() / 2.0 / (1.0 + 3.0 / 2.0)) > 0.1  # the trial matters
+
+
+def normal_hierarchy(space):
+    """Beside its rows and rewards a site that tells of nothing."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    with numpyro.plate("both", 2), handlers.scale(scale=3.0):
+        numpyro.sample("apart", dist.Normal(1.0, 2.0), obs=np.array([0.5, 4.0]))
+    with space.plates():
+        reward = numpyro.sample("reward", dist.Normal(mean, spread))
+    return MDPSpec(rows(space), dist.Normal(reward, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("method", "known"),
+    [
+        ("exact", {"mean": 0.5, "spread": 1.0}),
+        ("quadrature", {"spread": 1.0}),
+        ("importance", {"spread": 1.0}),
+        ("collapsed", {"spread": 1.0}),
+    ],
+)
+def test_a_site_that_is_known_counts_in_the_evidence_of_no_route(method, known):
+    prior = handlers.condition(normal_hierarchy, data=known)
+    # Three first visits of rows of two outcomes; rewards whose means have variance 1 about the mean that they share.
+    shared = 0.0 if "mean" in known else 1.0
+    law = stats.multivariate_normal(np.full(3, known.get("mean", 0.0)), 2.0 * np.eye(3) + shared)
+    expected = law.logpdf(FEW.reward) - 3.0 * np.log(2.0)
+    posterior = bm.infer(KEY, prior, FEW, space=SPACE, method=method)
+    found = bm.evidence(posterior)
+    assert found.log_evidence == pytest.approx(expected, abs=max(5.0 * found.standard_error, 1e-7))
+    assert found.standard_error < 0.05
+
+
+def test_draws_of_a_prior_with_a_known_site():
+    """Nothing has to be integrated before data: the program draws from its prior."""
+    prior = handlers.condition(normal_hierarchy, data={"spread": 1.0})
+    drawn = np.asarray(bm.infer(KEY, prior, space=SPACE).hyperparameters["mean"])
+    assert stats.kstest(drawn, stats.norm.cdf).pvalue > 1e-3 and len(np.unique(drawn)) > 1000
 
 
 def observing(law, values, **options):

@@ -40,6 +40,7 @@ from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_tab
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
 from bayes_mdp.numerics.jaxprs import inner_jaxprs
+from bayes_mdp.utils.identity import UnidentifiedError, identity
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import is_concrete
 
@@ -221,14 +222,41 @@ KEY = "(key)"
 """In place of a site: the random numbers that a program draws beside its sites."""
 
 
-@traced_alone
 def trace_program(prior: Prior, space: StateActionSpace) -> Program:
     """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn.
+
+    A ready prior is known by its name and its arguments, and traced once; a program of the user's may have changed in
+    ways that cannot be read, and is traced each time.
 
     Raises:
         ValueError: two sites have one name, the program is not the same function when it is run again.
         TypeError: the program does not return a `MDPSpec`, or branches in Python on what it drew.
     """
+    try:
+        wide = jax.dtypes.canonicalize_dtype(float).name
+        digest = identity((prior, space, wide, registrations()), packaged=True)
+    except UnidentifiedError:
+        return _traced(prior, space)
+    return _trace_ready(_Ready(prior, space, digest))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """A prior of this package, with all that it is made from; equal ones have one `fingerprint`."""
+
+    prior: Prior
+    space: StateActionSpace
+    fingerprint: str
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ready) and self.fingerprint == other.fingerprint
+
+
+@traced_alone
+def _traced(prior: Prior, space: StateActionSpace) -> Program:
     prior = isolated_prior(prior)
     facts = Facts()
 
@@ -660,3 +688,8 @@ def program_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
 def _cells(program: OfSpace) -> int:
     space = program.space
     return (space.horizon or 1) * space.n_states * space.n_actions * space.n_outcomes
+
+
+@program_cache
+def _trace_ready(ready: _Ready) -> Program:
+    return _traced(ready.prior, ready.space)

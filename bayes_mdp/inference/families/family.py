@@ -272,9 +272,9 @@ _NUMBER: dict[type[RewardBelief], int] = {}
 _NUMBERS = itertools.count()
 
 
-def registrations(law: str) -> str:
-    """Which families of other modules a law has: proofs that were made with others, or by others, do not hold."""
-    added = (f for f in families_of(law) if not f.is_own())
+def registrations(law: str | None = None) -> str:
+    """Which families of other modules a law has, or all laws: proofs made with others, or by others, do not hold."""
+    added = (f for f in (FAMILIES if law is None else families_of(law)) if not f.is_own())
     return " ".join(f"{family.__name__} {_NUMBER[family]}" for family in added)
 
 

@@ -1,19 +1,22 @@
 """Programs share proofs and compiled code if they compute the same, and only then; how long what is known is kept."""
 
+import functools
 import math
 import threading
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro import handlers
 
 from bayes_mdp.inference.detection.trace import CELLS, PROGRAMS, Program, program_cache, trace_program
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.models import MDPSpec
+from bayes_mdp.models import MDPSpec, sticky, unknown_concentration
 from tests.inference.hierarchies import SPACE
 
 
@@ -129,3 +132,40 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert set(calls) == set(map(str, range(80))) and found(Stand(5)) == "5"
+
+
+def test_a_ready_prior_is_known_by_its_arguments():
+    """By all of them, and by the precision and the families of the moment."""
+    concentration, first = np.ones(3), trace_program(sticky(), SPACE)
+    assert trace_program(sticky(), SPACE) is first
+    others = [sticky(dist.HalfNormal(2.0)), sticky(concentration=concentration), unknown_concentration()]
+    found = [trace_program(prior, SPACE).fingerprint for prior in others]
+    found += [first.fingerprint, trace_program(sticky(), StateActionSpace(4, 2)).fingerprint]
+    with jax.enable_x64(True):
+        found.append(trace_program(sticky(), SPACE).fingerprint)
+    before = trace_program(others[1], SPACE)
+    concentration[0] = 2.0
+    assert len(set(found)) == 6
+    assert trace_program(others[1], SPACE).fingerprint != before.fingerprint
+
+
+def test_a_program_that_holds_code_of_the_user_is_traced_again(tmp_path):
+    """It may look at what cannot be read: here a file."""
+    file = tmp_path / "scale"
+
+    def scale():
+        return dist.HalfNormal(float(file.read_text()))
+
+    def prior(space):
+        return sticky(scale())(space)
+
+    class Scaled(dist.HalfNormal):
+        def log_prob(self, value, intermediates=None):
+            return float(file.read_text()) * super().log_prob(value)
+
+    for program in (prior, functools.partial(prior), sticky(Scaled(1.0)), handlers.condition(prior, data={})):
+        found = []
+        for text in ("1.0", "2.0"):
+            file.write_text(text)
+            found.append(trace_program(program, SPACE).fingerprint)
+        assert found[0] != found[1]
