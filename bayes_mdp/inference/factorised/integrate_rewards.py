@@ -46,7 +46,7 @@ from bayes_mdp.inference.integrals.quadrature import (
     integrate_by_grid,
     search,
 )
-from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
+from bayes_mdp.inference.integrals.unconstrained_model import Placed, UnconstrainedModel, Values
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.models.joint import OBSERVED_REWARD
@@ -183,7 +183,8 @@ class CellModel:
             reward=np.asarray(data.reward)[taken],
             weight=np.where(taken < 0, 0.0, np.asarray(data.weight)[taken]),
         )
-        self._terms = _terms_of(model, cells.sites, len(row) <= FEW_REWARDS)
+        self._quick = len(row) <= FEW_REWARDS
+        self._terms = _terms_of(model, cells.sites, self._quick)
 
     def terms(
         self, shared: Float[np.ndarray, "N D"], elements: Float[np.ndarray, "N Q E"]
@@ -194,6 +195,10 @@ class CellModel:
         rows = np.repeat(shared, parts, axis=0), elements.reshape(number * parts, NODES, size)
         rest, each = self._terms.in_blocks(BLOCK, rows, self._of_strip, self._rows)
         return rest[::parts], each.reshape(number, many, size)
+
+    def place(self, points: Float[np.ndarray, "N D"]) -> Placed:
+        """What the whole program says at points."""
+        return self.model.place(points, {}, self.data, quick=self._quick)
 
     def marginal(self, profiles: Profiles) -> LogDensity:
         """Values of what is shared -> log densities of these and of the data."""
@@ -349,11 +354,11 @@ def integrate_cells(
     x, log_density = model.draw_elements(rng, profile[0], given, which)
     together = np.zeros((len(points), model.model.dimension))
     together[:, model.shared], together[:, model.elements] = points, x
-    placed = model.model.place(together, {}, model.data)
+    placed = model.place(together)
     drawn = rate(together, logs - log_density + placed.log_density, placed.log_density)
     # Hardly ever a draw has no weight.
     whole = len(drawn.points) == len(together)
-    return drawn, placed.values if whole else model.model.place(drawn.points, {}, model.data).values
+    return drawn, placed.values if whole else model.place(drawn.points).values
 
 
 def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:
