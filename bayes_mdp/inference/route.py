@@ -12,7 +12,7 @@ from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from bayes_mdp.inference import enumerated
-from bayes_mdp.inference.collapsed import collapsed_fit
+from bayes_mdp.inference.collapsed import collapsed_posterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, prove_hierarchy
 from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUADRATURE, method_of
@@ -365,7 +365,7 @@ def find_route(question: Question) -> Route:
         if chosen in (QUADRATURE, IMPORTANCE):
             _check_integrable(hierarchy, chosen, best)
         _check_discrete(program, hierarchy.hyperparameters, sampler)
-        fit = collapsed_fit.fit_of(hierarchy, sampler, chosen, asked=method != "auto")
+        fit = collapsed_posterior.fit_of(hierarchy, sampler, chosen, asked=method != "auto")
         if chosen == COLLAPSED:
             return Route(fit, why_not, hierarchy.hyperparameters)
         prior = hierarchy.hyper_prior

@@ -41,7 +41,8 @@ _LOADED = "posterior was loaded and has no program, expected one from infer"
 def evidence(posterior: InferredPosterior, key: PRNGKeyArray | None = None) -> Evidence:
     """log p(next states, rewards | states, actions) of all data that `posterior` has seen, under its prior.
 
-    The density is that of the sequence of the data, base measures included, whatever the route. Exact posteriors and
+    The density is that of the sequence of the data, base measures included, whatever the route; a site that the program
+    holds at a known value, and that tells of no other, does not count. Exact posteriors and
     mixtures have it in closed form; an integral over hyperparameters, or over what is behind the rewards, states it
     with its error. Of the others it is estimated from the draws of their chains by bridge sampling, with a standard
     error (`bridge`): of the hyperparameters alone, or of what is behind the rewards alone, where the

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference.collapsed import collapsed_fit
+from bayes_mdp.inference.collapsed import collapsed_posterior
 from bayes_mdp.inference.collapsed import integrate as integration
 from bayes_mdp.inference.collapsed.integrate import Integrated, integrate
 from bayes_mdp.models import MDPSpec, NormalGamma, normal
@@ -91,7 +91,7 @@ def one_mode(self, points, held):
 @pytest.mark.parametrize("fault", ["weights", "jacobian", "one mode"])
 def test_a_broken_integral_is_seen(fault, monkeypatch):
     if fault == "weights":
-        monkeypatch.setattr(collapsed_fit, "integrate", weights_forgotten)
+        monkeypatch.setattr(collapsed_posterior, "integrate", weights_forgotten)
     else:
         monkeypatch.setattr(integration.Given, "log_density", no_jacobian if fault == "jacobian" else one_mode)
     prior, names = (bimodal, ("root",)) if fault == "one mode" else PRIORS["quadrature"]
