@@ -139,6 +139,7 @@ def normal_hierarchy(space):
         ("quadrature", {"spread": 1.0}),
         ("importance", {"spread": 1.0}),
         ("collapsed", {"spread": 1.0}),
+        ("nuts", {"spread": 1.0}),
     ],
 )
 def test_a_site_that_is_known_counts_in_the_evidence_of_no_route(method, known):
@@ -151,6 +152,28 @@ def test_a_site_that_is_known_counts_in_the_evidence_of_no_route(method, known):
     found = bm.evidence(posterior)
     assert found.log_evidence == pytest.approx(expected, abs=max(5.0 * found.standard_error, 1e-7))
     assert found.standard_error < 0.05
+
+
+def test_a_known_site_behind_rewards_without_a_conjugate():
+    """Their evidence, by weighted draws, is that of the program without it."""
+
+    def prior(space):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        with space.plates():
+            mean = numpyro.sample("reward", dist.Normal(0.0, 1.0))
+        return MDPSpec(rows(space), dist.StudentT(4.0, mean, scale))
+
+    def observing(space):
+        numpyro.sample("apart", dist.Normal(0.0, 1.0), obs=3.0)
+        return prior(space)
+
+    rng = np.random.default_rng(0)
+    state, action, after = rng.integers(2, size=(3, 60))
+    data = bm.Transitions(state, action, rng.standard_t(4, size=60), after)
+    found = [bm.evidence(bm.infer(KEY, each, data, space=SPACE)) for each in (prior, observing)]
+    assert {each.method for each in found} == {"importance"}
+    assert found[1].log_evidence == pytest.approx(found[0].log_evidence, abs=5.0 * found[0].standard_error)
+    assert max(each.standard_error for each in found) < 0.05
 
 
 def test_draws_of_a_prior_with_a_known_site():

@@ -103,9 +103,11 @@ def find_cells(recipe: Recipe) -> Cells | None:
     with jax.enable_x64(True):
         program = trace_program(recipe.prior, recipe.space)
         many = {s.name for s in program.latents if s.family in SCALARS and np.prod(s.shape) > 1}
-        if not program.draws_prior() or not many:
+        if not many:
             return None
         probe = Probe(program, tuple(site.name for site in program.latents if site.name not in many))
+        if not program.draws_prior(probe.constants):
+            return None
         # Nothing but the rewards sees them, and no site is above them.
         above = [x for parameters in probe.parameters_of.values() for x in parameters.values()]
         densities = [x for parts in probe.densities.values() for x in parts if x is not None]
@@ -424,7 +426,8 @@ def integrate_rewards(
         drawn = integrate_by_draws(rng, density, looked.modes)
         found = drawn, model.place(drawn.points, {}, data).values
     drawn, values = found
-    integration = integration_of(drawn.log_evidence, drawn.error, drawn.effective, drawn.pareto_k, model.dimension)
+    log_evidence = drawn.log_evidence - recipe.log_constant
+    integration = integration_of(log_evidence, drawn.error, drawn.effective, drawn.pareto_k, model.dimension)
     return values, drawn.log_weights, integration
 
 

@@ -164,7 +164,8 @@ def _of_sampled(
         )
     if isinstance(data, Rows) and int(data.used) > data.capacity:
         raise ValueError("posterior: its buffer of rewards has overflowed, expected one that holds all of its data")
-    return _bridged(key, _sampled(recipe), data, draws, draws.sites)
+    found = _bridged(key, _sampled(recipe), data, draws, draws.sites)
+    return replace(found, log_evidence=found.log_evidence - recipe.log_constant)
 
 
 def _bridged(

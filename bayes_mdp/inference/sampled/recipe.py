@@ -11,7 +11,15 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from numpyro import handlers
 
-from bayes_mdp.inference.detection.trace import check_names, density, fingerprint, improper_value, is_bent
+from bayes_mdp.inference.detection.probe import Probe
+from bayes_mdp.inference.detection.trace import (
+    check_names,
+    density,
+    fingerprint,
+    improper_value,
+    is_bent,
+    trace_program,
+)
 from bayes_mdp.inference.draws.chains import Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
@@ -34,7 +42,7 @@ class Facts(NamedTuple):
     """What tracing a program finds out beside its numbers."""
 
     latents: list[Site]
-    drawable: bool
+    bent: frozenset[str]
     law: type[dist.Distribution] | None
     structure: PyTree
     observed: Observed
@@ -52,10 +60,12 @@ class Recipe:
         law: type of the reward law; None: rewards are known.
         latents: names of the latent sites.
         improper: those of them that cannot be drawn from (ImproperUniform).
-        drawable: whether running the program draws from the prior: no factor, observation, scale or mask bends it.
+        drawable: whether running the program draws from the prior: no factor, observation, scale or mask bends it, but
+            for what is observed and tells of nothing.
         digest: of all that is computed.
         rewards_only: the data are the rewards, given the outcomes; the transition law is not looked at.
         observed: (name, number of values) of the sites that the program observes itself.
+        log_constant: log density of what is observed and tells of nothing.
     """
 
     prior: Prior | None = field(repr=False)
@@ -68,6 +78,7 @@ class Recipe:
     digest: str
     rewards_only: bool = False
     observed: Observed | None = ()
+    log_constant: float = 0.0
 
     @property
     def nuts(self) -> NUTS | None:
@@ -227,7 +238,10 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
     law = facts.law
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure, facts.observed))
     names, observed = tuple(latents), facts.observed
-    return Recipe(prior, space, method, law, names, improper, facts.drawable, digest, rewards_only, observed)
+    with jax.enable_x64(True):
+        constants = Probe(trace_program(prior, space)).constants if facts.bent else {}
+    drawable, constant = facts.bent <= constants.keys(), sum(constants.values())
+    return Recipe(prior, space, method, law, names, improper, drawable, digest, rewards_only, observed, constant)
 
 
 def samples_of(trace: Mapping[str, Site]) -> list[Site]:
@@ -248,11 +262,11 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     check_names(trace)
     samples = samples_of(trace)
     latents = [site for site in samples if not site["is_observed"]]
-    drawable = not any(is_bent(site) for site in samples)
+    bent = frozenset(site["name"] for site in samples if is_bent(site))
     table = reward_table(specs[0], space)
     law = None if table.law is None else type(table.law)
     # A factor is observed too, and has no values.
     seen = [site for site in samples if site["is_observed"] and not isinstance(unwrap(site["fn"]), dist.Unit)]
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
-    found.append(Facts(latents, drawable, law, jax.tree.structure(table), observed))
+    found.append(Facts(latents, bent, law, jax.tree.structure(table), observed))
     return [density(site) for site in samples], transition_table(specs[0], space), table

@@ -224,7 +224,7 @@ def test_quadrature_over_the_density_of_numpyro_agrees(name):
     data = make_data(name, space)
     transitions = bm.Transitions(data.state, data.action, data.reward, data.next_state)
     hierarchy, values = hierarchy_of(name, space), draws(name)[0]
-    expected = quadrature_judge.log_evidence(handlers.condition(program(name), values), space, transitions)
+    expected = quadrature_judge.log_integral(handlers.condition(program(name), values), space, transitions)
     found = float(jax.jit(lambda v, seen: log_collapsed(hierarchy, v, seen))(values, seen_of(hierarchy, data)))
     assert abs(found - expected) < BY_QUADRATURE * abs(expected)
 

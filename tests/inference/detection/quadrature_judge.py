@@ -89,24 +89,25 @@ class Density:
 
 
 def log_evidence(prior, space, data):
-    """log p(data) of a program of at most three unknown numbers. Host side, in float64."""
+    """log p(data) of a program of at most three unknown numbers, given what it observes. Host side, in float64."""
+    # A program that observes nothing is normalised.
+    observes = Density(prior, space).observes
+    return log_integral(prior, space, data) - (log_integral(prior, space, None) if observes else 0.0)
+
+
+def log_integral(prior, space, data):
+    """Of the joint density of all sites and data, over the latent ones: at most three numbers."""
     with jax.enable_x64(True):
         density = Density(prior, space)
-        # A program that observes nothing is normalised.
-        return _log_integral(density, data) - (_log_integral(density, None) if density.observes else 0.0)
-
-
-def _log_integral(density, data):
-    """Over all latent sites."""
-    if density.size == 0:
-        return float(density(np.zeros((1, 0)), data)[0])
-    # Draws from the prior say where to look; each grid is laid where the last one saw the mass.
-    size, centre, root = density.size, *density.start()
-    line = np.linspace(-REACH, REACH, int(BATCH ** (1.0 / size)) // 2 * 2 - 1)
-    for _ in range(ROUNDS):
-        centre, root = _moments(*_around(density, data, centre, root, line))
-    line = np.linspace(-REACH, REACH, POINTS[size])
-    return float(logsumexp(_around(density, data, centre, root, line)[1]) + size * np.log(line[1] - line[0]))
+        if density.size == 0:
+            return float(density(np.zeros((1, 0)), data)[0])
+        # Draws from the prior say where to look; each grid is laid where the last one saw the mass.
+        size, centre, root = density.size, *density.start()
+        line = np.linspace(-REACH, REACH, int(BATCH ** (1.0 / size)) // 2 * 2 - 1)
+        for _ in range(ROUNDS):
+            centre, root = _moments(*_around(density, data, centre, root, line))
+        line = np.linspace(-REACH, REACH, POINTS[size])
+        return float(logsumexp(_around(density, data, centre, root, line)[1]) + size * np.log(line[1] - line[0]))
 
 
 def _grid(axes):
