@@ -186,8 +186,7 @@ class _Walk:
     def _object(self, value: Any, where: str) -> None:  # noqa: PLR0912 - a list of kinds
         kind = type(value)
         home = package_name(value)
-        code = isinstance(value, types.FunctionType | types.ModuleType | type)
-        if code and home is None and self._packaged and _package_of(getattr(value, "__module__", None)) is None:
+        if self._packaged and home is None and _is_own_code(value):
             raise UnidentifiedError(f"{where} is code of no package")
         if home is not None:
             self._put("named", home)
@@ -305,6 +304,12 @@ _CONTENT: dict[type, Any] = {
     bytearray: bytes,
 }
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def _is_own_code(value: object) -> bool:
+    """Whether it is a function, a class or a module of no package."""
+    kinds = types.FunctionType, types.ModuleType, type
+    return isinstance(value, kinds) and _package_of(getattr(value, "__module__", None)) is None
 
 
 def _plain(value: object) -> str | bytes:

@@ -23,7 +23,8 @@ KEY = jax.random.key(0)
 SPACE = bm.StateActionSpace(2, 2)
 TRIAL = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
 SHORT = bm.NUTS(num_warmup=20, num_samples=20, num_chains=1)
-FEW = bm.Transitions([0, 1, 0], [0, 1, 1], [1.0, 0.0, 1.0], [1, 0, 0])
+PAID = np.array([1.0, 0.0, 1.0])
+FEW = bm.Transitions([0, 1, 0], [0, 1, 1], PAID, [1, 0, 0])
 
 
 def rows(space):
@@ -112,13 +113,13 @@ def test_observations_of_the_program_count_on_top_of_the_data():
 def test_what_the_program_observes_moves_the_posterior_alike_on_every_route(method):
     """Of a normal mean: its prior, five values of the trial, three rewards of pairs whose means lie about it."""
     precision = 1.0 + 5.0 + 3.0 / 2.0
-    mean, spread = (TRIAL.sum() + FEW.reward.sum() / 2.0) / precision, precision**-0.5
+    mean, spread = (TRIAL.sum() + PAID.sum() / 2.0) / precision, precision**-0.5
     posterior = bm.infer(KEY, collapsed, FEW, space=SPACE, method=method)
     values, weights = np.asarray(posterior.latent_sites().draws["mean"]), np.asarray(posterior.weights)
     away = 1e-6 if method == "quadrature" else 5.0 * spread / np.sqrt(500.0)
     assert weights @ values == pytest.approx(mean, abs=away)
     assert np.sqrt(weights @ (values - mean) ** 2) == pytest.approx(spread, abs=away)
-    assert abs(mean - FEW.reward.sum() / 2.0 / (1.0 + 3.0 / 2.0)) > 0.1  # the trial matters
+    assert abs(mean - PAID.sum() / 2.0 / (1.0 + 3.0 / 2.0)) > 0.1  # the trial matters
 
 
 def normal_hierarchy(space):
@@ -147,7 +148,7 @@ def test_a_site_that_is_known_counts_in_the_evidence_of_no_route(method, known):
     # Three first visits of rows of two outcomes; rewards whose means have variance 1 about the mean that they share.
     shared = 0.0 if "mean" in known else 1.0
     law = stats.multivariate_normal(np.full(3, known.get("mean", 0.0)), 2.0 * np.eye(3) + shared)
-    expected = law.logpdf(FEW.reward) - 3.0 * np.log(2.0)
+    expected = law.logpdf(PAID) - 3.0 * np.log(2.0)
     posterior = bm.infer(KEY, prior, FEW, space=SPACE, method=method)
     found = bm.evidence(posterior)
     assert found.log_evidence == pytest.approx(expected, abs=max(5.0 * found.standard_error, 1e-7))

@@ -163,9 +163,14 @@ def test_a_program_that_holds_code_of_the_user_is_traced_again(tmp_path):
         def log_prob(self, value, intermediates=None):
             return float(file.read_text()) * super().log_prob(value)
 
-    for program in (prior, functools.partial(prior), sticky(Scaled(1.0)), handlers.condition(prior, data={})):
+    for program in (
+        prior,
+        functools.partial(prior),
+        sticky(Scaled(1.0)),
+        handlers.condition(prior, data={"none": 0.0}),
+    ):
         found = []
         for text in ("1.0", "2.0"):
             file.write_text(text)
-            found.append(trace_program(program, SPACE).fingerprint)
+            found.append(trace_program(program, SPACE).fingerprint)  # pyright: ignore[reportArgumentType]
         assert found[0] != found[1]
