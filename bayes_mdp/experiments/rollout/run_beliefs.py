@@ -256,7 +256,7 @@ def refitted_on_host(keys: Key[Array, " n"], belief: BeliefTree, constants: Beli
 
 def _wrapped(data: UInt32[np.ndarray, "*n 2"], keys: Key[Array, " N"]) -> Key[Array, "*n"]:
     """Keys of these bits, of the kind of `keys`."""
-    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys))
+    return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(keys))
 
 
 @jax.jit
