@@ -135,14 +135,22 @@ def required_objective(arguments: argparse.Namespace) -> "Objective":
     return objective
 
 
+MISSING = ("missing_reward", "missing_state", "gaps")
+"""What may be missing from a log, as arguments of `read_log` and `fold_log`."""
+
+
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """The columns of a log, and --missing-reward. `required`: those of state and action must be named."""
+    """The columns of a log, and what may be missing. `required`: those of state and action must be named."""
     for name in COLUMNS:
         needed = required and name in ("state", "action")
         text = f"column of {_DESCRIBED.get(name, name)}"
         parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=text)
     text = "an empty reward or cost is an error, or its row counts for the transition alone"
     parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
+    text = "an empty state is an error, or ends one run of transitions; the row before it counts by action and reward"
+    parser.add_argument("--missing-state", choices=("error", "gap"), default="error", help=text)
+    text = "a step that is left out is an error, or ends one run of transitions likewise"
+    parser.add_argument("--gaps", choices=("error", "cut"), default="error", help=text)
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
@@ -228,7 +236,7 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
 
 def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `add_columns` and `add_labels` have read, as arguments of `read_log` and `fold_log`."""
-    named = {name: getattr(arguments, name) for name in (*COLUMNS, "missing_reward")}
+    named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING)}
     return named | {name: labels_of(arguments, name) for name in LABELS}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from bayes_mdp.envs.logs.columns import (
     is_empty,
@@ -14,9 +14,9 @@ from bayes_mdp.envs.logs.columns import (
     read_rewards,
     read_steps,
 )
-from bayes_mdp.envs.logs.episodes import EpisodeOrder, episode_order, first_gap
+from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
 from bayes_mdp.envs.logs.tables import Table, file_digest, open_table
-from bayes_mdp.envs.logs.transition_chunks import log_chunks
+from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.validation import check_name
@@ -43,6 +43,8 @@ def read_log(
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
+    missing_state: Literal["error", "gap"] = "error",
+    gaps: Literal["error", "cut"] = "error",
     chunksize: None = None,
 ) -> Log: ...
 @overload
@@ -61,6 +63,8 @@ def read_log(
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
+    missing_state: Literal["error", "gap"] = "error",
+    gaps: Literal["error", "cut"] = "error",
     chunksize: int,
 ) -> Iterator[Log]: ...
 def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
@@ -78,6 +82,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
+    missing_state: Literal["error", "gap"] = "error",
+    gaps: Literal["error", "cut"] = "error",
     chunksize: int | None = None,
 ) -> Log | Iterator[Log]:
     """Read one transition per row. `state`, `action`, ... are names of columns.
@@ -91,11 +97,12 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             DataFrame.
         reward: larger is better. None, and `cost` None: the log has no rewards (they are known to the user).
         cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
-        next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). An
-            episode's last row has no next state: it is kept if it terminated, and left out otherwise (its action and
-            reward may then be empty).
+        next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). Of an
+            episode's last row that did not terminate, and of a truncated one, it is not known what followed: the action
+            and the reward count, as transitions that are not `next_observed`. A last row without an action says which
+            state came last, and is left out.
         terminated, truncated: true / false or 1 / 0. With `episode`, the last row of an episode that did not terminate
-            counts as truncated.
+            counts as truncated. What follows a truncated row is not its next state, unless `next_state` says so.
         episode: label of the episode of each row; rows of one episode are in order of time, those of others may stand
             between them. Without `step`, the step is the row's place in its episode. A `UserWarning` says where the
             next state is not the state of the episode's next row.
@@ -105,6 +112,10 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             labels that may be two spellings of one: text that differs in case, blanks, hyphens or underscores alone,
             and a word of letters in one row that is one edit from one in 20 rows.
         missing_reward: what an empty reward or cost is: an error, or a transition whose reward was not observed.
+        missing_state: what a row without a state is: an error, or a gap, which ends one run of transitions and begins
+            another. Such a row is left out; of the row before, action and reward count. Where whether a state is
+            missing depends on which it is, what is left of the log is no fair sample.
+        gaps: what a `step` is that is more than one above the step of the row before: an error, or a gap as above.
         chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
             then needed. See `fold_log`, which keeps no transitions.
 
@@ -132,31 +143,92 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             "(in the shell --next-state or --episode)"
         )
     check_name("missing_reward", missing_reward, ("error", "ignore"))
+    check_name("missing_state", missing_state, ("error", "gap"))
+    check_name("gaps", gaps, ("error", "cut"))
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
     if chunksize is not None:
-        return log_chunks(source, roles, states, actions, chunksize, missing_reward == "ignore")
+        missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
+        return log_chunks(source, roles, states, actions, chunksize, missing)
     table = open_table(source, roles)
-    ends = read_flags(table, "terminated")
-    if next_state is None:
-        (state_index, *given), state_names = read_labels(table, ("state",), states)
-    else:
-        (state_index, *given), state_names = read_labels(table, ("state", "next_state"), states, ends)
+    ends, cut = read_flags(table, "terminated"), read_flags(table, "truncated")
+    ended = np.zeros(len(table.frame), bool) if ends is None else ends
+    roles_of_states = ("state",) if next_state is None else ("state", "next_state")
+    skipped = {"state": np.zeros(len(ended), bool), "next_state": ended}
+    if missing_state == "gap":
+        skipped = {role: skipped[role] | is_empty(table, role) for role in roles_of_states}
+    (state_index, *given), state_names = read_labels(table, roles_of_states, states, skipped)
+    columns = {
+        "state": np.where(skipped["state"], -1, state_index),
+        "action": np.where(is_empty(table, "action"), -1, 0),
+        "terminated": ended,
+    }
+    if given:
+        columns["next_state"] = np.where(skipped["next_state"], -1, given[0])
+    steps = read_steps(table)
+    columns |= {k: v for k, v in (("truncated", cut), ("step", steps)) if v is not None}
     episodes = read_episodes(table)
     along = None if episodes is None else episode_order(episodes)
-    next_index, cut, steps, keep = _follow(table, along, state_index, given[0] if given else None, ends)
-    untold = None if keep.all() else ~keep & is_empty(table, "action")
-    (action_index,), action_names = read_labels(table, ("action",), actions, untold)
-    rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
-    rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
+    if along is None:
+        followed = FollowedRows(columns["next_state"], (columns["next_state"] >= 0) | ended, cut, columns["state"] >= 0)
+    else:
+        _check_order(table, along, columns, gaps == "cut")
+        followed = follow(along, columns, steps is not None)
+        steps = along.place if steps is None else steps
+    keep, led = followed.keep, followed.next_observed
+    untold = ~keep & (columns["action"] < 0)
+    (action_index,), action_names = read_labels(table, ("action",), actions, {"action": untold})
+    rewards, observed = read_rewards(table, missing_reward == "ignore", keep, led)
+    reached = np.where(led & ~ended, followed.next_state, 0)
     # Episodes one after the other, also where the rows of the source are by time: what is by episode (splits, returns,
     # where episodes start) goes by neighbouring rows.
     kept = np.flatnonzero(keep) if along is None else along.order[keep[along.order]]
-    *columns, observed = (None if x is None else x[kept] for x in rows)
-    if not keep.any():
+    rows = (state_index, action_index, rewards, reached, ends, followed.truncated, steps, observed, led)
+    *rows, observed, led = (None if x is None else x[kept] for x in rows)
+    if not led.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
-    transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
-    return Log(transitions, state_names, action_names, table.name, digest, columns=roles)
+    transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
+    notes = _notes(columns["state"] < 0, untold, keep & ~followed.next_observed, rewards)
+    return Log(transitions, state_names, action_names, table.name, file_digest(source), columns=roles, notes=notes)
+
+
+def _notes(
+    gaps: Bool[np.ndarray, " N"],
+    untold: Bool[np.ndarray, " N"],
+    unknown: Bool[np.ndarray, " N"],
+    rewards: Float[np.ndarray, " N"] | None,
+) -> tuple[str, ...]:
+    """What of the source is no transition, in words.
+
+    Args:
+        gaps: rows without a state.
+        untold: rows that are left out, without an action.
+        unknown: rows that are kept, of which it is not known what followed.
+        rewards: of all rows; None: there are none.
+    """
+    last = untold & ~gaps
+    paid = 0 if rewards is None else int((rewards[last] != 0).sum())
+    lost = f", and the rewards of {paid} of them are left out" if paid else ""
+    said = (
+        (gaps, "rows without a state are left out"),
+        (unknown, "rows do not say what followed, and count by their action and reward alone"),
+        (last, f"rows without an action say which state an episode reached last{lost}"),
+    )
+    return tuple(f"{int(rows.sum())} {what}" for rows, what in said if rows.any())
+
+
+def _check_order(table: Table, along: EpisodeOrder, columns: Columns, may_jump: bool) -> None:
+    """Refuse steps that do not follow each other, or warn of next states that are not those of the next rows."""
+    _, next_row, _, last = along
+    state, next_state = columns["state"], columns.get("next_state")
+    if next_state is not None:
+        over = last | columns["terminated"] | columns.get("truncated", False)
+        told = (next_state >= 0) & (state >= 0) & (state[next_row] >= 0)
+        _warn_of_breaks(table, told & ~over & (next_state != state[next_row]))
+    elif "step" in columns:
+        gap = first_gap(columns["step"], next_row, last, np.arange(len(state)), may_jump=may_jump)
+        if gap is not None:
+            gap.refuse(table)
 
 
 def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
@@ -169,37 +241,3 @@ def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
             "the episode's next row, and the episode counts as cut there: put the rows of each episode in order of "
             f"time, and see whether some are missing {see('how-to/read-a-log')}"
         )
-
-
-def _follow(
-    table: Table,
-    along: EpisodeOrder | None,
-    state: np.ndarray,
-    next_state: np.ndarray | None,
-    ends: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray]:
-    """Next state, whether truncated, step (given, or place in its episode), and whether kept, of every row.
-
-    None: not known.
-    """
-    cut = read_flags(table, "truncated")
-    keep = np.ones(len(state), bool)
-    if along is None:
-        assert next_state is not None  # `read_log` refuses a log with neither
-        return next_state, cut, read_steps(table), keep
-    _, next_row, place, last = along
-    given = read_steps(table)
-    steps = place if given is None else given
-    if next_state is not None:
-        over = last.copy()
-        for flag in (ends, cut):
-            over |= False if flag is None else flag
-        _warn_of_breaks(table, ~over & (next_state != state[next_row]))
-        stops = last if ends is None else last & ~ends
-        return next_state, stops if cut is None else cut | stops, steps, keep
-    gap = first_gap(steps, next_row, last, np.arange(len(steps)))
-    if gap is not None:
-        gap.refuse(table)
-    keep = ~last if ends is None else ~last | ends
-    leads_out = ~keep[next_row]  # its next row is left out: the episode is cut there
-    return state[next_row], leads_out if cut is None else cut | leads_out, steps, keep

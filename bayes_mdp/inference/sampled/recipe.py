@@ -46,6 +46,7 @@ class Facts(NamedTuple):
     law: type[dist.Distribution] | None
     structure: PyTree
     observed: Observed
+    by_outcome: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,7 @@ class Recipe:
         rewards_only: the data are the rewards, given the outcomes; the transition law is not looked at.
         observed: (name, number of values) of the sites that the program observes itself.
         log_constant: log density of what is observed and tells of nothing.
+        by_outcome: whether the law of a reward depends on the outcome.
     """
 
     prior: Prior | None = field(repr=False)
@@ -79,6 +81,7 @@ class Recipe:
     rewards_only: bool = False
     observed: Observed | None = ()
     log_constant: float = 0.0
+    by_outcome: bool = False
 
     @property
     def nuts(self) -> NUTS | None:
@@ -128,7 +131,7 @@ class Recipe:
             cast(Prior, handlers.substitute(self.prior, substitute_fn=improper_value)), self.space, data
         )
         if isinstance(summary, Transitions):
-            summary = rows_of(summary, self.space)
+            summary = rows_of(summary, self.space, by_outcome=self.by_outcome)
         if isinstance(data, Transitions) and not np.size(data.state):
             self.refuse_improper()
         return summary
@@ -241,7 +244,8 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
     with jax.enable_x64(True):
         constants = Probe(trace_program(prior, space)).constants if facts.bent else {}
     drawable, constant = facts.bent <= constants.keys(), sum(constants.values())
-    return Recipe(prior, space, method, law, names, improper, drawable, digest, rewards_only, observed, constant)
+    told = rewards_only, observed, constant, facts.by_outcome
+    return Recipe(prior, space, method, law, names, improper, drawable, digest, *told)
 
 
 def samples_of(trace: Mapping[str, Site]) -> list[Site]:
@@ -268,5 +272,5 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     # A factor is observed too, and has no values.
     seen = [site for site in samples if site["is_observed"] and not isinstance(unwrap(site["fn"]), dist.Unit)]
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
-    found.append(Facts(latents, bent, law, jax.tree.structure(table), observed))
+    found.append(Facts(latents, bent, law, jax.tree.structure(table), observed, table.by_outcome))
     return [density(site) for site in samples], transition_table(specs[0], space), table
