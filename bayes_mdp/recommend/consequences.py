@@ -36,6 +36,8 @@ Rule = Callable[[FittedPosterior], PolicyLike]
 """How a policy is chosen from a posterior."""
 Gain = Float[np.ndarray, " num_draws"]
 SHARE, BY_STEP = "the prior's share", "behaviour by step"
+ROUNDING = 1e-9
+"""Of a gain: less is none."""
 SIGN = 0.5
 """What P(no worse) must be by half of the data, which cannot be asked for more than the sign."""
 
@@ -66,8 +68,8 @@ class Consequence(NamedTuple):
 
     @property
     def stops(self) -> bool:
-        """Whether the promise no longer holds."""
-        return self.prob < self.confidence
+        """Whether the promise no longer holds, or nothing is gained that would be worth a change."""
+        return self.prob < self.confidence or float(self.gain.mean()) <= ROUNDING * abs(self.before) - self.slack
 
     @property
     def what(self) -> str:
