@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import ndtri
+from scipy.stats import chi2
 
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, optimum, policy_set
 from bayes_mdp.decisions.policy_evaluation import policy_values
@@ -36,7 +37,7 @@ from bayes_mdp.mdp import (
     check_transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.data.log_split import returns_of
+from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes, returns_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
@@ -103,7 +104,8 @@ def behaviour_policy(
 ) -> Float[np.ndarray, "S A"]:
     """How often each action was taken in each state of the log: Float64[S A], rows sum to one.
 
-    A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger.
+    A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger. There is
+    another one where the actions of a log depend on the step of the episode (see `step_p_value`).
 
     Args:
         log: see `read_log`, `fold_log`; or transitions, with `space`; or a posterior, whose counts of the logs that it
@@ -124,6 +126,33 @@ def behaviour_policy(
         [[0.667 0.333]
          [0.    1.   ]]
     """
+    probs, never = action_frequencies(log, space)
+    if never:
+        more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
+        logger.warning(
+            "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
+        )
+    p_value = step_p_value(log) if isinstance(log, Log) else 1.0
+    if p_value <= STEP_LEVEL:
+        logger.warning(
+            "behaviour_policy: actions depend on the step of the episode, given the state (p = %.2g); a policy without "
+            "steps is their mixture, not what the log did",
+            p_value,
+        )
+    return probs
+
+
+def action_frequencies(
+    log: Log | FoldedLog | Transitions | CanCount, space: StateActionSpace | None = None
+) -> tuple[Float[np.ndarray, "S A"], list[str]]:
+    """`behaviour_policy` without its warnings, and the names of the states that the log never left.
+
+    Args:
+        log, space: as of `behaviour_policy`.
+
+    Raises:
+        TypeError, ValueError: as `behaviour_policy`.
+    """
     if space is None and isinstance(log, CanCount):
         space = labels_of(log)
     states, actions = _names(log, space)
@@ -138,13 +167,68 @@ def behaviour_policy(
         np.add.at(counts, (np.asarray(data.state), np.asarray(data.action)), 1.0)
     left = counts.sum(-1) == 0
     counts[left] = 1.0 if space is None or space.legal is None else space.legal[left]
-    if left[: len(states)].any():
-        never = [str(names[s]) for s in np.flatnonzero(left[: len(states)])]
-        more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
-        logger.warning(
-            "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
-        )
-    return counts / counts.sum(-1, keepdims=True)
+    never = [str(names[s]) for s in np.flatnonzero(left[: len(states)])]
+    return counts / counts.sum(-1, keepdims=True), never
+
+
+STEP_LEVEL = 0.01
+"""Probability that actions are said to depend on the step although they do not."""
+LEAST_TAKEN = 5
+"""Actions that were taken less often in a state say nothing about it."""
+
+
+def step_p_value(log: Log) -> float:
+    """That actions depend on the step of the episode as little as this log shows, given the state; 1: it cannot say.
+
+    The score test of a multinomial logit with a linear trend in the step, added over the states: with x_i the step of
+    a visit less the state's mean and U_a the sum of x_i over the visits that took a, (n - 1) / (n sum x_i^2)
+    sum_a U_a^2 / p_a is chi-square with one degree less than there are actions (its mean exactly so if the actions
+    are permuted). Steps may depend on earlier actions: the sum is a martingale at the true policy. The level is
+    asymptotic in the number of episodes. A dependence that is no trend, as on even steps, is not seen.
+
+    Args:
+        log: as a whole.
+    """
+    if not has_episodes(log):
+        return 1.0
+    state, action, step = _steps_of(log)
+    size = len(log.actions)
+    taken = np.bincount(state * size + action, minlength=len(log.states) * size)
+    enough = taken[state * size + action] >= LEAST_TAKEN
+    state, action, step = state[enough], action[enough], step[enough]
+    taken = np.where(taken < LEAST_TAKEN, 0, taken).reshape(-1, size)
+    visits = taken.sum(-1)
+    away = step - (np.bincount(state, step, len(taken)) / np.maximum(visits, 1))[state]
+    squares = np.bincount(state, away**2, len(taken))
+    score = np.bincount(state * size + action, away, taken.size).reshape(taken.shape)
+    # U_a^2 / p_a (n - 1) / n = U_a^2 / taken_a (n - 1)
+    each = (score**2 / np.maximum(taken, 1)).sum(-1) * (visits - 1) / np.maximum(squares, 1e-300)
+    used = (squares > 1e-9 * visits) & ((taken > 0).sum(-1) > 1)
+    degrees = ((taken > 0).sum(-1) - 1)[used].sum()
+    return float(chi2.sf(each[used].sum(), degrees)) if degrees else 1.0
+
+
+def behaviour_in_halves(log: Log, whole: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "2 S A"]:
+    """How often each action was taken at the earlier and at the later steps (up to the median of all rows, and after).
+
+    Args:
+        log: as a whole.
+        whole: action probabilities at all steps, for states that one of the halves does not have.
+    """
+    state, action, step = _steps_of(log)
+    counts = np.zeros((2, *whole.shape))
+    np.add.at(counts, ((step > np.median(step)).astype(int), state, action), 1.0)
+    visits = counts.sum(-1, keepdims=True)
+    return np.where(visits > 0, counts / np.maximum(visits, 1.0), whole)
+
+
+def _steps_of(log: Log) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    """State, action, and step of the episode of each transition."""
+    data = log.transitions
+    number = episode_numbers(data)
+    begin = np.flatnonzero(np.diff(number, prepend=-1))
+    step = np.arange(len(number)) - begin[number] if data.step is None else np.asarray(data.step)
+    return np.asarray(data.state).astype(np.int64), np.asarray(data.action).astype(np.int64), step
 
 
 def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:

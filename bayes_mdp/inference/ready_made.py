@@ -27,7 +27,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
-from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of
+from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of, ready
 from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.validation import check_positive
 
@@ -73,12 +73,17 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
         return None
     has_arrays = any(isinstance(value, np.ndarray) for each in forms for value in each.numbers)
     with jax.enable_x64(True):
-        own = isolated_prior(prior) if has_arrays else prior
+        # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
+        own = ready(isolated_prior(prior), _copied(form)) if has_arrays else prior
     each = [ReadyMade(own, one, space, _digest(one, space)) for one in forms]
     if not isinstance(form, ClosedForms):
         return _belief(each[0])
     digest = hashlib.sha256(f"{form.site} {len(each)} {' '.join(one.fingerprint for one in each)}".encode())
     return branches_of(own, digest.hexdigest(), form.site, range(len(each)), [_belief(one) for one in each])
+
+
+def _copied(form: ClosedForm | ClosedForms) -> ClosedForm | ClosedForms:
+    return jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, form)
 
 
 def _digest(form: ClosedForm, space: StateActionSpace) -> str:

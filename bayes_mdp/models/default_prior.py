@@ -1,25 +1,31 @@
 """`default_prior`: a prior for a log of which nothing else is known. What a log says about its own scale, it learns.
 
-Rows ~ Dirichlet(c, ..., c) with one concentration c for all pairs, which is one of a list of values: a flat prior
-expects that every outcome may follow, and most worlds are sparser. Given c all is conjugate, so that the posterior is a
-mixture of closed forms. The law of the rewards is chosen by what the rewards are, and centred at their mean, so that
-no answer depends on their unit or their zero.
+Rows ~ Dirichlet(c b) with one concentration c for all pairs, which is one of a list of values: a flat prior expects
+that every outcome may follow, and most worlds are sparser. The base b is one of three, stated before the data: alike
+for all outcomes, or falling with the distance from the state in the order of the states (`near_bases`), as where
+something wears, fills or waits. Where the order means nothing, the data show it: a base gets the weight of its
+evidence. Given c and b all is conjugate, so that the posterior is a mixture of closed forms. The law of the rewards is
+chosen by what the rewards are, and centred at their mean, so that no answer depends on their unit or their zero.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp import Log, StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.models.hierarchical import unknown_concentration
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.priors import (
+    ClosedForm,
+    ClosedForms,
     closed_form_of,
     dirichlet_bernoulli,
     dirichlet_normal_gamma,
@@ -33,14 +39,21 @@ RewardLaw = Literal["bernoulli", "poisson", "normal"]
 LARGEST, LEAST_TOTAL = 4.0, 0.125
 """Concentrations go from 4 an outcome (rows are nearly alike) to 1/8 a row (nearly every row has one outcome)."""
 STEP = 2.0
-MOST_NUMBERS = 2**25
-"""Concentrations of all rows that the mixture may hold: in a large space the list has wider steps."""
+MOST_NUMBERS, MAX_VALUES = 2**25, 64
+"""Concentrations of all rows that the mixture may hold (a large space has fewer components), and its components."""
+DECAYS = 0.1, 0.5
+"""By how much the base of an outcome falls with each place in the order of the states."""
+ANYWHERE = 0.1
+"""Share of such a base that is alike for all outcomes."""
 DEGREES = 2.5
 """Shape of the Gamma prior of a precision: the variance of a pair weighs as five rewards."""
 LEAST_NOISE = 1e-6
 """Of the variance of all rewards: what rewards of one pair vary at least, where the log has them all alike."""
 WEIGHTS = 0.05, 100.0
 """Least and largest prior weight of a mean reward, in rewards."""
+BY_OUTCOME, LEAST_FREE, MOST_CELLS = 0.5, 20, 2**22
+"""Rewards depend on the outcome where they vary at most so much less within a pair and outcome than within a pair, by
+at least so many degrees of freedom, in a space of at most so many such cells."""
 POISSON = 0.5, 2.0
 """Counts are Poisson where their variance in a pair is so many times their mean."""
 
@@ -49,11 +62,12 @@ class RewardMoments(NamedTuple):
     """What a log says of its rewards. Variances are nan where the log cannot say.
 
     Args:
-        mean: of the mean rewards of the pairs that it has.
-        within: pooled variance of the rewards of a pair.
+        mean: of the mean rewards of the cells (pairs, or pairs with an outcome) that it has.
+        within: pooled variance of the rewards of a cell.
         between: variance of those means.
         overall: variance of all rewards.
         number, total: how many rewards there are, and their sum.
+        free: degrees of freedom of `within`.
     """
 
     mean: float
@@ -62,6 +76,7 @@ class RewardMoments(NamedTuple):
     overall: float
     number: int
     total: float
+    free: int
 
 
 @dataclass(eq=False)
@@ -70,12 +85,14 @@ class DefaultPrior:
 
     Args:
         program: space -> `MDPSpec`.
-        concentrations: the values that the concentration of an outcome may have.
+        concentrations: the values that the concentration of an outcome may have, on average over the outcomes.
+        near: how many of the bases fall with the distance.
         rewards: the law of the rewards, in words.
     """
 
     program: Prior
     concentrations: tuple[float, ...]
+    near: int
     rewards: str
 
     def __call__(self, space: StateActionSpace) -> MDPSpec:
@@ -85,21 +102,24 @@ class DefaultPrior:
     def __str__(self) -> str:
         """Two lines."""
         low, high = min(self.concentrations), max(self.concentrations)
+        near = ", and whether outcomes near the state in the order of the states are likelier" if self.near else ""
         return (
             f"rows: Dirichlet, one concentration for all pairs, learnt ({len(self.concentrations)} values from "
-            f"{amount(low, 2)} to {amount(high, 2)} for an outcome)\nrewards: {self.rewards}"
+            f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near}\nrewards: {self.rewards}"
         )
 
 
 def default_prior(log: Log, *, space: StateActionSpace | None = None, rewards: RewardLaw | None = None) -> DefaultPrior:
     """A prior for a log of which nothing else is known; see the module. Host-side.
 
-    The concentration of the rows is learnt with its uncertainty. The numbers of the rewards' prior are moments of the
-    log (empirical Bayes): the mean reward of a pair is centred at the mean over pairs, and weighs as many rewards as
-    the variance within a pair is larger than that between pairs.
+    The concentration of the rows is learnt with its uncertainty, and so is whether outcomes near the state, in the
+    order of the states, are likelier. Rewards depend on the outcome too where they vary at most half as much within a
+    pair and outcome as within a pair. The numbers of the rewards' prior are moments of the log (empirical Bayes): the
+    mean reward of a pair is centred at the mean over pairs, and weighs as many rewards as the variance within a pair is
+    larger than that between pairs.
 
     Args:
-        log: as a whole; its labels, and its rewards. Its transitions are not used.
+        log: as a whole; its labels, and its rewards. How often an outcome follows is not used.
         space: of the posterior; None: `StateActionSpace.from_log(log)`.
         rewards: "bernoulli" (0 or 1), "poisson" (counts), "normal" (unknown mean and variance); None: what fits: 0 and
             1 alone are Bernoulli, counts whose variance is near their mean Poisson, all others normal.
@@ -116,18 +136,48 @@ def default_prior(log: Log, *, space: StateActionSpace | None = None, rewards: R
         >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 20, "r": [0.0, 1.0] * 20, "t": "a", "end": True})
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
         >>> print(bm.default_prior(log))
-        rows: Dirichlet, one concentration for all pairs, learnt (7 values from 0.062 to 4 for an outcome)
+        rows: Dirichlet, one concentration for all pairs, learnt (7 values from 0.062 to 4 for an outcome), and ...
         rewards: 0 or 1, Bernoulli; a mean reward is 0.5 beforehand, which weighs as 0.05 rewards
     """
     check_type("log", log, Log, "a Log (see read_log)")
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     factory, words = reward_law_of(log, rewards)
-    concentrations = concentrations_of(space)
-    program = unknown_concentration(concentrations, rewards=factory)
-    prior = DefaultPrior(program, concentrations, words)
-    form = closed_form_of(program)
-    return prior if form is None else ready(prior, form)
+    concentrations, bases = concentrations_of(space), near_bases(space)
+    every = [c * base for base in (1.0, *bases) for c in concentrations]
+    table = np.stack(np.broadcast_arrays(*every))
+
+    def program(space: StateActionSpace) -> MDPSpec:
+        equal: Any = dist.Categorical(probs=np.full(len(table), 1.0 / len(table)))  # typed as perhaps None by NumPyro
+        index = numpyro.sample("concentration_index", equal)
+        return factory(concentration=jnp.asarray(table)[index])(space)
+
+    prior = DefaultPrior(program, concentrations, len(bases), words)
+    forms = tuple(
+        form for form in (closed_form_of(factory(concentration=x)) for x in every) if isinstance(form, ClosedForm)
+    )
+    return ready(prior, ClosedForms("concentration_index", forms)) if len(forms) == len(every) else prior
+
+
+def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
+    """Concentrations that fall with the distance from the state, of mean one over the outcomes; the end is a neighbour.
+
+    None for one state, for a space that lists successors, and where the mixture would be too large.
+
+    Args:
+        space: of the rows.
+    """
+    states, outcomes = space.n_states, space.n_outcomes
+    cells = math.prod((*space.shape, outcomes))
+    number = len(concentrations_of(space)) * (1 + len(DECAYS))
+    if states == 1 or space.successors is not None or number > MAX_VALUES or number * cells > MOST_NUMBERS:
+        return []
+    distance = np.ones((states, outcomes))
+    distance[:, :states] = np.abs(np.subtract.outer(np.arange(states), np.arange(states)))
+    falling = [decay**distance for decay in DECAYS]
+    return [
+        outcomes * (ANYWHERE / outcomes + (1 - ANYWHERE) * x / x.sum(-1, keepdims=True))[:, None, :] for x in falling
+    ]
 
 
 def reward_law_of(log: Log, rewards: RewardLaw | None = None) -> tuple[Callable[..., Prior], str]:
@@ -139,16 +189,23 @@ def reward_law_of(log: Log, rewards: RewardLaw | None = None) -> tuple[Callable[
     Raises:
         ValueError: as `default_prior`.
     """
-    reward, pair = _rewards_of(log)
+    reward, pair, outcome = _rewards_of(log)
     moments = _moments(reward, pair)
     law = _fitting(reward, moments) if rewards is None else rewards
     check_name("rewards", law, get_args(RewardLaw))
     _check_law(law, reward)
+    outcomes, pairs = len(log.states) + 1, len(log.states) * len(log.actions)
+    if outcomes * pairs <= MOST_CELLS:
+        by_outcome = _moments(reward, pair * outcomes + outcome)
+        # 0/1 at the end of an episode is the outcome's: alone by its pair, it would be uncertain beside it.
+        if by_outcome.free >= LEAST_FREE and by_outcome.within < BY_OUTCOME * moments.within:
+            factory, words = _reward_law(law, by_outcome)
+            return partial(factory, rewards_on="outcome"), f"of each outcome, {words}"
     return _reward_law(law, moments)
 
 
-def _rewards_of(log: Log) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"]]:
-    """The rewards that were observed, and the number of the pair of each."""
+def _rewards_of(log: Log) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    """The rewards that were observed, and the number of the pair of each, and its outcome."""
     transitions = log.transitions
     if transitions.reward is None:
         raise ValueError("log holds no rewards, expected a column of them (read_log(reward=...))")
@@ -157,15 +214,16 @@ def _rewards_of(log: Log) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"
     if not observed.any():
         raise ValueError("log holds no reward that was observed, expected some")
     pair = np.asarray(transitions.state) * len(log.actions) + np.asarray(transitions.action)
-    return np.asarray(reward, np.float64)[observed], pair[observed]
+    outcome = np.asarray(transitions.outcome(len(log.states)))
+    return np.asarray(reward, np.float64)[observed], pair[observed], outcome[observed]
 
 
-def _moments(reward: Float[np.ndarray, " N"], pair: Int[np.ndarray, " N"]) -> RewardMoments:
+def _moments(reward: Float[np.ndarray, " N"], cell: Int[np.ndarray, " N"]) -> RewardMoments:
     """Of rewards less their mean, whose squares keep their digits."""
     centre = float(reward.mean())
-    _, pair, count = np.unique(pair, return_inverse=True, return_counts=True)
-    means = np.bincount(pair, reward - centre) / count
-    squares = float(((reward - centre - means[pair]) ** 2).sum())
+    _, cell, count = np.unique(cell, return_inverse=True, return_counts=True)
+    means = np.bincount(cell, reward - centre) / count
+    squares = float(((reward - centre - means[cell]) ** 2).sum())
     free = int((count - 1).sum())
     return RewardMoments(
         centre + float(means.mean()),
@@ -174,6 +232,7 @@ def _moments(reward: Float[np.ndarray, " N"], pair: Int[np.ndarray, " N"]) -> Re
         float(reward.var()),
         len(reward),
         float(reward.sum()),
+        free,
     )
 
 

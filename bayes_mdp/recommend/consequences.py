@@ -3,7 +3,8 @@
 A check says that a belief does not fit the log somewhere; it does not say that this place matters to the decision. So
 for each check that failed the policies are compared again under the beliefs that it points to: rows of a concentration
 that is learnt, rows that lead where the log leads, the earlier and the later half of the episodes alone, and, where the
-check is about the choice itself, the choice made with one half of the episodes and judged by the other. If the promise
+check is about the choice itself, the choice made with one half of the episodes and judged by the other. Where actions
+depend on the step, the baseline is what the log did at its earlier steps, or at its later ones. If the promise
 no longer holds there, the check is a reason not to recommend; if it does, a note. What none of these beliefs can hold
 (an unseen cause of actions and outcomes, rewards that are missing for a reason) no such comparison can show.
 """
@@ -17,6 +18,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.criticism.criticise import CHOSEN, RETURNS
+from bayes_mdp.decisions.behaviour import behaviour_in_halves
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
 from bayes_mdp.inference.route import infer
@@ -33,7 +35,9 @@ from bayes_mdp.utils.typing import ArrayLike, InitialLike
 Rule = Callable[[FittedPosterior], PolicyLike]
 """How a policy is chosen from a posterior."""
 Gain = Float[np.ndarray, " num_draws"]
-SHARE = "the prior's share"
+SHARE, BY_STEP = "the prior's share", "behaviour by step"
+ROUNDING = 1e-9
+"""Of a gain: less is none."""
 SIGN = 0.5
 """What P(no worse) must be by half of the data, which cannot be asked for more than the sign."""
 
@@ -64,12 +68,14 @@ class Consequence(NamedTuple):
 
     @property
     def stops(self) -> bool:
-        """Whether the promise no longer holds."""
-        return self.prob < self.confidence
+        """Whether the promise no longer holds, or nothing is gained that would be worth a change."""
+        return self.prob < self.confidence or float(self.gain.mean()) <= ROUNDING * abs(self.before) - self.slack
 
     @property
     def what(self) -> str:
         """The check in words."""
+        if self.check == BY_STEP:
+            return "what the log did depends on the step of the episode, given the state"
         return "the prior weighs much" if self.check == SHARE else f"the check {self.check!r} failed"
 
     def __str__(self) -> str:
@@ -139,7 +145,8 @@ def consequences(
 
     Args:
         question: what is decided.
-        checks: that failed; `SHARE`: the prior weighs much.
+        checks: that failed; `SHARE`: the prior weighs much; `BY_STEP`: the baseline is the log's, which depends on the
+            step.
         before: name -> mean gain under the belief of the decision.
     """
     answers: dict[str, list[Consequence]] = {name: [] for name in question.policies}
@@ -161,6 +168,14 @@ def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
     if check == CHOSEN:
         return {"chosen by one half of the episodes and judged by the other": (partial(_crossed, question), SIGN)}
     asks: dict[str, Ask] = {}
+    if check == BY_STEP:
+        halves = behaviour_in_halves(question.log, np.asarray(question.baseline, np.float64))
+        for name, half in zip(("earlier", "later"), halves, strict=True):
+            other = question._replace(baseline=half)
+            asks[f"over what the log did at its {name} steps,"] = partial(
+                other.gains, other.prior, other.log, other.policies
+            )
+        return {words: (ask, question.confidence) for words, ask in asks.items()}
     if not isinstance(question.prior, DefaultPrior):
         asks["with rows whose concentration is learnt"] = lambda: _under(question, 1.0)
     if question.space.successors is None:

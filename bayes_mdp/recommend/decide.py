@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
-from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
+from bayes_mdp.decisions.behaviour import STEP_LEVEL, AnchoredValue, behaviour_policy, greedy, step_p_value
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
@@ -45,7 +45,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.recommend.consequences import SHARE, Question, Rule, consequences, rests_on_prior
+from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
 from bayes_mdp.utils.progress import stage
@@ -99,8 +99,10 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
 
     A policy is recommended if it is no worse than the baseline with the probability asked for, in draws that did not
     choose it, if prior and data allow a verdict (see `compare_policies`), and if no check of the belief that failed
-    (see `criticise`) changes the answer (see `bayes_mdp.recommend.consequences`). This probability is that of the
-    posterior: it is right only if prior and model are. Of several, the one of the largest mean gain is recommended.
+    (see `criticise`) changes the answer (see `bayes_mdp.recommend.consequences`). Where the baseline is what the log
+    did, and that depends on the step of the episode, it is judged over the earlier and the later steps too. This
+    probability is that of the posterior: it is right only if prior and model are. Of several, the one of the largest
+    mean gain is recommended.
 
     The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
@@ -229,6 +231,7 @@ class Problem(NamedTuple):
         named: the policies that were named, as arrays where they were by label.
         criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `decide`.
         baseline: the policy in use, likewise.
+        of_log: whether it is what the log did.
     """
 
     prior: Prior
@@ -245,6 +248,7 @@ class Problem(NamedTuple):
     num_draws: int
     initial: InitialLike | None
     value_range: Range | None
+    of_log: bool
 
 
 def _read_problem(
@@ -296,6 +300,7 @@ def _read_problem(
         int(num_draws),
         begins,
         value_range,
+        baseline is None,
     )
 
 
@@ -464,6 +469,8 @@ def _weighed(
     checks = criticism.alarms
     if any(rests_on_prior(comparison.values[name].basis) for name in (BASELINE, *sure)):
         checks = (*checks, SHARE)
+    if problem.of_log and step_p_value(problem.log) <= STEP_LEVEL:
+        checks = (*checks, BY_STEP)
     if not checks or not sure:
         return judged
     question = Question(

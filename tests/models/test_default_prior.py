@@ -10,7 +10,8 @@ from scipy.special import gammaln, logsumexp
 
 import bayes_mdp as bm
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.models.default_prior import concentrations_of
+from bayes_mdp.models.default_prior import concentrations_of, near_bases
+from bayes_mdp.models.priors import closed_form_of
 
 KEY = jax.random.key(0)
 
@@ -58,27 +59,88 @@ def test_a_law_can_be_named_and_one_that_cannot_give_the_rewards_is_refused():
         bm.default_prior(Log(unseen, (0, 1, 2), ("a", "b")))
 
 
-def test_weights_and_evidence_are_those_of_the_closed_forms():
-    """By gamma functions: p(c | transitions) over the list, each value equally likely beforehand."""
-    log = log_of(np.zeros(200))
+def chain_log(number: int, seed: int = 3) -> Log:
+    """Six states in a line, from which one step or none leads up or down, or to the end: paid where it ends at 0."""
+    rng = np.random.default_rng(seed)
+    state, action = rng.integers(6, size=number), rng.integers(2, size=number)
+    reached = state + rng.choice([-1, 0, 1], size=number)
+    ends = (reached < 0) | (reached > 5)
+    data = Transitions(state, action, (reached < 0) * 1.0, np.where(ends, 0, reached), ends)
+    return Log(data, tuple(range(6)), ("a", "b"))
+
+
+@pytest.mark.parametrize("order", ["states in a line", "states in any order"])
+def test_weights_and_evidence_are_those_of_the_closed_forms(order):
+    """By gamma functions: p(c, base | transitions), each of the pairs equally likely beforehand."""
+    log = chain_log(200)
+    data, names = log.transitions, np.arange(6)
+    if order == "states in any order":
+        names = np.array([3, 0, 5, 1, 4, 2])
+        moved = Transitions(names[data.state], data.action, data.reward, names[data.next_state], data.terminated)
+        log = Log(moved, log.states, log.actions)
+    space = bm.StateActionSpace.from_log(log)
+    counts = np.zeros((6, 2, 7))
+    np.add.at(counts, (log.transitions.state, log.transitions.action, log.transitions.outcome(6)), 1.0)
+    prior = bm.default_prior(log)
+    each, rows = [], []
+    for decay in (None, 0.1, 0.5):
+        base = np.ones((6, 7))
+        if decay is not None:  # a tenth goes anywhere; the end is as near as a neighbour
+            for s in range(6):
+                near = np.array([decay ** abs(s - t) for t in range(6)] + [decay])
+                base[s] = 7 * (0.1 / 7 + 0.9 * near / near.sum())
+        for c in prior.concentrations:
+            a = c * base[:, None] + counts
+            total = gammaln(7 * c) - gammaln(a.sum(-1))
+            each.append((total + (gammaln(a) - gammaln(c * base[:, None])).sum(-1)).sum())
+            rows.append(a / a.sum(-1, keepdims=True))
+    posterior: Any = bm.infer(KEY, prior, log, space=space)
+    weights = np.exp(np.array(each) - logsumexp(each))
+    np.testing.assert_allclose(posterior.weights, weights, atol=1e-10)
+    number = len(prior.concentrations)
+    assert (weights[:number].sum() < 1e-6) == (order == "states in a line")
+    mean = posterior.mean_mdp()
+    expected = np.einsum("k,k...->...", weights, np.array(rows))
+    np.testing.assert_allclose(mean.transition_probs, expected[..., :6], atol=1e-6)
+    np.testing.assert_allclose(mean.end_probs, expected[..., 6], atol=1e-6)
+
+
+def test_the_first_half_is_inferred_by_the_same_closed_forms():
+    """The program that a posterior holds is as ready as the prior that made it: no detection, the same weights."""
+    log = chain_log(80)
+    space = bm.StateActionSpace.from_log(log)
+    first: Any = bm.infer(KEY, bm.default_prior(log), log, space=space)
+    again: Any = bm.infer(KEY, first.program, log, space=space)
+    assert closed_form_of(first.program) is not None
+    np.testing.assert_array_equal(again.weights, first.weights)
+
+
+def test_rewards_of_the_outcome_are_told_apart():
+    """0 or 1 at the end is the outcome's, by which a value is surer; noise, or what the pair alone says, is not."""
+    log = chain_log(400)
     space = bm.StateActionSpace.from_log(log)
     prior = bm.default_prior(log)
-    counts = np.zeros((3, 2, 3))
+    assert prior.rewards.startswith("of each outcome, 0 or 1, Bernoulli")
+    policy, spread = np.full((6, 2), 0.5), []
+    pair = bm.models.unknown_concentration(prior.concentrations, rewards=bm.models.dirichlet_bernoulli)
+    for each in (prior, pair):
+        posterior = bm.infer(KEY, each, log, space=space)
+        spread.append(bm.policy_value(KEY, posterior, policy, bm.Discounted(0.95), num_draws=400).sd)
+    assert spread[0] < 0.8 * spread[1]
+    noise = np.random.default_rng(0).integers(2, size=400) * 1.0
     data = log.transitions
-    np.add.at(counts, (np.asarray(data.state), np.asarray(data.action), np.asarray(data.next_state)), 1.0)
-    each = []
-    for c in prior.concentrations:
-        total = gammaln(3 * c) - gammaln(3 * c + counts.sum(-1))
-        each.append((total + (gammaln(c + counts) - gammaln(c)).sum(-1)).sum())
-    posterior: Any = bm.infer(KEY, prior, log, space=space)
-    np.testing.assert_allclose(posterior.weights, np.exp(np.array(each) - logsumexp(each)), atol=1e-10)
-    # Rows nearly all lead to one state: a small concentration is learnt.
-    assert np.sum(np.asarray(posterior.weights) * prior.concentrations) < 0.5
-    rows = sum(
-        w * (c + counts) / (3 * c + counts.sum(-1, keepdims=True))
-        for w, c in zip(np.asarray(posterior.weights), prior.concentrations, strict=True)
-    )
-    np.testing.assert_allclose(posterior.mean_mdp().transition_probs, rows, atol=1e-6)
+    other = Log(Transitions(data.state, data.action, noise, data.next_state, data.terminated), log.states, log.actions)
+    assert bm.default_prior(other).rewards.startswith("0 or 1, Bernoulli")
+    few = Transitions(*(np.asarray(x)[:12] for x in (data.state, data.action, data.reward, data.next_state)))
+    assert bm.default_prior(Log(few, log.states, log.actions)).rewards.startswith("0 or 1")  # too few to say
+
+
+def test_where_there_is_no_order_the_bases_are_alike():
+    """One state; listed successors; rows of too many numbers."""
+    assert len(near_bases(bm.StateActionSpace(6, 2))) == 2
+    assert near_bases(bm.StateActionSpace(1, 2)) == []
+    assert near_bases(bm.StateActionSpace(3, 1, successors=np.zeros((3, 1, 1), int))) == []
+    assert near_bases(bm.StateActionSpace(2000, 20)) == []
 
 
 @pytest.mark.parametrize(("unit", "zero"), [(1e-4, 0.0), (1e5, 0.0), (1.0, -300.0), (20.0, 1e4)])

@@ -10,7 +10,7 @@ import bayes_mdp as bm
 from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, WHERE
 from bayes_mdp.mdp import Discounted, Log, Transitions
 from bayes_mdp.mdp.data.log_split import halves_in_time
-from bayes_mdp.recommend.consequences import SHARE, SIGN, Consequence, Question, consequences
+from bayes_mdp.recommend.consequences import BY_STEP, SHARE, SIGN, Consequence, Question, consequences
 from tests.recommend.shops import REWARD, easy_log, right_prior
 
 KEY = jax.random.key(0)
@@ -105,3 +105,25 @@ def test_a_promise_of_half_of_the_data_is_the_sign():
     gain = np.array([-1.0] * 30 + [1.0] * 70)
     assert not Consequence(NEW, "x", 1.0, gain, 0.0, SIGN).stops and Consequence(NEW, "x", 1.0, gain, 0.0, 0.95).stops
     assert Consequence(NEW, "x", 1.0, gain, 2.0, 0.95).prob == 1.0
+
+
+def test_behaviour_by_step_is_judged_at_the_earlier_and_the_later_steps():
+    """Staff who do what is best from the middle of an episode on: over that nothing is gained."""
+    rng = np.random.default_rng(4)
+    state = rng.integers(2, size=(60, 10))
+    action = np.where(np.arange(10) < 5, rng.integers(2, size=(60, 10)), 1)
+    reached = np.concatenate([state[:, 1:], rng.integers(2, size=(60, 1))], 1)
+    paid = REWARD[state, action] + 0.05 * rng.normal(size=state.shape)
+    end = np.tile(np.arange(10) == 9, 60)
+    data = Transitions(*(x.ravel() for x in (state, action, paid, reached)), truncated=end)
+    log = Log(data, (0, 1), (0, 1))
+    asked = question(log, bm.default_prior(log))
+    earlier, later = consequences(asked._replace(slack=0.05), [BY_STEP], {"chosen": 1.0})["chosen"]
+    assert earlier.gain.mean() > 5 * abs(later.gain.mean()) and not earlier.stops
+    assert "what the log did depends on the step of the episode" in str(later) and "at its later steps, the" in str(
+        later
+    )
+    decision = bm.decide(KEY, "default", log, Discounted(0.5))
+    assert not decision.recommended and "a check points to: behaviour by step" in decision.headline
+    given = bm.decide(KEY, "default", log, Discounted(0.5), baseline=TODAY)  # what is given has no steps
+    assert given.recommended and not any(each.consequences for each in given.candidates.values())

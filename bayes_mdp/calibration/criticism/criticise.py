@@ -18,7 +18,7 @@ from bayes_mdp.calibration.criticism.log_checks import (
     new_outcomes,
     return_check,
 )
-from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
+from bayes_mdp.decisions.behaviour import action_frequencies, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_parts, value_bases
@@ -430,7 +430,7 @@ def _log_evidence(posterior: FittedPosterior) -> float | None:
 def _bases(
     posterior: FittedPosterior, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
 ) -> dict[str, ValueBasis | None]:
-    policies = {"behaviour": behaviour_policy(log, space=posterior.space), "greedy": greedy(posterior, objective)}
+    policies = {"behaviour": action_frequencies(log, posterior.space)[0], "greedy": greedy(posterior, objective)}
     with jax.enable_x64(True):
         mean = to_float64(posterior).mean_mdp()
         probs = [read_action_probs(name, policy, mean, objective) for name, policy in policies.items()]

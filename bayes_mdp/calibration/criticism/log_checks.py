@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from scipy.special import ndtr
 
-from bayes_mdp.decisions.behaviour import behaviour_policy
+from bayes_mdp.decisions.behaviour import action_frequencies
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.conjugate.conjugate_draws import row_concentrations
@@ -472,7 +472,7 @@ def return_check(
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         return f"it does not apply: {returns}" if returns.startswith((NO_EPISODES, NO_END)) else returns
-    policy = behaviour_policy(log, space=space)
+    policy, _ = action_frequencies(log, space)
     error = returns.std(ddof=1) / len(returns) ** 0.5
     large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE
     linear = isinstance(posterior, HasVariances) and posterior.independent_rows
