@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
 from bayes_mdp.inference.conjugate.conjugate_draws import Components, conjugate_pair_draws
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, draw_batch
 from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
@@ -33,9 +34,9 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief
-from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
-from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, describe, program_data
+from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
 from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -45,7 +46,6 @@ from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, in_numpy, pick, xp
 from bayes_mdp.numerics.products import tensordot
-from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
 
@@ -62,15 +62,33 @@ class MixturePosterior(Fitted):
     """
 
     components: eqx.AbstractVar[ConjugatePosterior]
-    log_weights: eqx.AbstractVar[Float[AnyArray, " K"]]
-    space: eqx.AbstractVar[StateActionSpace]
+    log_weights: eqx.AbstractVar[Float[AnyArray, " K"]]  # type: ignore[override]
+    space: eqx.AbstractVar[StateActionSpace]  # type: ignore[override]
 
     @abc.abstractmethod
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
 
+    def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
+        """One draw of rows and reward laws of component `k`. Traceable.
+
+        Args:
+            key: of both.
+            k: number of the component.
+        """
+        return self.component(k).law_at(key, 0)
+
+    def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
+        """One draw of the law of each component in `index`, by NumPy.
+
+        Args:
+            key: of all draws.
+            index: components.
+        """
+        return draw_components(key, self, index)
+
     @property
-    def reference(self) -> ConjugatePosterior:  # type: ignore[override]
+    def reference(self) -> ConjugatePosterior:
         """The first component, which shares data, laws and tables with the others."""
         return self.component(0)
 
@@ -342,7 +360,7 @@ class Mixture(MixturePosterior):
     space: StateActionSpace
     log_prior: Float[AnyArray, " K"] | None = None
     hyperparameters: dict[str, AnyArray] = eqx.field(default_factory=dict)
-    program: Prior | None = eqx.field(static=True, default=None)
+    program: Prior | None = eqx.field(static=True, default=None)  # type: ignore[override]
     site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
     observed: Observed | None = eqx.field(static=True, default=())
 
@@ -378,6 +396,16 @@ class Mixture(MixturePosterior):
         """True."""
         return True
 
+    def before_data(self) -> "Mixture":
+        """The priors of the components, with their prior weights."""
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, _before_data(jax.tree.map(np.array, self)))
+
+    @property
+    def known_log_evidence(self) -> float | None:
+        """The log evidence; None: the weights of the components before any data are not known."""
+        return None if self.log_prior is None else float(self.log_evidence)
+
     @property
     def site_draws(self) -> Mapping[str, AnyArray]:
         """The values of the discrete sites."""
@@ -390,19 +418,6 @@ class Mixture(MixturePosterior):
         possible = np.flatnonzero(np.isfinite(np.asarray(self.log_weights))).tolist()
         known = np.isfinite([float(self.component(k).log_evidence) for k in possible]).all()
         return None if known else "the evidence of a component is not known, nor the weights before the data"
-
-    def problems(self) -> list[str]:
-        """Problems to know of before this is used: nothing, it is exact."""
-        return []
-
-    _repr_html_ = shown_as_html
-
-    def __str__(self) -> str:
-        return describe(self)
-
-    def notes(self) -> list[str]:
-        """Nothing: there are no chains."""
-        return []
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many components carry the weight, for `describe`."""
@@ -530,6 +545,17 @@ class Mixture(MixturePosterior):
         components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
         log_weights = self.log_weights + gain
         return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
+
+
+@jax.jit
+def _before_data(posterior: Mixture) -> Mixture:
+    """Bayes' rule backwards: prior weight = posterior weight / evidence. What the data have ruled out stays so."""
+    evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
+    components = jax.vmap(lambda component: component.before_data())(posterior.components)
+    known = posterior.log_prior
+    backwards = jnp.where(posterior.log_weights > -jnp.inf, posterior.log_weights - evidence, -jnp.inf)
+    weights = backwards if known is None else known - jax.nn.logsumexp(known)
+    return replace(posterior, components=components, log_weights=weights)
 
 
 def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | None = None) -> Mixture:

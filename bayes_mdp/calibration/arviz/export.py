@@ -10,8 +10,9 @@ from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GRO
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.arviz.groups import GROUPS, Contents, GroupBuilder, contents
+from bayes_mdp.calibration.belief.draws import check_posterior, key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.utils.validation import check_name
 
 OPTIONAL = ("prior_predictive", "posterior_predictive", "log_likelihood", "prior", "log_prior")
@@ -19,7 +20,7 @@ OPTIONAL = ("prior_predictive", "posterior_predictive", "log_likelihood", "prior
 
 
 def to_arviz(
-    posterior: FittedPosterior | BehaviourPosterior,
+    posterior: Fitted | BehaviourPosterior,
     *,
     num_draws: int = 1000,
     key: PRNGKeyArray | None = None,
@@ -133,7 +134,7 @@ def _of_behaviour(
 
 
 def _builder_that_fits(
-    posterior: FittedPosterior, num_draws: int, key: PRNGKeyArray, there: Contents, log_likelihood: str | None
+    posterior: Fitted, num_draws: int, key: PRNGKeyArray, there: Contents, log_likelihood: str | None
 ) -> tuple[GroupBuilder, list[str]]:
     """The builder and the groups that it makes: all that there are, but for those that do not fit in memory.
 
@@ -158,7 +159,7 @@ def _builder_that_fits(
 
 
 def dataset(
-    posterior: FittedPosterior | BehaviourPosterior,
+    posterior: Fitted | BehaviourPosterior,
     group: str = "posterior",
     *,
     num_draws: int = 1000,

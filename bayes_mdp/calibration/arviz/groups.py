@@ -17,11 +17,9 @@ from jaxtyping import PRNGKeyArray
 import bayes_mdp
 from bayes_mdp.calibration.arviz.generation import untied
 from bayes_mdp.calibration.belief import replicates as predictive
-from bayes_mdp.calibration.belief.closed_form_draws import known_sites
 from bayes_mdp.calibration.belief.draws import Draws, Run, has_sums
 from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe, why_no_kept_data
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, draw_prior, kept_chains
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.program_run import (
     ProgramRun,
     SiteFacts,
@@ -31,9 +29,8 @@ from bayes_mdp.calibration.belief.program_run import (
     top_sites,
     why_no_log_prior,
 )
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.fitted import NO_PROGRAM
-from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.conjugate.closed_form_draws import known_sites
+from bayes_mdp.inference.fitted import NO_PROGRAM, Fitted
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
@@ -76,7 +73,7 @@ class Contents(NamedTuple):
     left_out: dict[str, str]
 
 
-def contents(posterior: FittedPosterior, data: Data, log_likelihood: str | None) -> Contents:
+def contents(posterior: Fitted, data: Data, log_likelihood: str | None) -> Contents:
     """What there is for a posterior and the `data` that are at hand. Arguments and errors: as `to_arviz`."""
     if log_likelihood is not None and log_likelihood not in UNITS:
         raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition', 'cell', 'none' or None")
@@ -105,7 +102,7 @@ def contents(posterior: FittedPosterior, data: Data, log_likelihood: str | None)
     return Contents(rows, cells, unit, left_out)
 
 
-def _of_the_model(posterior: FittedPosterior) -> dict[str, str]:
+def _of_the_model(posterior: Fitted) -> dict[str, str]:
     """What is left out whatever the data."""
     found: dict[str, str] = {}
     prior, density = posterior.why_no_prior(), why_no_log_prior(posterior)
@@ -138,7 +135,7 @@ class GroupBuilder:
         contents: which groups there are.
     """
 
-    def __init__(self, posterior: FittedPosterior, num_draws: int, key: PRNGKeyArray, contents: Contents) -> None:
+    def __init__(self, posterior: Fitted, num_draws: int, key: PRNGKeyArray, contents: Contents) -> None:
         self._posterior, self._num_draws, self._contents = posterior, num_draws, contents
         self._reference, self._program = posterior.reference, posterior.program
         names = ("posterior", "prior", "posterior_predictive", "prior_predictive")
@@ -209,9 +206,8 @@ class GroupBuilder:
         """How the posterior was inferred."""
         posterior = self._posterior
         found: dict[str, str | float] = {"inference_method": posterior.method}
-        known = not isinstance(posterior, Mixture) or posterior.log_prior is not None
-        if known and isinstance(posterior, ConjugatePosterior | Mixture) and posterior.drawn_by is None:
-            found["log_evidence"] = float(posterior.log_evidence)
+        if posterior.known_log_evidence is not None:
+            found["log_evidence"] = posterior.known_log_evidence
         return found
 
     def posterior(self) -> xr.Dataset:
@@ -321,7 +317,7 @@ class GroupBuilder:
         }
 
 
-def _facts(posterior: FittedPosterior, *, runs: bool) -> dict[str, SiteFacts]:
+def _facts(posterior: Fitted, *, runs: bool) -> dict[str, SiteFacts]:
     """The sites to show, in the order of the program: deterministic ones if it `runs` at the values of all latents."""
     program, known = posterior.program, known_sites(posterior)
     if program is None:

@@ -17,16 +17,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.generation import arviz, generation, pareto_smoothed
 from bayes_mdp.calibration.belief import replicates as predictive
-from bayes_mdp.calibration.belief.draws import Draws
+from bayes_mdp.calibration.belief.draws import Draws, check_posterior, key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data, observe
 from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
-from bayes_mdp.calibration.belief.posterior_views import (
-    FittedPosterior,
-    check_posterior,
-    key_or_first,
-)
 from bayes_mdp.calibration.belief.program_run import log_prior_of
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.planning import solve
@@ -97,7 +92,7 @@ class PriorSensitivity(NamedTuple):
 
 
 def prior_sensitivity(
-    posterior: FittedPosterior,
+    posterior: Fitted,
     data: Data = None,
     *,
     objective: Objective | None = None,
@@ -134,9 +129,10 @@ def prior_sensitivity(
         ...
     """
     check_posterior(posterior, num_draws)
-    if isinstance(posterior, PooledPosterior):
+    if not posterior.keeps_density:
         raise TypeError(
-            "posterior is a PooledPosterior, which keeps no prior density of its draws, expected one of another route"
+            f"posterior is a {type(posterior).__name__}, which keeps no prior density of its draws, expected one of "
+            "another route"
         )
     check_functions("quantities", quantities)
     if objective is not None:

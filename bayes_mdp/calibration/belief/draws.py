@@ -11,20 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.inference.families.family import RewardBelief, families_of
+from bayes_mdp.inference.fitted import NOTHING, Fitted, LawDraws
 from bayes_mdp.inference.sampled.conditioned_program import RewardRows
-from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, has_statistics
 from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_key, described
 
 Drawn = Float[np.ndarray, "N *cells"]
 Index = tuple[Int[np.ndarray, "..."], ...] | tuple[EllipsisType]  # of cells; (...,): all of them
 NUMBERS_AT_ONCE = 2**22
 Attributes = Mapping[str, str | float]
-NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 NO_ATTRIBUTES: Attributes = MappingProxyType({})
 MAX_CHAINS = 4
 LEAST_IN_CHAIN = 4  # below it split r-hat does not exist
@@ -152,13 +152,6 @@ def _log_density(
     return RewardRows(law, weight).log_prob(value)
 
 
-def mean_of(rewards: RewardTable) -> Drawn:
-    """The mean reward of every draw and cell, in float64."""
-    with jax.enable_x64(True):
-        copied = jax.tree.map(np.array, rewards)
-        return np.asarray(jax.vmap(lambda each: each.mean)(copied), np.float64)
-
-
 def has_sums(law: type[dist.Distribution] | None) -> bool:
     """Whether the density of several rewards under this law (None: known numbers) follows from their moments."""
     return law is None or has_statistics(law) or _with_density_of_sum(law) is not None
@@ -243,9 +236,33 @@ def run_in_parts(
     return Run(sites, next(parts), attributes={**note, **attributes}, exchangeable=True)
 
 
-def of_tables(probs: Float[Array | np.ndarray, "N *H S A O"], rewards: RewardTable, run: Run) -> Draws:
-    """`Draws` from existing tables: rows, and a reward law whose arrays have a leading axis N."""
-    rewards = jax.tree.map(np.asarray, rewards)
-    cells = probs.shape[1:] if rewards.by_outcome else probs.shape[1:-1]
-    known = np.full(cells, rewards.law is None)
-    return Draws(np.asarray(probs), RewardDraws(rewards.law, mean_of(rewards), known, rewards.by_outcome), run)
+def draws_of(laws: LawDraws, run: Run) -> Draws:
+    """`Draws` of laws, whose sites are added to those of `run`."""
+    rewards = RewardDraws(laws.rewards.law, laws.mean, laws.known, laws.rewards.by_outcome)
+    return Draws(laws.rows, rewards, run._replace(sites={**run.sites, **laws.sites}))
+
+
+# The first checks of arguments.
+
+
+def check_posterior(posterior: Fitted, num_draws: int) -> None:
+    """Refuse anything but a posterior with transition rows and reward laws, and a number of draws below one.
+
+    Raises:
+        TypeError: no posterior with rows and reward laws.
+        ValueError: no draws.
+    """
+    if not isinstance(posterior, Fitted):
+        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
+    check_count("num_draws", num_draws)
+
+
+def key_or_first(key: PRNGKeyArray | None) -> PRNGKeyArray:
+    """`key`, or `jax.random.key(0)` for None.
+
+    Raises:
+        TypeError: no typed key.
+    """
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    return key

@@ -9,17 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 from numpyro import handlers
 
-from bayes_mdp.calibration.belief.closed_form_draws import block_size, draw_components
-from bayes_mdp.calibration.belief.draws import Draws, Run, of_tables, run_in_parts
-from bayes_mdp.calibration.belief.posterior_views import (
-    FittedPosterior,
-    before_data,
-)
-from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, CollapsedPosterior
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.calibration.belief.draws import Draws, Run, draws_of, run_in_parts
 from bayes_mdp.inference.draws.chains import Chains
-from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.inference.fitted import Fitted, LawDraws, block_size
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
@@ -34,7 +26,7 @@ ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replica
 PAIR_BYTES = 64  # of the reward of a cell under one draw
 
 
-def draw(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws:
+def draw(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
     """Exact draws, with the values of all sites of the program that the posterior knows.
 
     Draws of a `ConjugatePosterior` are independent. Of a mixture, a collapsed or a factorised posterior, components
@@ -44,22 +36,21 @@ def draw(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws
         ValueError: they would not fit in memory.
     """
     check_draws(posterior, num_draws)
-    if isinstance(posterior, SampledPosterior):
-        index, run = choose(host_generator(key), posterior, min(num_draws, posterior.num_draws))
-        tables = (posterior.transition_probs, posterior.rewards)
-        probs, rewards = jax.tree.map(lambda x: np.asarray(x)[index], tables)
-        return of_tables(probs, rewards, run)
     if posterior.log_weights is None:
-        return draw_components(key, posterior, np.zeros(num_draws, np.int32), run_in_parts(num_draws))
+        return draws_of(posterior.draw_laws(key, np.zeros(num_draws, np.int32)), run_in_parts(num_draws))
     key_choice, key_draws = jax.random.split(key)
-    if isinstance(posterior, CollapsedPosterior) and posterior.integration is not None:
-        # Between the nodes of a grid too: draws of the hyperparameters are not to stand on its nodes.
-        posterior = posterior.thinned(key_choice, max(num_draws, LEAST_COMPONENTS))
-    index, run = choose(host_generator(key_choice), posterior, num_draws)
-    return draw_components(key_draws, posterior, index, run)
+    # Draws of hyperparameters are not to stand on the nodes of a grid.
+    posterior = posterior.without_nodes(key_choice, num_draws)
+    index, run = choose(host_generator(key_choice), posterior, _held(posterior, num_draws))
+    return draws_of(posterior.draw_laws(key_draws, index), run)
 
 
-def check_draws(posterior: FittedPosterior, num_draws: int, transitions: int = 0, beside: float = 0.0) -> None:
+def _held(posterior: Fitted, num_draws: int) -> int:
+    """`num_draws`, but no more than the posterior holds."""
+    return num_draws if posterior.most_draws is None else min(num_draws, posterior.most_draws)
+
+
+def check_draws(posterior: Fitted, num_draws: int, transitions: int = 0, beside: float = 0.0) -> None:
     """Refuse draws that would not fit in memory, before they are made.
 
     Args:
@@ -73,17 +64,17 @@ def check_draws(posterior: FittedPosterior, num_draws: int, transitions: int = 0
     """
     pairs = math.prod(posterior.space.shape)
     table = pairs * posterior.space.n_outcomes
-    sampled = isinstance(posterior, SampledPosterior)
     cells = table if posterior.reference.rewards_by_outcome else pairs
-    made = min(num_draws, posterior.num_draws) if sampled else num_draws
     # Joining the blocks holds every draw twice for a moment.
     each = 2 * 4 * table + PAIR_BYTES * cells + ROW_BYTES * transitions + beside
     at_once = 4 * SCRATCH * table * block_size(table) + 16 * 8 * table
     held = f", {transitions} transitions" if transitions else ""
-    check_memory(f"num_draws is {num_draws}{held}", made * each + at_once, "fewer draws take less")
+    check_memory(
+        f"num_draws is {num_draws}{held}", _held(posterior, num_draws) * each + at_once, "fewer draws take less"
+    )
 
 
-def choose(rng: np.random.Generator, posterior: FittedPosterior, num_draws: int) -> tuple[Int[np.ndarray, " N"], Run]:
+def choose(rng: np.random.Generator, posterior: Fitted, num_draws: int) -> tuple[Int[np.ndarray, " N"], Run]:
     """The components to draw from, and where they come from.
 
     As long as the components are the draws of the chains, equally weighted, they keep the chains, thinned evenly to
@@ -116,7 +107,7 @@ def choose(rng: np.random.Generator, posterior: FittedPosterior, num_draws: int)
     return index, run_in_parts(len(index), _picked(sites, index), what, attributes)
 
 
-def kept_chains(posterior: FittedPosterior) -> Chains | None:
+def kept_chains(posterior: Fitted) -> Chains | None:
     """The chains whose draws, equally weighted, are those of the posterior; None: there are none."""
     chains = posterior.chains
     if chains is None:
@@ -126,7 +117,7 @@ def kept_chains(posterior: FittedPosterior) -> Chains | None:
     return chains if equal and chains.are_those_of(posterior.site_draws, len(log_weights)) else None
 
 
-def stats_of(chains: Chains, posterior: FittedPosterior) -> dict[str, np.ndarray]:
+def stats_of(chains: Chains, posterior: Fitted) -> dict[str, np.ndarray]:
     """Statistics of the sampler under ArviZ's names, one chain after the other."""
     named = {
         "diverging": chains.diverging,
@@ -147,7 +138,7 @@ def _picked(arrays: Mapping[str, AnyArray], index: np.ndarray) -> dict[str, np.n
     return {name: np.asarray(values)[index] for name, values in arrays.items()}
 
 
-def draw_prior(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws:
+def draw_prior(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
     """Independent draws of the prior, with the values of all sites of the program that are known.
 
     Raises:
@@ -156,8 +147,8 @@ def draw_prior(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) ->
     why = posterior.why_no_prior()
     if why is not None:
         raise ValueError(f"posterior has no prior to draw from, expected a proper one and its program: {why}")
-    if isinstance(posterior, ConjugatePosterior | Mixture) and posterior.in_closed_form:
-        return draw(key, before_data(posterior), num_draws)
+    if posterior.in_closed_form:
+        return draw(key, posterior.before_data(), num_draws)
     check_draws(posterior, num_draws)
     program = posterior.program
     assert program is not None  # else there is no prior
@@ -174,7 +165,7 @@ def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_d
 
     drawn = [block(jax.random.split(each, size)) for each in jax.random.split(key, -(-num_draws // size))]
     probs, rewards, sites = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *drawn)
-    return of_tables(probs, rewards, run_in_parts(num_draws, sites))
+    return draws_of(LawDraws.of_tables(probs, rewards), run_in_parts(num_draws, sites))
 
 
 @traced_alone

@@ -21,8 +21,6 @@ import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.calibration.belief.transition_law import Law
 from bayes_mdp.calibration.checks.check_result import FORMAT, Check
 from bayes_mdp.calibration.checks.check_scores import Simulated, numbers
 from bayes_mdp.calibration.simulation_based.prior_sbc import identity_of, options_of, run_simulations, sampler
@@ -37,6 +35,7 @@ from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design, Trut
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import Method
+from bayes_mdp.inference.fitted import Fitted, Law
 from bayes_mdp.inference.route import fit_for, infer
 from bayes_mdp.mdp import (
     AverageReward,
@@ -252,9 +251,7 @@ def _shared(attributes: dict[str, str | int], method: str | Method) -> dict[str,
     return {**{name: str(attributes[name]) for name in names}, "options": options_of(method)}
 
 
-def truths_near(
-    posterior: FittedPosterior, log: Transitions, design: Design
-) -> Callable[[PRNGKeyArray, PRNGKeyArray], Truth]:
+def truths_near(posterior: Fitted, log: Transitions, design: Design) -> Callable[[PRNGKeyArray, PRNGKeyArray], Truth]:
     """(key of the truth, key of the data) -> a draw of `posterior`, and the log followed by as many new transitions.
 
     The new transitions start from the pairs of the log, in its order, and their rewards are observed where its are. The
