@@ -34,7 +34,7 @@ from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_r
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import check_count

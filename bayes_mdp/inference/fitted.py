@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 if TYPE_CHECKING:

@@ -1,7 +1,10 @@
 """Weighted mixtures of conjugate posteriors: component by component, then total variance.
 
 `MixturePosterior` is what all of them can do (so can those whose components are draws of hyperparameters); `Mixture`
-has a component for each value of a discrete hyperparameter, or posteriors that were given.
+has a component for each value of a discrete hyperparameter, or posteriors that were given. Data move the weights by
+the predictive densities of the components, which stand below: the marginal of one more observation, c / sum(c) for the
+outcome; Student-t, normal, Bernoulli or negative binomial for the reward (Murphy 2007, *Conjugate Bayesian analysis of
+the Gaussian distribution*).
 """
 
 import abc
@@ -29,15 +32,14 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rows,
     urn_of,
 )
-from bayes_mdp.inference.conjugate.predictive_density import log_gain
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
-from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
-from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.sizes import Sizes
@@ -46,7 +48,7 @@ from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, in_numpy, pick, xp
 from bayes_mdp.numerics.products import tensordot
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
 from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
 
 Pairs = Float[AnyArray, "*H S A"]
@@ -610,3 +612,73 @@ def _require_alike(posteriors: Sequence[ConjugatePosterior]) -> None:
                 f"posteriors[{index}] differs from posteriors[0] in its space, laws or shapes, "
                 "expected posteriors of one kind (the same program with other numbers)"
             )
+
+
+def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log-probability of the next state (or end) of each transition, each by itself; -inf where it is impossible.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    place = _place(posterior, transitions)
+    return jnp.log(pick(posterior.transition_probs.mean(), place))
+
+
+def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of the reward of each transition, each by itself; zero where it is known, missing or not observed.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    *cell, outcome = _place(posterior, transitions)
+    if transitions.reward is None:
+        return jnp.zeros(jnp.shape(transitions.state))
+    seen = jnp.ones(jnp.shape(transitions.state), bool)
+    if transitions.reward_observed is not None:
+        seen = jnp.asarray(transitions.reward_observed)
+    reward = jnp.asarray(transitions.reward, float)
+    if is_concrete(reward):
+        where = tuple(cell), np.asarray(outcome)
+        posterior.reward_cells.check_rewards("transitions.reward", *where, np.asarray(reward), np.asarray(seen))
+    return jnp.asarray(posterior.reward_cells.log_predictive(tuple(cell), outcome, reward, seen.astype(float)))
+
+
+def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of outcome and reward of each transition, each by itself given the data of `posterior` alone.
+
+    Args:
+        transitions: N, each predicted by itself.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    return log_predictive_outcome(posterior, transitions) + log_predictive_reward(posterior, transitions)
+
+
+def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: ArrayLike) -> Float[Array, ""]:
+    """By how much `posterior.update(transition, weight)` of one transition raises the log evidence. Checks nothing.
+
+    It is log E[likelihood^weight]: `log_predictive` for weight 1, zero for weight 0 (whatever the transition holds).
+    """
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space)
+    weight = jnp.asarray(weight, float)
+    # log E[p_o^w] = rising(c_o, w) / rising(c0, w); known rows (no concentration) are exact powers.
+    concentration = jnp.asarray(pick(rows.concentration, cell))
+    seen, total = concentration[outcome], concentration.sum(-1)
+    rising = log_rising(jnp.where(seen > 0, seen, 1.0), weight) - log_rising(jnp.where(total > 0, total, 1.0), weight)
+    gain = jnp.where(seen > 0, rising, weight * jnp.log(pick(rows.mean(), (*cell, outcome))))
+    gain = jnp.where(weight != 0, gain, 0.0)
+    if transition.reward is None:
+        return gain
+    weight, reward = transition.observed_rewards(weight)
+    return gain + rewards.log_predictive(cell, outcome, reward, weight)
+
+
+def _place(posterior: ConjugatePosterior, transitions: Transitions) -> Index:
+    check_type("posterior", posterior, ConjugatePosterior, "a ConjugatePosterior")
+    check_type("transitions", transitions, Transitions, "Transitions")
+    if is_concrete(transitions):
+        check_transitions(transitions, posterior.space)
+    outcome = transitions.outcome(posterior.space)
+    return (*transitions.cell(posterior.space), outcome)

@@ -25,8 +25,7 @@ from bayes_mdp.inference.draws.chains import (
 )
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.utils.files import read_sealed, write_sealed
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import see, shown_as_html
 
 LARGE_PARETO_K = 0.7
 MOST_ASKED = 200  # elements of a table that are given to ArviZ, which takes time for each

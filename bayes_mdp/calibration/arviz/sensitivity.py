@@ -17,17 +17,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.generation import arviz, generation, pareto_smoothed
 from bayes_mdp.calibration.belief import replicates as predictive
-from bayes_mdp.calibration.belief.draws import Draws, check_posterior, key_or_first
+from bayes_mdp.calibration.belief.draws import Draws, check_draws, check_posterior, draw, key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data, observe
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
 from bayes_mdp.calibration.belief.program_run import log_prior_of
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.planning import solve
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import see, shown_as_html
 from bayes_mdp.utils.validation import check_functions
 
 ALPHAS = (0.99, 1.01)

@@ -30,8 +30,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import amount, see
+from bayes_mdp.utils.messages import amount, see, shown_as_html
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_count, check_key, check_labels, check_number, check_type, described

@@ -20,8 +20,7 @@ from bayes_mdp.calibration.belief.observed_data import Data, Rows
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import see, shown_as_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

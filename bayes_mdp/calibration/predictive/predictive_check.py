@@ -27,7 +27,7 @@ from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.validation import check_functions
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.model_evidence.bridge import Evidence
 from bayes_mdp.inference.model_evidence.evidence import evidence
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.validation import check_key, check_type, described, first_index
 
 SAME = 1e-6

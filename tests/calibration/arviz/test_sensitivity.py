@@ -12,7 +12,7 @@ import pytest
 from scipy import integrate, stats
 
 from bayes_mdp.calibration.arviz.sensitivity import by_formula, prior_sensitivity, sensitivity
-from bayes_mdp.calibration.belief.parameter_draws import draw
+from bayes_mdp.calibration.belief.draws import draw
 from bayes_mdp.calibration.belief.program_run import log_prior_of, top_sites
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Discounted

@@ -15,7 +15,7 @@ from scipy import stats
 
 from bayes_mdp.calibration import dataset, to_arviz
 from bayes_mdp.calibration.arviz.diagnostics import diagnose, predictive_loo
-from bayes_mdp.calibration.belief.parameter_draws import draw, draw_prior
+from bayes_mdp.calibration.belief.draws import draw, draw_prior
 from bayes_mdp.inference import infer, mixture
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import unknown_concentration

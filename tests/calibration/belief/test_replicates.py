@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.draws import draw
 from bayes_mdp.calibration.belief.observed_data import Cells, observe
-from bayes_mdp.calibration.belief.parameter_draws import draw
-from bayes_mdp.inference.conjugate.predictive_density import log_predictive
+from bayes_mdp.inference.mixtures import log_predictive
 from bayes_mdp.models.sufficient_statistics import log_base_measure
 
 NUM_DRAWS = 4000
