@@ -22,8 +22,8 @@ from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_parts, value_bases
-from bayes_mdp.inference.fitted import NO_PROGRAM, Fitted
-from bayes_mdp.inference.route import infer
+from bayes_mdp.inference.fitted import NO_PROGRAM
+from bayes_mdp.inference.route import InferredPosterior, infer
 from bayes_mdp.mdp import CanBorrow, Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
@@ -94,7 +94,7 @@ def next_step(check: str, *, above: bool, kind: str, none_new: bool = False) -> 
     return above_step if above else below_step
 
 
-def kind_of_rows(posterior: Fitted) -> str:
+def kind_of_rows(posterior: InferredPosterior) -> str:
     """How the rows are believed: one of `KINDS`.
 
     Args:
@@ -248,7 +248,7 @@ class Criticism:
 
 def criticise(
     key: PRNGKeyArray,
-    posterior: Fitted,
+    posterior: InferredPosterior,
     log: Log,
     objective: Objective,
     *,
@@ -256,7 +256,7 @@ def criticise(
     rivals: Mapping[str, Prior] | None = None,
     num_replicates: IntScalar = 199,
     false_alarm: RealLike = 0.05,
-    choose_by: Callable[[Fitted], PolicyLike] | None = None,
+    choose_by: Callable[[InferredPosterior], PolicyLike] | None = None,
 ) -> Criticism:
     """Check a belief (a posterior) against the log for faults that mislead the choice of a policy.
 
@@ -352,12 +352,12 @@ def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
     return {str(name): prior for name, prior in rivals.items()}
 
 
-def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> Fitted:
+def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> InferredPosterior:
     return infer(key, program, log.transitions, space=space)
 
 
 def _new(
-    key: PRNGKeyArray, half: Fitted, first: Log, second: Log, num_replicates: int, kind: str
+    key: PRNGKeyArray, half: InferredPosterior, first: Log, second: Log, num_replicates: int, kind: str
 ) -> dict[str, Finding]:
     """New outcomes of the second half: how many, and, unless one state stands for all of them, where they lead."""
     space = half.space
@@ -391,7 +391,7 @@ def _new(
 
 def _chosen(
     key: PRNGKeyArray,
-    half: Fitted,
+    half: InferredPosterior,
     policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
     objective: Objective,
     start: Float[np.ndarray, " S"],
@@ -412,14 +412,14 @@ def _chosen(
     )
 
 
-def _gained(whole: Fitted, half: Fitted) -> float | None:
+def _gained(whole: InferredPosterior, half: InferredPosterior) -> float | None:
     """log p(second half | first half), where the evidence has a closed form."""
     before, after = half.known_log_evidence, whole.known_log_evidence
     return None if before is None or after is None else after - before
 
 
 def _bases(
-    posterior: Fitted, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
+    posterior: InferredPosterior, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
 ) -> dict[str, ValueBasis | None]:
     policies = {"behaviour": behaviour_policy(log, space=posterior.space), "greedy": greedy(posterior, objective)}
     with jax.enable_x64(True):

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -294,7 +294,8 @@ def _look_at_components(
     """`look_at_draws` where the components are draws of equal weight, with one draw of what lies below each."""
     kept = jnp.arange(design.num_draws)
     sites = {name: jnp.asarray(values)[kept] for name, values in posterior.site_draws.items()}
-    return jax.vmap(lambda k: look(draws.law(posterior.component(k), k)))(kept), sites
+    components: Any = posterior  # has some, as it draws below them
+    return jax.vmap(lambda k: look(draws.law(components.component(k), k)))(kept), sites
 
 
 def _values(

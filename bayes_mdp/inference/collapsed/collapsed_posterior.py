@@ -23,6 +23,8 @@ from bayes_mdp.inference.collapsed.collapse import (
     Classes,
     collapsed_model,
     compress,
+    find_classes,
+    grouped,
     moved,
     prior_arrays,
     with_prior_arrays,

@@ -93,7 +93,8 @@ def _integrated(integration: Integration, posterior: Fitted) -> Evidence:
     """
     value = float(integration.log_evidence)
     _refuse_bent(posterior.is_bent or not np.isfinite(value))
-    error, effective, number = float(integration.error), float(integration.effective), np.size(posterior.log_weights)
+    error, effective = float(integration.error), float(integration.effective)
+    number = np.asarray(posterior.log_weights).size
     # Of a closed form of the rows, what is integrated over is behind the rewards: by importance sampling.
     method = posterior.method if posterior.exact_part is None else "importance"
     return Evidence(value, error, method, integration.numbers, number, effective)
