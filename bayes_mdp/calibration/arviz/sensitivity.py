@@ -115,8 +115,8 @@ def prior_sensitivity(
         key: of the draws; None: `jax.random.key(0)`.
 
     Raises:
-        ValueError: as `to_arviz`; a posterior that was loaded; no draws.
-        TypeError: as `to_arviz`; a mixture; a posterior of partial pooling.
+        ValueError: as `to_arviz`; a posterior that was loaded; a mixture of given ones; no draws.
+        TypeError: as `to_arviz`; a posterior of partial pooling.
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(1.0, 2.0, 2.0), bm.StateActionSpace(1, 1)
