@@ -28,7 +28,7 @@ from bayes_mdp.cli.stored import load_stored, stored_in
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+    from bayes_mdp.inference.fitted import Fitted
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
     from bayes_mdp.models.mdp_spec import Prior
     from bayes_mdp.utils.typing import InitialLike
@@ -125,7 +125,7 @@ def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":
 def _judge(
     arguments: argparse.Namespace,
     key: "PRNGKeyArray",
-    posterior: "FittedPosterior",
+    posterior: "Fitted",
     log: "Log | FoldedLog | None",
     space: "StateActionSpace",
     objective: "Objective",
@@ -151,7 +151,7 @@ def _judge(
 
 
 def _keep(
-    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "FittedPosterior", log: "Log | FoldedLog | None"
+    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "Fitted", log: "Log | FoldedLog | None"
 ) -> None:
     import bayes_mdp as bm
 

@@ -14,7 +14,7 @@ from bayes_mdp.cli.options import METHODS, Commands, add_command, is_stored
 REGISTRIES = {
     "agents": [("agents/agents_by_name.py", "AGENTS")],
     "environments": [("envs/envs_by_name.py", "ENVS"), ("envs/envs_by_name.py", "SIMULATED")],
-    "priors": [("models/registry.py", "PRIORS")],
+    "priors": [("models/__init__.py", "PRIORS")],
     "deep agents (train)": [("agents/neural/__init__.py", "NEURAL_AGENTS")],
     "environments of deep agents (train)": [("envs/envs_by_name.py", "OBSERVED")],
     "behaviour models": [("behaviour/models_by_name.py", "DESCRIPTIONS")],

@@ -25,8 +25,8 @@ from bayes_mdp.cli.options import (
 from bayes_mdp.cli.problem import add_initial, initial_of
 
 if TYPE_CHECKING:
-    from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
     from bayes_mdp.inference import ConjugatePosterior
+    from bayes_mdp.inference.fitted import Fitted
     from bayes_mdp.mdp import Objective
     from bayes_mdp.utils.typing import InitialLike
 
@@ -84,7 +84,7 @@ def stored_in(arguments: argparse.Namespace, *more: str) -> str | None:
     return path
 
 
-def load_stored(path: str) -> "FittedPosterior":
+def load_stored(path: str) -> "Fitted":
     """The posterior of a file.
 
     Args:

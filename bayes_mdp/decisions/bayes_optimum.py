@@ -28,12 +28,13 @@ from bayes_mdp.decisions.hyperstates import (
 )
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import check_count
@@ -177,19 +178,23 @@ def _check_objective(objective: object) -> tuple[int, float]:
 
 
 def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None) -> ConjugatePosterior:
-    if isinstance(prior, ConjugatePosterior):
+    if isinstance(prior, Fitted):
         if space is not None:
             raise ValueError("space is given, expected None: prior is a posterior, which has one")
-        return prior
+        return _exact(prior)
     if not callable(prior):
         raise TypeError(
             f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec or a ConjugatePosterior"
         )
     # The exact route draws nothing.
-    posterior = infer(jax.random.key(0), prior, None, space=space, method="exact")  # type: ignore[arg-type]
-    if not isinstance(posterior, ConjugatePosterior):
+    return _exact(infer(jax.random.key(0), prior, None, space=space, method="exact"))  # type: ignore[arg-type]
+
+
+def _exact(posterior: Fitted) -> ConjugatePosterior:
+    part = posterior.exact_part if posterior.in_closed_form else None
+    if part is None:
         raise TypeError(f"prior has a {type(posterior).__name__}, expected a ConjugatePosterior")
-    return posterior
+    return part
 
 
 def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:

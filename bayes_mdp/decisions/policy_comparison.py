@@ -23,8 +23,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.labels import labels_of, policy_of
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import amount, amounts
+from bayes_mdp.utils.messages import amount, amounts, shown_as_html
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import InitialLike, RealScalar
 from bayes_mdp.utils.validation import check_bool, described

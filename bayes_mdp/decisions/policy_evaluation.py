@@ -32,9 +32,8 @@ from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.planning import policy_probs
-from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts
+from bayes_mdp.utils.messages import amount, amounts, shown_as_html
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,

@@ -21,6 +21,7 @@ from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
 from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective, read_action_probs, require_usable
 from bayes_mdp.decisions.start import Start, read_start
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective, step_discount
@@ -112,7 +113,7 @@ def split_return_variance(
         >>> bool(abs(split.epistemic - 1 / 12) < 0.01), bool(abs(split.aleatoric - 1 / 6) < 0.01)
         (True, True)
     """
-    if not isinstance(posterior, (ConjugatePosterior, Mixture)):
+    if not (isinstance(posterior, Fitted) and (posterior.in_closed_form or posterior.exact_part is not None)):
         kind = type(posterior).__name__
         raise TypeError(f"posterior is a {kind}, expected one in closed form: draws have no noise of rewards")
     if isinstance(objective, AverageReward):

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from bayes_mdp.decisions.host_optima import action_values, pair_time
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.mixtures import MixturePosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
@@ -366,8 +365,8 @@ def value_bases(
     """
     if not isinstance(posterior, _Counted):
         return [None] * len(policies)
-    if isinstance(posterior, (ConjugatePosterior, MixturePosterior)):
-        mdp, pairs = _of_closed_form(posterior)
+    if isinstance(posterior, Fitted) and posterior.reference.exact_part is not None:
+        mdp, pairs = _of_closed_forms(posterior)
     else:
         mdp = posterior.mean_mdp()
         pairs = _pairs_of(posterior, mdp)
@@ -379,11 +378,11 @@ _last: dict[int, _Pairs] = {}
 """What the last posterior knows, by its identity, while it lives: it never changes, and is asked for many policies."""
 
 
-def _of_closed_form(posterior: ConjugatePosterior | MixturePosterior) -> tuple[MDP | SparseMDP, _Pairs]:
+def _of_closed_forms(posterior: Fitted) -> tuple[MDP | SparseMDP, _Pairs]:
     """The mean, and what is known of the pairs."""
     pairs = _last.get(id(posterior))
 
-    def mean(belief: ConjugatePosterior | MixturePosterior) -> MDP | SparseMDP:
+    def mean(belief: Fitted) -> MDP | SparseMDP:
         nonlocal pairs
         mdp = belief.mean_mdp()
         pairs = _pairs_of(belief, mdp) if pairs is None else pairs

@@ -26,7 +26,7 @@ from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
 from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.inference import infer, save
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.route import InferredPosterior
 from bayes_mdp.mdp import Discounted, Environment, Log, SparseMDP, StateActionSpace
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.mdp_spec import Prior
@@ -75,7 +75,7 @@ def _adjacent_or_end() -> np.ndarray:
 class Study(NamedTuple):
     """A posterior after the log under one prior, and the policies compared under it."""
 
-    posterior: ConjugatePosterior
+    posterior: InferredPosterior
     comparison: PolicyComparison
 
 
@@ -146,7 +146,6 @@ def _log(path: Path, seed: int) -> Log:
 def _study(key: PRNGKeyArray, prior: Prior, log: Log, env: Environment) -> Study:
     """Infer, and evaluate both policies."""
     posterior = infer(key, prior, log, space=StateActionSpace.from_log(log))
-    assert isinstance(posterior, ConjugatePosterior)
     start = np.asarray(env.mdp.initial, np.float64)
     return Study(posterior, compare_policies(key, posterior, POLICIES, Discounted(DISCOUNT), initial=start))
 

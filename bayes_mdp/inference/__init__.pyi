@@ -3,7 +3,6 @@ from .compiled_fit import Fit as Fit
 from .conjugate.conjugate_posterior import ConjugatePosterior as ConjugatePosterior
 from .conjugate.conjugate_posterior import LayeredPosterior as LayeredPosterior
 from .conjugate.merge import merge as merge
-from .conjugate.predictive_density import log_predictive as log_predictive
 from .draws.chains import Chains as Chains
 from .draws.chains import SamplingWarning as SamplingWarning
 from .draws.methods import NUTS as NUTS
@@ -17,6 +16,7 @@ from .explanation import Explanation as Explanation
 from .explanation import explain as explain
 from .factorised.factorised_posterior import FactorisedPosterior as FactorisedPosterior
 from .mixtures import Mixture as Mixture
+from .mixtures import log_predictive as log_predictive
 from .mixtures import mixture as mixture
 from .model_evidence.bayes_factors import BayesFactors as BayesFactors
 from .model_evidence.bayes_factors import bayes_factors as bayes_factors

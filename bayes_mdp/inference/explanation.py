@@ -21,8 +21,7 @@ from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.isolate import isolated_prior, tracing
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.numerics.array_forms import compact
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import see, shown_as_html
 
 CONJUGATE_LAWS = {
     "StudentT": "Normal, or a normal-gamma prior: its predictive density is a Student-t",

@@ -1,39 +1,278 @@
 """`Fitted`: what every posterior of `infer` says of itself, so that nobody has to ask of which class it is.
 
-A posterior is one closed form (`ConjugatePosterior`), K closed forms with weights (mixtures), a closed form for the
-rows beside N draws of the rewards (`FactorisedPosterior`), or N draws of all (`SampledPosterior`). Beside the abilities
-of `bayes_mdp.mdp.protocols` each has `program` (the prior, None: not at hand), `log_weights` ([K] or [N], None: one
-closed form), `rewards_by_outcome`, `problems()`, `notes()`, and the members below; a class that does not override one
-has the answer that stands here.
+There are two ideas: K closed forms with weights (an exact posterior is one; mixtures, collapsed and pooled ones are
+several), and N weighted draws of a program (`SampledPosterior`; of the rewards alone, beside a closed form of the rows:
+`FactorisedPosterior`). Each has the abilities of `bayes_mdp.mdp.Posterior` and the members below; a class that does not
+override one has the answer that stands here.
+
+A class of one's own is a subclass: its arrays, `space`, `method`, `log_weights` (None: nothing is weighted), `law_at`,
+and what `bayes_mdp.mdp.Posterior` asks for beyond these. All else follows. Shapes: K components or draws, N of what is
+asked for, the pairs [*H S A] and the outcomes O of the space; `cells` are the pairs, or [*H S A O] where rewards depend
+on the outcome.
 """
 
+import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.models.mdp_spec import Prior, RewardTable
+from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 if TYPE_CHECKING:
+    from bayes_mdp.inference.collapsed.collapsed_posterior import SiteDraws
+    from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+    from bayes_mdp.inference.conjugate.provenance import Digests
     from bayes_mdp.inference.conjugate.site_table import SiteTable
-    from bayes_mdp.inference.draws.chains import Chains, Scalars
+    from bayes_mdp.inference.draws.chains import Chains, Model, Scalars
     from bayes_mdp.inference.draws.methods import NUTS
+    from bayes_mdp.inference.integrals.importance import Integration
     from bayes_mdp.inference.sampled.conditioned_program import DataStatistics
     from bayes_mdp.inference.sampled.recipe import Recipe
 
 
 NO_PROGRAM = "the posterior was built without a program, or loaded from a file, which holds none"
 BENT = "the program has a factor, an observation, a scale or a mask: running it does not draw from the prior"
+BLOCK = 50
+NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once
+MOMENT_DRAWS = 1000
+"""Draws behind the moments of a posterior that has no formula for them."""
+NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
+
+
+class Law(NamedTuple):
+    """The law of one transition of a space.
+
+    Args:
+        rows: probabilities of the outcomes.
+        rewards: the law of one reward in every cell.
+    """
+
+    rows: Float[AnyArray, "*H S A O"]
+    rewards: RewardTable
+
+    def mdp(self, space: StateActionSpace) -> MDP | SparseMDP:
+        """Its rows and the mean of its rewards."""
+        rows, mean = self.rows, self.rewards.mean
+        if self.rewards.by_outcome:
+            mean = (rows * mean).sum(-1)
+        return space.mdp(rows, mean)
+
+    def noise(self) -> Float[Array, "*H S A"]:
+        """Variance of one reward around the mean of its cell, averaged over outcomes; zero where rewards are known."""
+        law = self.rewards.law
+        noise = jnp.zeros_like(self.rewards.mean) if law is None else law.variance
+        return (self.rows * noise).sum(-1) if self.rewards.by_outcome else noise
+
+    def log_likelihood(self, transitions: Transitions, space: StateActionSpace) -> Float[Array, ""]:
+        """log p(next states, rewards | states, actions) of the transitions; what was not observed adds nothing."""
+        cell, outcome = transitions.cell(space), transitions.outcome(space)
+        total = transitions.row_weight(jnp.log(self.rows[(*cell, outcome)])).sum()
+        law = self.rewards.at(cell, outcome)
+        if transitions.reward is None or not isinstance(law, dist.Distribution):
+            return total
+        density = jnp.asarray(law.log_prob(transitions.reward))
+        counted, _ = transitions.observed_rewards(jnp.ones(density.shape), by_outcome=self.rewards.by_outcome)
+        return total + jnp.where(counted != 0, density, 0.0).sum()
+
+
+class LawDraws(NamedTuple):
+    """N draws of the law of one transition. Host side, NumPy.
+
+    Args:
+        rows: probabilities of the outcomes.
+        rewards: the law of one reward in every cell; its arrays have a leading axis N.
+        mean: the mean reward of every cell, in float64; nan where it does not exist.
+        known: whether the reward of a cell is a known number, so that no density is owed.
+        sites: values of sites of the program that are drawn with it: {site: [N ...]}.
+    """
+
+    rows: Float[np.ndarray, "N *H S A O"]
+    rewards: RewardTable
+    mean: Float[np.ndarray, "N *cells"]
+    known: Bool[np.ndarray, "*cells"]
+    sites: Mapping[str, Shaped[np.ndarray, "N ..."]] = NOTHING
+
+    @classmethod
+    def of_tables(cls, rows: Float[AnyArray, "N *H S A O"], rewards: RewardTable) -> "LawDraws":
+        """Of existing tables: rows, and a reward law whose arrays have a leading axis N."""
+        rewards = jax.tree.map(np.asarray, rewards)
+        cells = rows.shape[1:] if rewards.by_outcome else rows.shape[1:-1]
+        return cls(np.asarray(rows), rewards, mean_of(rewards), np.full(cells, rewards.law is None))
+
+
+def mean_of(rewards: RewardTable) -> Float[np.ndarray, "N *cells"]:
+    """The mean reward of every draw and cell, in float64."""
+    with jax.enable_x64(True):
+        copied = jax.tree.map(np.array, rewards)
+        return np.asarray(jax.vmap(lambda each: each.mean)(copied), np.float64)
+
+
+def block_size(table: int) -> int:
+    """How many draws of `table` probabilities are made at once."""
+    return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
 class Fitted(eqx.Module):
-    """A belief about an MDP, with its origin. All host side."""
+    """A belief about an MDP, with its origin. Host side, but for `law_at`, `sample_law` and `sample`."""
+
+    if TYPE_CHECKING:  # each class has a field or a property
+
+        @property
+        def space(self) -> StateActionSpace:
+            """Sizes, names, masks."""
+            ...
+
+        @property
+        def method(self) -> str:
+            """How it was inferred, in one word."""
+            ...
+
+        @property
+        def log_weights(self) -> Float[AnyArray, " K"] | None:
+            """Of its components or draws, up to a constant; None: there is one alone, and nothing to be weighted."""
+            ...
+
+        @property
+        def independent_rows(self) -> bool:
+            """Whether the rows of different pairs are independent."""
+            ...
+
+        def mean_mdp(self) -> MDP | SparseMDP:
+            """The posterior mean of transition probabilities and rewards."""
+            ...
+
+    _repr_html_ = shown_as_html
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    # Draws of what it believes.
+
+    @abc.abstractmethod
+    def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
+        """One draw of rows and reward laws, given component (or draw) `k`. Traceable.
+
+        Args:
+            key: of what is drawn.
+            k: 0 where there is one alone.
+        """
+
+    def sample_law(self, key: PRNGKeyArray) -> Law:
+        """One draw of rows and reward laws; a component by weight first. Traceable."""
+        if self.log_weights is None:
+            return self.law_at(key, 0)
+        key_component, key = jax.random.split(key)
+        return self.law_at(key, jax.random.categorical(key_component, jnp.asarray(self.log_weights)))
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
+        """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
+        draw = lambda key: self.sample_law(key).mdp(self.space)  # noqa: E731
+        for _ in sample_shape:
+            draw = jax.vmap(draw)
+        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+
+    def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
+        """One draw of the law for each entry of `index`, and the values of sites of the program that belong to it.
+
+        Args:
+            key: of all draws.
+            index: components or draws; zeros where there is one alone.
+        """
+        with jax.enable_x64(True):
+            # Copies: JAX may hold float32 versions of the arrays themselves.
+            posterior, keys = jax.tree.map(np.array, self), jax.random.split(key, len(index))
+            size = min(len(index), block_size(int(np.prod((*self.space.shape, self.space.n_outcomes)))))
+            # The last block is filled up, by repeating draws: one compiled program for any N.
+            places = np.resize(np.arange(len(index)), (-(-len(index) // size), size))
+            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[at], index[at])) for at in places]
+            law: Law = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)
+        return LawDraws.of_tables(np.asarray(law.rows, np.float32), law.rewards)
 
     @property
-    def reference(self) -> Self:
+    def most_draws(self) -> int | None:
+        """How many draws of the law it holds, beyond which they would repeat; None: each draw is a fresh one."""
+        return None
+
+    def without_nodes(self, key: PRNGKeyArray, num: int) -> Self:
+        """The same belief by draws of equal weight, where it is a sum over the nodes of an integral; else itself.
+
+        Args:
+            key: of the draws.
+            num: how many.
+        """
+        del key, num
+        return self
+
+    def draw_below(self, key: PRNGKeyArray) -> "SiteDraws | None":
+        """One draw of what lies below each component, made on the host; None: it is drawn where it is needed.
+
+        Args:
+            key: of the draws.
+        """
+        del key
+        return None
+
+    # Moments of it, and how it is shown.
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        return False
+
+    def pair_moments(self) -> PairMoments:
+        """What `table` shows of every pair: moments of draws, where a class has no formula for them."""
+        laws, visits = self._moment_laws(), np.asarray(self.visit_counts(), np.float64)
+        reward = laws.mean if not laws.rewards.by_outcome else (laws.rows * laws.mean).sum(-1)
+        nothing = np.full(visits.shape, np.nan)
+        return PairMoments(laws.rows.mean(0), laws.rows.var(0), reward.mean(0), reward.var(0), nothing, visits)
+
+    def _moment_laws(self) -> LawDraws:
+        key_choice, key = jax.random.split(jax.random.key(0))
+        index = np.zeros(MOMENT_DRAWS, np.int32)
+        if self.log_weights is not None:
+            weights = jnp.asarray(self.log_weights)
+            index = np.asarray(jax.random.categorical(key_choice, weights, shape=index.shape), np.int32)
+        return self.draw_laws(key, index)
+
+    @abc.abstractmethod
+    def visit_counts(self) -> Float[AnyArray, "*H S A"]:
+        """Number of observed transitions from every pair."""
+
+    def rewards_seen(self) -> float | None:
+        """Number of observed rewards (of every transition, unless a class knows better); None: all are known."""
+        return None if self.reward_law is None else float(np.sum(np.asarray(self.visit_counts())))
+
+    def method_lines(self) -> dict[str, str]:
+        """{heading: text}: how it was inferred, and how well."""
+        return {"method": self.method}
+
+    def latent_sites(self) -> LatentSites | None:
+        """The latent sites beside rows and rewards; None: there are none."""
+        return None
+
+    def problems(self) -> list[str]:
+        """Problems to know of before it is used, one sentence each; empty: none is known."""
+        return []
+
+    def notes(self) -> list[str]:
+        """What the draws of its chains cannot show, one sentence each."""
+        return []
+
+    # What of it is exact.
+
+    @property
+    def reference(self) -> "Fitted":
         """What stands for all components in what they share (data, laws, tables): of K closed forms the first."""
         return self
 
@@ -43,14 +282,63 @@ class Fitted(eqx.Module):
         return False
 
     @property
+    def exact_part(self) -> "ConjugatePosterior | None":
+        """The one closed form in it: itself; where rewards are draws, its rows with rewards of zero; None: none."""
+        return None
+
+    def before_data(self) -> Self:
+        """What it was before any data, where it is in closed form.
+
+        Raises:
+            ValueError: it is not.
+        """
+        raise ValueError(f"posterior is a {type(self).__name__}, expected one in closed form, whose prior is too")
+
+    def with_sources(self, sources: "Digests") -> Self:
+        """The same belief, which remembers the logs that it has learnt from where it can learn from more.
+
+        Args:
+            sources: digests of the logs.
+        """
+        del sources
+        return self
+
+    # Its rewards.
+
+    def _outline(self) -> Law:
+        """Shapes and types of its laws; nothing is computed."""
+        return jax.eval_shape(lambda: self.law_at(jax.random.key(0), 0))
+
+    @property
     def reward_law(self) -> type[dist.Distribution] | None:
         """The type of the law of one reward; None: rewards are known numbers."""
-        return None if self.reference is self else self.reference.reward_law
+        if self.reference is not self:
+            return self.reference.reward_law
+        law = self._outline().rewards.law
+        return None if law is None else type(law)
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on the outcome, not on state and action alone."""
+        return self._outline().rewards.by_outcome if self.reference is self else self.reference.rewards_by_outcome
+
+    @property
+    def rewards_are(self) -> str:
+        """What a density holds of a reward: nothing ("known"), a probability ("discrete"), a density ("continuous")."""
+        law = self._outline().rewards.law
+        return "known" if law is None else "discrete" if _is_discrete(law) else "continuous"
 
     @property
     def known_reward(self) -> Float[np.ndarray, "*cells"] | None:
         """Mean rewards, [*H S A] or [*H S A O], where they are known; None: they are not."""
         return None if self.reference is self else self.reference.known_reward
+
+    # The program and its sites.
+
+    @property
+    def program(self) -> Prior | None:
+        """The prior program; None: it is not at hand."""
+        return None
 
     @property
     def site_tables(self) -> "tuple[SiteTable, ...]":
@@ -58,9 +346,15 @@ class Fitted(eqx.Module):
         return ()
 
     @property
-    def site_draws(self) -> Mapping[str, Shaped[AnyArray, "N ..."]]:
-        """Draws of latent sites of the program that it holds: {site: [N ...]}."""
+    def site_draws(self) -> Mapping[str, Shaped[AnyArray, "K ..."]]:
+        """Draws of latent sites of the program that it holds: {site: [K ...]}."""
         return {}
+
+    def why_no_prior(self) -> str | None:
+        """Why its prior cannot be drawn from, in words; None: it can."""
+        return NO_PROGRAM if self.program is None and not self.in_closed_form else None
+
+    # How its draws were made.
 
     @property
     def chains(self) -> "Chains | None":
@@ -86,6 +380,54 @@ class Fitted(eqx.Module):
         """What it keeps of the observed rewards beside a closed form; None: they are in the closed form."""
         return None
 
-    def why_no_prior(self) -> str | None:
-        """Why its prior cannot be drawn from, in words; None: it can."""
+    # Its evidence.
+
+    @property
+    def known_log_evidence(self) -> float | None:
+        """log p(next states, rewards | states, actions) of all data where it is a formula; None: it is not, or nan."""
         return None
+
+    @property
+    def integration(self) -> "Integration | None":
+        """How well an integral over what has no closed form is known; None: there was none."""
+        return None
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether its weights are those of the nodes of a grid, which have no effective sample size."""
+        return False
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether a factor, an observation, a scale or a mask bends its prior, whose constant is then not known."""
+        return False
+
+    @property
+    def log_constant(self) -> float:
+        """Log density of what its prior observes and tells of nothing, which is no part of the evidence."""
+        return 0.0
+
+    @property
+    def keeps_density(self) -> bool:
+        """Whether its draws have a density that is known up to a constant; False: as by Gibbs chains."""
+        return True
+
+    def density_of_draws(self) -> "tuple[Model, PyTree]":
+        """The density that its chains draw from, and the data that enter it.
+
+        Raises:
+            ValueError: there is none.
+        """
+        raise ValueError(
+            f"posterior is a {type(self).__name__}, which was not inferred by chains, expected one by NUTS"
+        )
+
+
+def _is_discrete(law: dist.Distribution) -> bool:
+    assert law.support is not None
+    return bool(law.support.is_discrete)
+
+
+@jax.jit
+def _laws_at(posterior: Fitted, keys: Key[Array, " B"], index: Int[AnyArray, " B"]) -> Law:
+    return jax.vmap(posterior.law_at)(keys, index)

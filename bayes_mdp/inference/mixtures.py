@@ -1,7 +1,10 @@
 """Weighted mixtures of conjugate posteriors: component by component, then total variance.
 
 `MixturePosterior` is what all of them can do (so can those whose components are draws of hyperparameters); `Mixture`
-has a component for each value of a discrete hyperparameter, or posteriors that were given.
+has a component for each value of a discrete hyperparameter, or posteriors that were given. Data move the weights by
+the predictive densities of the components, which stand below: the marginal of one more observation, c / sum(c) for the
+outcome; Student-t, normal, Bernoulli or negative binomial for the reward (Murphy 2007, *Conjugate Bayesian analysis of
+the Gaussian distribution*).
 """
 
 import abc
@@ -17,6 +20,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
 from bayes_mdp.inference.conjugate.conjugate_draws import Components, conjugate_pair_draws
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, draw_batch
 from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
@@ -28,15 +32,14 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rows,
     urn_of,
 )
-from bayes_mdp.inference.conjugate.predictive_density import log_gain
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
-from bayes_mdp.inference.families.family import RewardBelief
-from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.families.family import RewardBelief, log_rising
+from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
-from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, describe, program_data
-from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
+from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.sizes import Sizes
@@ -45,8 +48,7 @@ from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, in_numpy, pick, xp
 from bayes_mdp.numerics.products import tensordot
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
 from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
 
 Pairs = Float[AnyArray, "*H S A"]
@@ -62,15 +64,33 @@ class MixturePosterior(Fitted):
     """
 
     components: eqx.AbstractVar[ConjugatePosterior]
-    log_weights: eqx.AbstractVar[Float[AnyArray, " K"]]
-    space: eqx.AbstractVar[StateActionSpace]
+    log_weights: eqx.AbstractVar[Float[AnyArray, " K"]]  # type: ignore[override]
+    space: eqx.AbstractVar[StateActionSpace]  # type: ignore[override]
 
     @abc.abstractmethod
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
 
+    def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
+        """One draw of rows and reward laws of component `k`. Traceable.
+
+        Args:
+            key: of both.
+            k: number of the component.
+        """
+        return self.component(k).law_at(key, 0)
+
+    def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
+        """One draw of the law of each component in `index`, by NumPy.
+
+        Args:
+            key: of all draws.
+            index: components.
+        """
+        return draw_components(key, self, index)
+
     @property
-    def reference(self) -> ConjugatePosterior:  # type: ignore[override]
+    def reference(self) -> ConjugatePosterior:
         """The first component, which shares data, laws and tables with the others."""
         return self.component(0)
 
@@ -342,7 +362,7 @@ class Mixture(MixturePosterior):
     space: StateActionSpace
     log_prior: Float[AnyArray, " K"] | None = None
     hyperparameters: dict[str, AnyArray] = eqx.field(default_factory=dict)
-    program: Prior | None = eqx.field(static=True, default=None)
+    program: Prior | None = eqx.field(static=True, default=None)  # type: ignore[override]
     site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
     observed: Observed | None = eqx.field(static=True, default=())
 
@@ -378,6 +398,16 @@ class Mixture(MixturePosterior):
         """True."""
         return True
 
+    def before_data(self) -> "Mixture":
+        """The priors of the components, with their prior weights."""
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, _before_data(jax.tree.map(np.array, self)))
+
+    @property
+    def known_log_evidence(self) -> float | None:
+        """The log evidence; None: the weights of the components before any data are not known."""
+        return None if self.log_prior is None else float(self.log_evidence)
+
     @property
     def site_draws(self) -> Mapping[str, AnyArray]:
         """The values of the discrete sites."""
@@ -390,19 +420,6 @@ class Mixture(MixturePosterior):
         possible = np.flatnonzero(np.isfinite(np.asarray(self.log_weights))).tolist()
         known = np.isfinite([float(self.component(k).log_evidence) for k in possible]).all()
         return None if known else "the evidence of a component is not known, nor the weights before the data"
-
-    def problems(self) -> list[str]:
-        """Problems to know of before this is used: nothing, it is exact."""
-        return []
-
-    _repr_html_ = shown_as_html
-
-    def __str__(self) -> str:
-        return describe(self)
-
-    def notes(self) -> list[str]:
-        """Nothing: there are no chains."""
-        return []
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many components carry the weight, for `describe`."""
@@ -532,6 +549,17 @@ class Mixture(MixturePosterior):
         return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
 
 
+@jax.jit
+def _before_data(posterior: Mixture) -> Mixture:
+    """Bayes' rule backwards: prior weight = posterior weight / evidence. What the data have ruled out stays so."""
+    evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
+    components = jax.vmap(lambda component: component.before_data())(posterior.components)
+    known = posterior.log_prior
+    backwards = jnp.where(posterior.log_weights > -jnp.inf, posterior.log_weights - evidence, -jnp.inf)
+    weights = backwards if known is None else known - jax.nn.logsumexp(known)
+    return replace(posterior, components=components, log_weights=weights)
+
+
 def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | None = None) -> Mixture:
     """A mixture of posteriors over one space. Host side.
 
@@ -584,3 +612,77 @@ def _require_alike(posteriors: Sequence[ConjugatePosterior]) -> None:
                 f"posteriors[{index}] differs from posteriors[0] in its space, laws or shapes, "
                 "expected posteriors of one kind (the same program with other numbers)"
             )
+
+
+def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log-probability of the next state (or end) of each transition, each by itself; -inf where it is impossible.
+
+    Zero where it was not observed what followed.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    place = _place(posterior, transitions)
+    return transitions.row_weight(jnp.log(pick(posterior.transition_probs.mean(), place)))
+
+
+def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of the reward of each transition, each by itself; zero where it is known, missing or not observed.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    *cell, outcome = _place(posterior, transitions)
+    if transitions.reward is None:
+        return jnp.zeros(jnp.shape(transitions.state))
+    weight = jnp.ones(jnp.shape(transitions.state))
+    seen = transitions.observed_rewards(weight, by_outcome=posterior.rewards_by_outcome)[0] != 0
+    reward = jnp.asarray(transitions.reward, float)
+    if is_concrete(reward):
+        where = tuple(cell), np.asarray(outcome)
+        posterior.reward_cells.check_rewards("transitions.reward", *where, np.asarray(reward), np.asarray(seen))
+    return jnp.asarray(posterior.reward_cells.log_predictive(tuple(cell), outcome, reward, seen.astype(float)))
+
+
+def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of outcome and reward of each transition, each by itself given the data of `posterior` alone.
+
+    Args:
+        transitions: N, each predicted by itself.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    return log_predictive_outcome(posterior, transitions) + log_predictive_reward(posterior, transitions)
+
+
+def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: ArrayLike) -> Float[Array, ""]:
+    """By how much `posterior.update(transition, weight)` of one transition raises the log evidence. Checks nothing.
+
+    It is log E[likelihood^weight]: `log_predictive` for weight 1, zero for weight 0 (whatever the transition holds).
+    """
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space)
+    weight = jnp.asarray(weight, float)
+    row_weight = transition.row_weight(weight)
+    # log E[p_o^w] = rising(c_o, w) / rising(c0, w); known rows (no concentration) are exact powers.
+    concentration = jnp.asarray(pick(rows.concentration, cell))
+    seen, total = concentration[outcome], concentration.sum(-1)
+    rising = log_rising(jnp.where(seen > 0, seen, 1.0), row_weight) - log_rising(
+        jnp.where(total > 0, total, 1.0), row_weight
+    )
+    gain = jnp.where(seen > 0, rising, row_weight * jnp.log(pick(rows.mean(), (*cell, outcome))))
+    gain = jnp.where(row_weight != 0, gain, 0.0)
+    if transition.reward is None:
+        return gain
+    weight, reward = transition.observed_rewards(weight, by_outcome=posterior.rewards_by_outcome)
+    return gain + rewards.log_predictive(cell, outcome, reward, weight)
+
+
+def _place(posterior: ConjugatePosterior, transitions: Transitions) -> Index:
+    check_type("posterior", posterior, ConjugatePosterior, "a ConjugatePosterior")
+    check_type("transitions", transitions, Transitions, "Transitions")
+    if is_concrete(transitions):
+        check_transitions(transitions, posterior.space)
+    outcome = transitions.outcome(posterior.space)
+    return (*transitions.cell(posterior.space), outcome)

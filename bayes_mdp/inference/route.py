@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias, overload
 
 import jax
@@ -584,14 +583,10 @@ def _check_known_rewards(space: StateActionSpace, data: Transitions | Counts, kn
 
 def _with_sources(posterior: InferredPosterior, data: object) -> InferredPosterior:
     """The posterior, which remembers the logs that it has learnt from where it can learn from more."""
-    if not isinstance(posterior, ConjugatePosterior):
-        return posterior
     if isinstance(data, FoldedLog):
-        return replace(posterior, sources=digests_of(data.sources))
+        return posterior.with_sources(digests_of(data.sources))
     if isinstance(data, Log) and data.digest is not None:
-        return replace(
-            posterior, sources=digests_of([Source(data.source, data.digest, np.size(data.transitions.state))])
-        )
+        return posterior.with_sources(digests_of([Source(data.source, data.digest, np.size(data.transitions.state))]))
     return posterior
 
 

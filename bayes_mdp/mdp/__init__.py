@@ -13,10 +13,18 @@ from bayes_mdp.mdp.agent import (
 )
 from bayes_mdp.mdp.data.folded_log import FoldedLog, Source
 from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions, check_transitions
-from bayes_mdp.mdp.environment import Environment, NormalReward, Picture, RewardLaw, SimulatedEnvironment
+from bayes_mdp.mdp.environment import (
+    Environment,
+    HasCells,
+    NormalReward,
+    ObservedEnvironment,
+    Picture,
+    RewardLaw,
+    SimulatedEnvironment,
+    TimeStep,
+)
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
-from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep
 from bayes_mdp.mdp.protocols import (
     CanBorrow,
     CanCount,

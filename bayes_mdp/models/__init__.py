@@ -1,4 +1,6 @@
-"""Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones."""
+"""Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones (`PRIORS`, by name)."""
+
+from collections.abc import Callable
 
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.dirichlet_prior import SupportedDirichlet, supported_dirichlet
@@ -13,6 +15,7 @@ from bayes_mdp.models.hierarchical import (
 from bayes_mdp.models.joint import joint, observe, predictive, summarise
 from bayes_mdp.models.mdp_spec import (
     MDPSpec,
+    Prior,
     RewardTable,
     check_spec,
     environment,
@@ -30,7 +33,6 @@ from bayes_mdp.models.priors import (
     dirichlet_poisson,
     known_rewards,
 )
-from bayes_mdp.models.registry import PRIORS
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
 
 __all__ = [
@@ -68,3 +70,18 @@ __all__ = [
     "transition_table",
     "unknown_concentration",
 ]
+
+PRIORS: dict[str, Callable[..., Prior]] = {
+    "dirichlet_normal_gamma": dirichlet_normal_gamma,
+    "dirichlet_normal": dirichlet_normal,
+    "dirichlet_bernoulli": dirichlet_bernoulli,
+    "dirichlet_poisson": dirichlet_poisson,
+    "known_rewards": known_rewards,
+    "unknown_concentration": unknown_concentration,
+    "sticky": sticky,
+    "shared_rewards": shared_rewards,
+    "clustered_states": clustered_states,
+    "feature_dynamics": feature_dynamics,
+    "robust_rewards": robust_rewards,
+    "partial_pooling": partial_pooling,
+}

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bayes_mdp.calibration.belief.posterior_views import program_of
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
 from bayes_mdp.decisions.value_basis import Unvisited
@@ -245,7 +244,7 @@ def _origin(
     if log is None and (learnt := _digests(posterior)):
         origin["logs that the posterior has learnt from"] = f"SHA-256 {', '.join(row.hex() for row in learnt)}"
     origin["columns"] = ", ".join(f"{role} {str(name)!r}" for role, name in columns.items())
-    origin["prior"] = prior_in_words(program_of(posterior))
+    origin["prior"] = prior_in_words(getattr(posterior, "program", None))
     value = next(iter(comparison.values.values()))
     origin["draws"] = f"{len(value.draws):,}, key {key_in_words(key)}"
     origin["version"] = versions()

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
 from bayes_mdp.decisions.behaviour import STEP_LEVEL, AnchoredValue, behaviour_policy, greedy, step_p_value
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choice_spread, choose
@@ -24,6 +23,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_o
 from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs
 from bayes_mdp.decisions.start import start_of_log
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
+from bayes_mdp.inference.fitted import Fitted as FittedPosterior
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (

@@ -16,8 +16,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence
 from bayes_mdp.recommend.in_words import value_in_words
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import amount, amounts, see
+from bayes_mdp.utils.messages import amount, amounts, see, shown_as_html
 from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:

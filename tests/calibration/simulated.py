@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_mdp.calibration.checks.check_result import Check
-from bayes_mdp.calibration.checks.check_scores import Simulated, numbers
+from bayes_mdp.calibration.checks.checking import Simulated, numbers
 
 ATTRIBUTES = {
     "prior": "sticky",

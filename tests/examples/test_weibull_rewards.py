@@ -10,8 +10,8 @@ import pytest
 from scipy import integrate, stats
 
 import bayes_mdp as bm
-from bayes_mdp.inference.conjugate.predictive_density import log_predictive
 from bayes_mdp.inference.families.family import FAMILIES, register
+from bayes_mdp.inference.mixtures import log_predictive
 from bayes_mdp.mdp import Environment
 from tests.examples.weibull_rewards import WeibullBelief
 

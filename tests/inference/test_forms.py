@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference.conjugate.predictive_density import log_predictive
+from bayes_mdp.inference.mixtures import log_predictive
 from tests.inference.form_programs import FORMS, SPACE, STYLES, advance, advance_evidence, program
 
 KEY = jax.random.key(0)

@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference.conjugate.predictive_density import log_predictive_outcome
+from bayes_mdp.inference.mixtures import log_predictive_outcome
 
 SPACE = bm.StateActionSpace(3, 2, ends=True)
 KEY = jax.random.key(0)

@@ -14,8 +14,8 @@ import bayes_mdp as bm
 from bayes_mdp.inference import route
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.ready_made import ready_made
+from bayes_mdp.models import PRIORS
 from bayes_mdp.models.isolate import tracing
-from bayes_mdp.models.registry import PRIORS
 
 RNG = np.random.default_rng(0)
 SUPPORT = RNG.random((3, 2, 3)) < 0.6

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.belief.posterior_views import program_of
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words, value_in_words
 
@@ -29,12 +28,12 @@ def test_values_in_words(objective, columns, words):
 def test_priors_are_told_by_name(tmp_path):
     space = bm.StateActionSpace(2, 2)
     arrays = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(np.ones((2, 2, 2))), None, space=space)
-    assert prior_in_words(program_of(arrays)) == (
+    assert prior_in_words(arrays.program) == (
         "dirichlet_bernoulli (concentration an array (2, 2, 2), concentration1 1.0, concentration0 1.0, rewards_on "
         "state_action)"
     )
     bm.save(arrays, tmp_path / "p.bmdp")
-    assert prior_in_words(program_of(bm.load(tmp_path / "p.bmdp"))) == "not known: the posterior does not hold it"
+    assert prior_in_words(bm.load(tmp_path / "p.bmdp").program) == "not known: the posterior does not hold it"
 
     def own(space):
         return bm.models.dirichlet_bernoulli()(space)

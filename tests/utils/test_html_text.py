@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.utils.html_text import as_html
+from bayes_mdp.utils.messages import as_html
 
 
 class Reader(HTMLParser):

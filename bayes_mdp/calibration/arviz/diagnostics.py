@@ -12,10 +12,8 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.export import dataset
 from bayes_mdp.calibration.arviz.generation import Tree, arviz, pareto_smoothed
+from bayes_mdp.calibration.belief.draws import check_posterior
 from bayes_mdp.calibration.belief.observed_data import Data
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
-from bayes_mdp.inference.collapsed.integrate import QUADRATURE
 from bayes_mdp.inference.draws.chains import (
     MAX_R_HAT,
     MIN_ESS,
@@ -25,9 +23,9 @@ from bayes_mdp.inference.draws.chains import (
     effective_size,
     split_r_hat,
 )
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.utils.files import read_sealed, write_sealed
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import see, shown_as_html
 
 LARGE_PARETO_K = 0.7
 MOST_ASKED = 200  # elements of a table that are given to ArviZ, which takes time for each
@@ -107,7 +105,7 @@ class Diagnosis(NamedTuple):
         return "\n".join(lines)
 
 
-def diagnose(posterior: FittedPosterior) -> Diagnosis:
+def diagnose(posterior: Fitted) -> Diagnosis:
     """R-hat, effective sample sizes and divergences of a sampled posterior, and what they mean.
 
     All scalars that follow from the draws are examined: the elements of all latent sites, the transition probabilities
@@ -133,8 +131,7 @@ def diagnose(posterior: FittedPosterior) -> Diagnosis:
     chains = posterior.chains
     diverging = None if chains is None or chains.diverging is None else int(np.sum(chains.diverging))
     sites = None if chains is None else _site_table(chains, posterior.derived_tables())
-    on_grid = isinstance(posterior, CollapsedPosterior) and posterior.is_integrated and posterior.method == QUADRATURE
-    size = None if on_grid else float(weighted.effective_sample_size())
+    size = None if posterior.on_grid else float(weighted.effective_sample_size())
     found = posterior.problems()
     if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):
         found = [*found, *_by_arviz(sites)]
@@ -216,9 +213,7 @@ def summary(draws: xr.Dataset) -> pd.DataFrame:
     return arviz().summary(draws)
 
 
-def predictive_loo(
-    posterior: FittedPosterior, data: Data, *, key: PRNGKeyArray | None = None, num_draws: int = 500
-) -> Loo:
+def predictive_loo(posterior: Fitted, data: Data, *, key: PRNGKeyArray | None = None, num_draws: int = 500) -> Loo:
     """Pareto-smoothed leave-one-out prediction of the transitions of `data`; only differences between priors matter.
 
     Args:

@@ -1,25 +1,419 @@
-"""A posterior for ArviZ, as the groups of the InferenceData schema: `to_arviz`, `dataset`. Host-side."""
+"""A posterior for ArviZ, as the groups of the InferenceData schema: `to_arviz`, `dataset`. Host-side.
 
-from collections.abc import Sequence
+First which groups there are, and why others are left out (`contents`); then each as a Dataset (`GroupBuilder`). Sites
+of a program become variables whose names collide with nothing (`SiteVariables`).
+"""
 
+import math
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 
+import bayes_mdp
 from bayes_mdp.behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
-from bayes_mdp.calibration.arviz.generation import Tree, as_tree
-from bayes_mdp.calibration.arviz.groups import GROUPS, Contents, GroupBuilder, contents
-from bayes_mdp.calibration.belief.observed_data import Data
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first
+from bayes_mdp.calibration.arviz.generation import Tree, as_tree, untied
+from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.draws import (
+    Draws,
+    Run,
+    check_draws,
+    check_posterior,
+    draw,
+    draw_prior,
+    has_sums,
+    kept_chains,
+    key_or_first,
+)
+from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe, why_no_kept_data
+from bayes_mdp.calibration.belief.program_run import (
+    ProgramRun,
+    SiteFacts,
+    closed_log_prior,
+    run_program,
+    site_facts,
+    top_sites,
+    why_no_log_prior,
+)
+from bayes_mdp.inference.conjugate.closed_form_draws import known_sites
+from bayes_mdp.inference.fitted import NO_PROGRAM, Fitted
+from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
+from bayes_mdp.mdp.space import PLATE_NAMES
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.validation import check_name
+
+GROUPS = (
+    "posterior",
+    "posterior_predictive",
+    "log_likelihood",
+    "log_prior",
+    "prior",
+    "prior_predictive",
+    "observed_data",
+    "constant_data",
+    "sample_stats",
+)
+OF_DATA = ("posterior_predictive", "prior_predictive", "log_likelihood", "observed_data", "constant_data")
+UNITS = ("transition", "cell", "none")
+NO_DATA = "no transition has been observed"
+Coordinate = np.ndarray | tuple[str | tuple[str, ...], np.ndarray]  # values, or (dimension, values)
+SAMPLE_DIMS = ("chain", "draw")
+STACKED = "sample"  # what ArviZ calls chain and draw together
+NO_SITES = ProgramRun({}, {})
+NO_RUN = Run()
+SUFFIX = "_site"
+
+
+class Contents(NamedTuple):
+    """What there is.
+
+    Args:
+        rows: the transitions one by one; None: there are sums alone, or nothing.
+        cells: their sums; None: they are not known pair by pair.
+        unit: of the log-likelihood, "transition" or "cell"; None: there is none.
+        left_out: group (or "deterministics") -> why it is left out.
+    """
+
+    rows: Rows | None
+    cells: Cells | None
+    unit: str | None
+    left_out: dict[str, str]
+
+
+def contents(posterior: Fitted, data: Data, log_likelihood: str | None) -> Contents:
+    """What there is for a posterior and the `data` that are at hand. Arguments and errors: as `to_arviz`."""
+    if log_likelihood is not None and log_likelihood not in UNITS:
+        raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition', 'cell', 'none' or None")
+    of = posterior.reference
+    left_out = _of_the_model(posterior)
+    rows = cells = None
+    without = why_no_kept_data(of) if data is None else None
+    if without is None:
+        rows, cells = observe(of, data)
+        without = None if cells.transition_counts.any() else NO_DATA
+    elif log_likelihood in ("transition", "cell"):
+        observe(of, data)  # raises why
+    else:
+        without = f"it needs `data`: {without}"
+    if log_likelihood == "transition" and rows is None:
+        raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
+    if without is not None:
+        return Contents(None, None, None, {**left_out, **dict.fromkeys(OF_DATA, without)})
+    law = of.reward_law
+    unit = log_likelihood or ("transition" if rows is not None else "cell")
+    if unit == "none":
+        unit, left_out["log_likelihood"] = None, "log_likelihood is 'none'"
+    elif unit == "cell" and log_likelihood is None and not has_sums(law):
+        name = "" if law is None else law.__name__
+        unit, left_out["log_likelihood"] = None, f"it needs the transitions as `data`: {name} rewards have no sums"
+    return Contents(rows, cells, unit, left_out)
+
+
+def _of_the_model(posterior: Fitted) -> dict[str, str]:
+    """What is left out whatever the data."""
+    found: dict[str, str] = {}
+    prior, density = posterior.why_no_prior(), why_no_log_prior(posterior)
+    if prior is not None:
+        found |= {"prior": prior, "prior_predictive": prior}
+    if density is not None:
+        found["log_prior"] = density
+    program = posterior.program
+    if program is None:
+        found["deterministics"] = NO_PROGRAM
+    else:
+        known, sites = known_sites(posterior), site_facts(program, posterior.space)
+        missing = [name for name, site in sites.items() if site.kind == "latent" and name not in known]
+        if missing:
+            why = f"the values of site {missing[0]!r} are not known in every draw"
+            found |= {"deterministics": why, "log_prior": why}
+    if kept_chains(posterior) is None:
+        ran = posterior.chains is not None
+        found["sample_stats"] = "the draws were resampled by weight" if ran else "no chains were run"
+    return found
+
+
+class GroupBuilder:
+    """Makes the groups of one posterior; draws are made once, when a group first needs them.
+
+    Args:
+        posterior: as `infer` returns it, or a mixture.
+        num_draws: draws per group.
+        key: of all draws.
+        contents: which groups there are.
+    """
+
+    def __init__(self, posterior: Fitted, num_draws: int, key: PRNGKeyArray, contents: Contents) -> None:
+        self._posterior, self._num_draws, self._contents = posterior, num_draws, contents
+        self._reference, self._program = posterior.reference, posterior.program
+        names = ("posterior", "prior", "posterior_predictive", "prior_predictive")
+        self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
+        self._axes = coordinates(posterior.space)
+        pair = PLATE_NAMES[-len(posterior.space.shape) :]
+        row = (*pair, outcome_axis(posterior.space))
+        reward = row if self._reference.rewards_by_outcome else pair
+        self._dims = {
+            **dict.fromkeys(("transition_probs", "transition_counts"), row),
+            **dict.fromkeys(("reward_mean", "reward_precision", "reward_total", "reward_count"), reward),
+            **dict.fromkeys(("observed_next_state", "observed_reward", "observed_transition"), ("transition",)),
+            "observed_cell": ("cell",),
+            "visit_counts": pair,
+        }
+        sizes = {name: len(axis) for name, axis in self._axes.items()}
+        self._facts = _facts(posterior, runs="deterministics" not in contents.left_out)
+        self._variables = SiteVariables(self._dims, sizes, (*SAMPLE_DIMS, STACKED), self._facts)
+        self._site_dims = {self._variables.name(site): self._variables.dims(site) for site in self._facts}
+
+    def check_size(self, wanted: Collection[str]) -> None:
+        """Refuse groups that would not fit in memory, before a draw is made.
+
+        Raises:
+            ValueError: they would not.
+        """
+        cells, rows = self._contents.cells, self._contents.rows
+        space = self._posterior.space
+        probs = math.prod((*space.shape, space.n_outcomes))
+        reward = 16 * (probs if self._reference.rewards_by_outcome else math.prod(space.shape))
+        number = 0 if rows is None else rows.outcome.size
+        replicate = 4 * probs + reward if rows is None else 8 * number
+        # The values of the sites beside the tables, in float64.
+        beside = 8 * sum(math.prod(x.shape) for x in self._facts.values())
+        unit = 8 * (number if self._contents.unit == "transition" or cells is None else cells.tried[0].size)
+        sizes = {
+            "posterior": beside,
+            "posterior_predictive": replicate,
+            "log_likelihood": unit,
+            "log_prior": 8 * sum(math.prod(x.shape[: x.batch]) for x in self._facts.values()),
+            # The prior has draws of its own.
+            "prior": 2 * 4 * probs + reward + beside,
+            "prior_predictive": replicate,
+        }
+        of_rows = number if set(wanted) & set(OF_DATA) else 0
+        check_draws(self._posterior, self._num_draws, of_rows, float(sum(sizes.get(name, 0) for name in wanted)))
+
+    @cached_property
+    def _draws(self) -> Draws:
+        return draw(self._keys["posterior"], self._posterior, self._num_draws)
+
+    @cached_property
+    def _prior_draws(self) -> Draws:
+        return draw_prior(self._keys["prior"], self._posterior, self._num_draws)
+
+    @cached_property
+    def _run(self) -> ProgramRun:
+        return self._run_at(self._draws)
+
+    def _run_at(self, draws: Draws) -> ProgramRun:
+        """The program at the sites of these draws."""
+        if self._program is None or "deterministics" in self._contents.left_out:
+            return NO_SITES
+        return run_program(self._program, self._posterior.space, draws.run.sites, len(draws.transition_probs))
+
+    @cached_property
+    def _own_attributes(self) -> dict[str, str | float]:
+        """How the posterior was inferred."""
+        posterior = self._posterior
+        found: dict[str, str | float] = {"inference_method": posterior.method}
+        if posterior.known_log_evidence is not None:
+            found["log_evidence"] = posterior.known_log_evidence
+        return found
+
+    def posterior(self) -> xr.Dataset:
+        made = self._sampled(self._parameters(self._draws, self._run), self._draws.run)
+        left_out = [f"{name}: {why}" for name, why in self._contents.left_out.items()]
+        return made.assign_attrs(left_out=left_out) if left_out else made
+
+    def prior(self) -> xr.Dataset:
+        draws = self._prior_draws
+        return self._sampled(self._parameters(draws, self._run_at(draws)), draws.run)
+
+    def log_prior(self) -> xr.Dataset:
+        draws = self._draws
+        if self._program is None:
+            sums = closed_log_prior(self._posterior, draws)
+            return self._sampled(sums, draws.run, dict.fromkeys(sums, ()))
+        top = top_sites(self._program, self._posterior.space)
+        latent = {site: self._variables.name(site) for site, facts in self._facts.items() if facts.kind == "latent"}
+        found = {name: np.asarray(self._run.log_density[site]) for site, name in latent.items()}
+        dims = {name: self._variables.dims(site)[: self._facts[site].batch] for site, name in latent.items()}
+        made = self._sampled(found, draws.run, dims)
+        return made.assign_attrs(without_parents=[name for site, name in latent.items() if site in top])
+
+    def posterior_predictive(self) -> xr.Dataset:
+        return self._sampled(self._replicates("posterior_predictive", self._draws), self._draws.run)
+
+    def prior_predictive(self) -> xr.Dataset:
+        return self._sampled(self._replicates("prior_predictive", self._prior_draws), self._prior_draws.run)
+
+    def log_likelihood(self) -> xr.Dataset:
+        draws, rows = self._draws, self._contents.rows
+        if self._contents.unit == "transition" and rows is not None:
+            values = {"observed_transition": predictive.log_likelihood_rows(draws, rows)}
+        else:
+            values = {"observed_cell": predictive.log_likelihood_cells(draws, self._cells)}
+        return self._sampled({name: untied(x) for name, x in values.items()}, draws.run)
+
+    def sample_stats(self) -> xr.Dataset:
+        return self._sampled(dict(self._draws.run.stats), self._draws.run)
+
+    def observed_data(self) -> xr.Dataset:
+        has_rewards = self._reference.reward_law is not None
+        if self._contents.rows is not None:
+            return self._dataset(predictive.observed_rows(self._contents.rows, has_rewards), (), self._dims)
+        return self._dataset(predictive.observed_cells(self._cells, has_rewards), (), self._dims)
+
+    def constant_data(self) -> xr.Dataset:
+        held = {"visit_counts": self._cells.transition_counts.sum(-1)}
+        if self._reference.reward_law is not None:
+            held["reward_count"] = self._cells.rewards.count
+        known = self._reference.known_reward
+        return self._dataset(held if known is None else {**held, "reward_mean": known}, (), self._dims)
+
+    @property
+    def _cells(self) -> Cells:
+        assert self._contents.cells is not None  # else the groups that need data are left out
+        return self._contents.cells
+
+    def _replicates(self, group: str, draws: Draws) -> dict[str, np.ndarray]:
+        rng = host_generator(self._keys[group])
+        if self._contents.rows is not None:
+            return predictive.replicate_rows(rng, draws, self._contents.rows)
+        return predictive.replicate_cells(rng, draws, self._cells)
+
+    def _parameters(self, draws: Draws, run: ProgramRun) -> dict[str, np.ndarray]:
+        """The standard variables, then the sites of the program in its order."""
+        values = {**draws.run.sites, **run.deterministic}
+        return draws.shown() | {self._variables.name(site): values[site] for site in self._facts}
+
+    def _sampled(
+        self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None
+    ) -> xr.Dataset:
+        """Arrays [N ...] by chain and draw."""
+        split = {name: x.reshape(run.num_chains, -1, *x.shape[1:]) for name, x in variables.items()}
+        return self._dataset(split, SAMPLE_DIMS, {**self._dims, **self._site_dims} if dims is None else dims, run)
+
+    def _dataset(
+        self,
+        variables: Mapping[str, np.ndarray],
+        lead: tuple[str, ...],
+        dims: Mapping[str, tuple[str, ...]],
+        run: Run = NO_RUN,
+    ) -> xr.Dataset:
+        arrays = {name: ((*lead, *dims.get(name, ())), values) for name, values in variables.items()}
+        sizes = {dim: size for dims, x in arrays.values() for dim, size in zip(dims, x.shape, strict=True)}
+        axes = {**{dim: np.arange(size) for dim, size in sizes.items()}, **self._axes}
+        coords: dict[str, Coordinate] = {name: axis for name, axis in axes.items() if name in sizes}
+        if PLACE in sizes:
+            space = self._posterior.space
+            coords[OUTCOME] = ((*PLATE_NAMES[-len(space.shape) :], PLACE), listed_names(space))
+        if "transition" in sizes and self._contents.rows is not None:
+            coords.update(item_coordinates("transition", self._contents.rows.cell, self._axes))
+        if "cell" in sizes:
+            coords.update(item_coordinates("cell", self._cells.tried, self._axes))
+        return xr.Dataset(arrays, coords=coords, attrs={**self._attributes(lead), **run.attributes})
+
+    def _attributes(self, lead: tuple[str, ...]) -> dict[str, str | float | list[str]]:
+        """The attributes of a group that the schema requires."""
+        return {
+            "created_at": datetime.now(UTC).isoformat(),
+            "creation_library": "bayes_mdp",
+            "creation_library_version": bayes_mdp.__version__,
+            "inference_library": "bayes_mdp",
+            "inference_library_version": bayes_mdp.__version__,
+            **self._own_attributes,
+            "sample_dims": list(lead),
+        }
+
+
+def _facts(posterior: Fitted, *, runs: bool) -> dict[str, SiteFacts]:
+    """The sites to show, in the order of the program: deterministic ones if it `runs` at the values of all latents."""
+    program, known = posterior.program, known_sites(posterior)
+    if program is None:
+        # What the axes are is not known.
+        return {name: SiteFacts("latent", shape, (None,) * len(shape), 0) for name, shape in known.items()}
+    facts = site_facts(program, posterior.space)
+    return {name: site for name, site in facts.items() if name in known or (runs and site.kind == "deterministic")}
+
+
+def item_coordinates(unit: str, cell: tuple[np.ndarray, ...], axes: dict[str, np.ndarray]) -> dict[str, Coordinate]:
+    """Labels along the dimension `unit`, and the (step,) state and action of each as `{unit}_state`, `{unit}_action`.
+
+    Transitions are numbered; a "cell" is called "state, action".
+    """
+    parts = {name: axes[name][index] for name, index in zip(PLATE_NAMES[-len(cell) :], cell, strict=True)}
+    number = np.arange(cell[0].size)
+    text = np.asarray([", ".join(map(str, each)) for each in zip(*parts.values(), strict=True)], dtype=str)
+    return {unit: number if unit == "transition" else text, **{f"{unit}_{n}": (unit, x) for n, x in parts.items()}}
+
+
+class SiteVariables:
+    """The names and dimensions of sites among other variables.
+
+    A site keeps its name, but for "/", which names no variable ("." takes its place), and for a name that is taken,
+    which gets the suffix "_site". An axis has the name of its plate (or event) where that is free, else
+    `{variable}_dim_{i}`.
+
+    Args:
+        taken: names of the other variables.
+        sizes: of the coordinates that there are, by name; a plate of such a name is that coordinate, if it has its
+            size.
+        reserved: names that no variable and no plate of the user can have.
+        sites: to be named.
+    """
+
+    def __init__(
+        self,
+        taken: Collection[str],
+        sizes: Mapping[str, int],
+        reserved: Collection[str],
+        sites: Mapping[str, SiteFacts],
+    ) -> None:
+        self._sizes = dict(sizes)
+        self._used = {*taken, *reserved}
+        self._names: dict[str, str] = {}
+        for site in sites:
+            name = site.replace("/", ".")
+            while name in self._used or name in sizes:
+                name += SUFFIX
+            self._used.add(name)
+            self._names[site] = name
+        # Dimensions after all names, as a plate must not have the name of a variable.
+        self._dims = {site: self._dims_of(self._names[site], facts) for site, facts in sites.items()}
+
+    def name(self, site: str) -> str:
+        """The variable of a site."""
+        return self._names[site]
+
+    def dims(self, site: str) -> tuple[str, ...]:
+        """The dimensions of its value."""
+        return self._dims[site]
+
+    def _dims_of(self, name: str, facts: SiteFacts) -> tuple[str, ...]:
+        dims: list[str] = []
+        for i, (plate, size) in enumerate(zip(facts.axes, facts.shape, strict=True)):
+            kept = plate is not None and plate not in dims and self._is_free(plate, size)
+            dims.append(plate if kept and plate is not None else f"{name}_dim_{i}")
+        return tuple(dims)
+
+    def _is_free(self, plate: str, size: int) -> bool:
+        """Whether a plate can be a dimension; the size that it is first seen with is kept."""
+        if plate in self._used or "/" in plate:
+            return False
+        return self._sizes.setdefault(plate, size) == size
+
 
 OPTIONAL = ("prior_predictive", "posterior_predictive", "log_likelihood", "prior", "log_prior")
 """Groups that are left out, in this order, where all together would not fit in memory."""
 
 
 def to_arviz(
-    posterior: FittedPosterior | BehaviourPosterior,
+    posterior: Fitted | BehaviourPosterior,
     *,
     num_draws: int = 1000,
     key: PRNGKeyArray | None = None,
@@ -133,7 +527,7 @@ def _of_behaviour(
 
 
 def _builder_that_fits(
-    posterior: FittedPosterior, num_draws: int, key: PRNGKeyArray, there: Contents, log_likelihood: str | None
+    posterior: Fitted, num_draws: int, key: PRNGKeyArray, there: Contents, log_likelihood: str | None
 ) -> tuple[GroupBuilder, list[str]]:
     """The builder and the groups that it makes: all that there are, but for those that do not fit in memory.
 
@@ -158,7 +552,7 @@ def _builder_that_fits(
 
 
 def dataset(
-    posterior: FittedPosterior | BehaviourPosterior,
+    posterior: Fitted | BehaviourPosterior,
     group: str = "posterior",
     *,
     num_draws: int = 1000,

@@ -17,22 +17,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.generation import arviz, generation, pareto_smoothed
 from bayes_mdp.calibration.belief import replicates as predictive
-from bayes_mdp.calibration.belief.draws import Draws
+from bayes_mdp.calibration.belief.draws import Draws, check_draws, check_posterior, draw, key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data, observe
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
-from bayes_mdp.calibration.belief.posterior_views import (
-    FittedPosterior,
-    check_posterior,
-    key_or_first,
-)
 from bayes_mdp.calibration.belief.program_run import log_prior_of
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.planning import solve
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import see, shown_as_html
 from bayes_mdp.utils.validation import check_functions
 
 ALPHAS = (0.99, 1.01)
@@ -97,7 +90,7 @@ class PriorSensitivity(NamedTuple):
 
 
 def prior_sensitivity(
-    posterior: FittedPosterior,
+    posterior: Fitted,
     data: Data = None,
     *,
     objective: Objective | None = None,
@@ -122,8 +115,8 @@ def prior_sensitivity(
         key: of the draws; None: `jax.random.key(0)`.
 
     Raises:
-        ValueError: as `to_arviz`; a posterior that was loaded; no draws.
-        TypeError: as `to_arviz`; a mixture; a posterior of partial pooling.
+        ValueError: as `to_arviz`; a posterior that was loaded; a mixture of given ones; no draws.
+        TypeError: as `to_arviz`; a posterior of partial pooling.
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(1.0, 2.0, 2.0), bm.StateActionSpace(1, 1)
@@ -134,9 +127,10 @@ def prior_sensitivity(
         ...
     """
     check_posterior(posterior, num_draws)
-    if isinstance(posterior, PooledPosterior):
+    if not posterior.keeps_density:
         raise TypeError(
-            "posterior is a PooledPosterior, which keeps no prior density of its draws, expected one of another route"
+            f"posterior is a {type(posterior).__name__}, which keeps no prior density of its draws, expected one of "
+            "another route"
         )
     check_functions("quantities", quantities)
     if objective is not None:

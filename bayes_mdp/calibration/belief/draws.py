@@ -1,30 +1,40 @@
-"""`Draws`: N draws of the law of a transition, with the sites of the program; `Run`: their source. Host-side, NumPy.
+"""Draws of a posterior and of its prior, at every state-action pair (`draw`, `draw_prior`). Host-side, NumPy.
 
+`Draws` are N draws of the law of a transition, with the sites of the program; `Run` says where they come from.
 `RewardDraws` are their reward laws: means, the density of rewards, and sums of fresh rewards, in float64.
 """
 
+import math
 from collections.abc import Mapping
 from types import EllipsisType, MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
+from numpyro import handlers
 
+from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.families.family import RewardBelief, families_of
+from bayes_mdp.inference.fitted import NOTHING, Fitted, LawDraws, block_size
 from bayes_mdp.inference.sampled.conditioned_program import RewardRows
-from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.isolate import traced_alone
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, has_statistics
+from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.random.resampling import systematic_on_host
+from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_key, described
 
 Drawn = Float[np.ndarray, "N *cells"]
 Index = tuple[Int[np.ndarray, "..."], ...] | tuple[EllipsisType]  # of cells; (...,): all of them
 NUMBERS_AT_ONCE = 2**22
 Attributes = Mapping[str, str | float]
-NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 NO_ATTRIBUTES: Attributes = MappingProxyType({})
 MAX_CHAINS = 4
 LEAST_IN_CHAIN = 4  # below it split r-hat does not exist
@@ -152,13 +162,6 @@ def _log_density(
     return RewardRows(law, weight).log_prob(value)
 
 
-def mean_of(rewards: RewardTable) -> Drawn:
-    """The mean reward of every draw and cell, in float64."""
-    with jax.enable_x64(True):
-        copied = jax.tree.map(np.array, rewards)
-        return np.asarray(jax.vmap(lambda each: each.mean)(copied), np.float64)
-
-
 def has_sums(law: type[dist.Distribution] | None) -> bool:
     """Whether the density of several rewards under this law (None: known numbers) follows from their moments."""
     return law is None or has_statistics(law) or _with_density_of_sum(law) is not None
@@ -243,9 +246,193 @@ def run_in_parts(
     return Run(sites, next(parts), attributes={**note, **attributes}, exchangeable=True)
 
 
-def of_tables(probs: Float[Array | np.ndarray, "N *H S A O"], rewards: RewardTable, run: Run) -> Draws:
-    """`Draws` from existing tables: rows, and a reward law whose arrays have a leading axis N."""
-    rewards = jax.tree.map(np.asarray, rewards)
-    cells = probs.shape[1:] if rewards.by_outcome else probs.shape[1:-1]
-    known = np.full(cells, rewards.law is None)
-    return Draws(np.asarray(probs), RewardDraws(rewards.law, mean_of(rewards), known, rewards.by_outcome), run)
+def draws_of(laws: LawDraws, run: Run) -> Draws:
+    """`Draws` of laws, whose sites are added to those of `run`."""
+    rewards = RewardDraws(laws.rewards.law, laws.mean, laws.known, laws.rewards.by_outcome)
+    return Draws(laws.rows, rewards, run._replace(sites={**run.sites, **laws.sites}))
+
+
+# The first checks of arguments.
+
+
+def check_posterior(posterior: Fitted, num_draws: int) -> None:
+    """Refuse anything but a posterior with transition rows and reward laws, and a number of draws below one.
+
+    Raises:
+        TypeError: no posterior with rows and reward laws.
+        ValueError: no draws.
+    """
+    if not isinstance(posterior, Fitted):
+        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
+    check_count("num_draws", num_draws)
+
+
+def key_or_first(key: PRNGKeyArray | None) -> PRNGKeyArray:
+    """`key`, or `jax.random.key(0)` for None.
+
+    Raises:
+        TypeError: no typed key.
+    """
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    return key
+
+
+SCRATCH = 12  # float32 numbers beside each probability while it is drawn (a gamma number by rejection: measured)
+EQUAL = 1e-6  # by how much the log weights of draws of equal weight may differ
+ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replicate
+PAIR_BYTES = 64  # of the reward of a cell under one draw
+
+
+def draw(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
+    """Exact draws, with the values of all sites of the program that the posterior knows.
+
+    Draws of a `ConjugatePosterior` are independent. Of a mixture, a collapsed or a factorised posterior, components
+    (draws of the rewards) are chosen first (see `choose`); each gives one independent draw of what is in closed form.
+
+    Raises:
+        ValueError: they would not fit in memory.
+    """
+    check_draws(posterior, num_draws)
+    if posterior.log_weights is None:
+        return draws_of(posterior.draw_laws(key, np.zeros(num_draws, np.int32)), run_in_parts(num_draws))
+    key_choice, key_draws = jax.random.split(key)
+    # Draws of hyperparameters are not to stand on the nodes of a grid.
+    posterior = posterior.without_nodes(key_choice, num_draws)
+    index, run = choose(host_generator(key_choice), posterior, _held(posterior, num_draws))
+    return draws_of(posterior.draw_laws(key_draws, index), run)
+
+
+def _held(posterior: Fitted, num_draws: int) -> int:
+    """`num_draws`, but no more than the posterior holds."""
+    return num_draws if posterior.most_draws is None else min(num_draws, posterior.most_draws)
+
+
+def check_draws(posterior: Fitted, num_draws: int, transitions: int = 0, beside: float = 0.0) -> None:
+    """Refuse draws that would not fit in memory, before they are made.
+
+    Args:
+        posterior: to be drawn from; only its shapes are read.
+        num_draws: number of draws.
+        transitions: number of transitions that are evaluated one by one under each draw.
+        beside: bytes that are needed beside each draw.
+
+    Raises:
+        ValueError: the number of draws, the memory that they take, the memory that is free.
+    """
+    pairs = math.prod(posterior.space.shape)
+    table = pairs * posterior.space.n_outcomes
+    cells = table if posterior.reference.rewards_by_outcome else pairs
+    # Joining the blocks holds every draw twice for a moment.
+    each = 2 * 4 * table + PAIR_BYTES * cells + ROW_BYTES * transitions + beside
+    at_once = 4 * SCRATCH * table * block_size(table) + 16 * 8 * table
+    held = f", {transitions} transitions" if transitions else ""
+    check_memory(
+        f"num_draws is {num_draws}{held}", _held(posterior, num_draws) * each + at_once, "fewer draws take less"
+    )
+
+
+def choose(rng: np.random.Generator, posterior: Fitted, num_draws: int) -> tuple[Int[np.ndarray, " N"], Run]:
+    """The components to draw from, and where they come from.
+
+    As long as the components are the draws of the chains, equally weighted, they keep the chains, thinned evenly to
+    `num_draws` in all, one of each at least. Otherwise they are resampled by weight, and their order is lost.
+
+    Args:
+        rng: for resampling.
+        posterior: with K weighted components.
+        num_draws: number of draws to show, at most.
+    """
+    log_weights, sites = np.asarray(posterior.log_weights, np.float64), posterior.site_draws
+    chains = kept_chains(posterior)
+    if chains is not None:
+        per_chain = min(chains.num_samples, max(1, num_draws // chains.num_chains))
+        kept = np.arange(per_chain) * chains.num_samples // per_chain
+        index = (np.arange(chains.num_chains)[:, None] * chains.num_samples + kept).ravel()
+        return index, Run(_picked(sites, index), chains.num_chains, _picked(stats_of(chains, posterior), index))
+    weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+    # Copies of one component come out next to each other and would look like a chain that does not move: shuffle.
+    index = rng.permutation(systematic_on_host(rng, weights, num_draws))
+    attributes = {
+        "weighted_draws": f"resampled by weight from {len(weights)}",
+        "weights_ess": float(1 / (weights**2).sum()),
+    }
+    if posterior.in_closed_form:
+        what = "independent draws"
+    else:
+        approximate = posterior.method in ("svi", "laplace") and np.ptp(log_weights) <= EQUAL
+        what = "independent draws of an approximation" if approximate else "draws resampled by weight"
+    return index, run_in_parts(len(index), _picked(sites, index), what, attributes)
+
+
+def kept_chains(posterior: Fitted) -> Chains | None:
+    """The chains whose draws, equally weighted, are those of the posterior; None: there are none."""
+    chains = posterior.chains
+    if chains is None:
+        return None
+    log_weights = np.asarray(posterior.log_weights, np.float64)
+    equal = np.ptp(log_weights) <= EQUAL
+    return chains if equal and chains.are_those_of(posterior.site_draws, len(log_weights)) else None
+
+
+def stats_of(chains: Chains, posterior: Fitted) -> dict[str, np.ndarray]:
+    """Statistics of the sampler under ArviZ's names, one chain after the other."""
+    named = {
+        "diverging": chains.diverging,
+        "acceptance_rate": chains.accept_prob,
+        "n_steps": chains.num_steps,
+        "lp": chains.log_density,
+        "energy": chains.energy,
+    }
+    found = {name: np.asarray(x).reshape(-1) for name, x in named.items() if x is not None}
+    options = posterior.chain_options
+    if "n_steps" in found and options is not None and options.kernel is None:
+        # NUTS doubles its trajectory: a tree of depth d has at most 2^d - 1 leapfrog steps.
+        found["tree_depth"] = np.ceil(np.log2(found["n_steps"] + 1.0)).astype(np.int64)
+    return found
+
+
+def _picked(arrays: Mapping[str, AnyArray], index: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: np.asarray(values)[index] for name, values in arrays.items()}
+
+
+def draw_prior(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
+    """Independent draws of the prior, with the values of all sites of the program that are known.
+
+    Raises:
+        ValueError: it cannot be drawn from (`why_no_prior`).
+    """
+    why = posterior.why_no_prior()
+    if why is not None:
+        raise ValueError(f"posterior has no prior to draw from, expected a proper one and its program: {why}")
+    if posterior.in_closed_form:
+        return draw(key, posterior.before_data(), num_draws)
+    check_draws(posterior, num_draws)
+    program = posterior.program
+    assert program is not None  # else there is no prior
+    return draw_program(key, program, posterior.space, num_draws)
+
+
+def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_draws: int) -> Draws:
+    """Independent draws of the program, with every latent site in `run.sites`."""
+    size = block_size(math.prod((*space.shape, space.n_outcomes)))
+
+    @jax.jit
+    def block(keys: Key[Array, " N"]) -> tuple[Array, RewardTable, dict[str, Array]]:
+        return jax.vmap(lambda each: _run_program(prior, space, each))(keys)
+
+    drawn = [block(jax.random.split(each, size)) for each in jax.random.split(key, -(-num_draws // size))]
+    probs, rewards, sites = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *drawn)
+    return draws_of(LawDraws.of_tables(probs, rewards), run_in_parts(num_draws, sites))
+
+
+@traced_alone
+def _run_program(
+    prior: Prior, space: StateActionSpace, key: PRNGKeyArray
+) -> tuple[Float[Array, "*H S A O"], RewardTable, dict[str, Array]]:
+    """Rows, reward law and latent sites of one draw."""
+    with handlers.trace() as traced:
+        spec = cast(MDPSpec, handlers.seed(prior, key)(space))
+    drawn = {name: site for name, site in traced.items() if site["type"] == "sample" and not site["is_observed"]}
+    latent = {name: site["value"] for name, site in drawn.items()}
+    return transition_table(spec, space), reward_table(spec, space), latent

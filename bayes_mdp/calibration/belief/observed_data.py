@@ -11,13 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.calibration.belief.draws import Moments
-from bayes_mdp.calibration.belief.posterior_views import Reference, before_data
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.rewards import known_rewards
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.sampled import conditioned_program
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.mdp.labels import outcome_axis
@@ -54,7 +51,7 @@ class Cells(NamedTuple):
         return np.nonzero(self.transition_counts.sum(-1))
 
 
-def kept_data(posterior: Reference) -> tuple[Rows | None, Cells]:
+def kept_data(posterior: Fitted) -> tuple[Rows | None, Cells]:
     """The data that the posterior keeps, as rows (None if there are only sums) and as cells.
 
     Rows follow the order of the data, those without an observed reward last.
@@ -65,28 +62,31 @@ def kept_data(posterior: Reference) -> tuple[Rows | None, Cells]:
     why = why_no_kept_data(posterior)
     if why is not None:
         raise ValueError(f"data is None, expected the data that the posterior was inferred from: {why}")
-    seen = posterior.reward_data
+    seen, part, counts = posterior.reward_data, posterior.exact_part, _kept_counts(posterior)
     if seen is None:
-        assert isinstance(posterior, ConjugatePosterior)  # all others keep their rewards
-        return None, kept_sums(posterior)
-    counts = _kept_counts(posterior)
+        nothing = np.zeros((*posterior.space.shape, posterior.space.n_outcomes))
+        return None, Cells(nothing, Moments(*[nothing[..., 0]] * 3)) if part is None else kept_sums(part)
+    assert counts is not None  # it keeps its rewards
     if isinstance(seen, Statistics):
         return None, Cells(counts, Moments(*map(_float64, seen.counts.reward_moments)))
     return _kept_rows(counts, seen), _sums_of_rows(counts, seen, posterior.rewards_by_outcome)
 
 
-def why_no_kept_data(posterior: Reference) -> str | None:
+def why_no_kept_data(posterior: Fitted) -> str | None:
     """Why what the posterior keeps does not say what was observed at each pair, in words; None: it does."""
     visits, counts = np.asarray(posterior.visit_counts()), _kept_counts(posterior)
     if not visits.any():
         return None
+    if counts is None:
+        return f"a {type(posterior).__name__} keeps no data pair by pair"
     if not np.allclose(counts.sum(-1), visits):
         return SHARED
     seen = posterior.reward_data
     if seen is not None:
         return _why_no_rows(counts, seen)
-    assert isinstance(posterior, ConjugatePosterior)  # all others keep their rewards
-    rewards = posterior.reward_cells
+    part = posterior.exact_part
+    assert part is not None  # all others keep their rewards
+    rewards = part.reward_cells
     law = "" if rewards.law is None else rewards.law.__name__
     if isinstance(rewards, RewardCells):
         if not rewards.has_moments:
@@ -99,11 +99,12 @@ def why_no_kept_data(posterior: Reference) -> str | None:
     return f"it does not keep the {law} rewards of each pair"
 
 
-def _kept_counts(posterior: Reference) -> Float[np.ndarray, "*H S A O"]:
-    """Counts of the outcomes at every pair; of a closed form over all pairs that share a row."""
-    if isinstance(posterior, SampledPosterior):
-        return _float64(conditioned_program.outcome_counts(posterior.data_statistics))
-    return kept_sums(posterior).transition_counts
+def _kept_counts(posterior: Fitted) -> Float[np.ndarray, "*H S A O"] | None:
+    """Counts of the outcomes at every pair; of a closed form over all pairs that share a row. None: it keeps none."""
+    if posterior.exact_part is not None:
+        return kept_sums(posterior.exact_part).transition_counts
+    seen = posterior.reward_data
+    return None if seen is None else _float64(conditioned_program.outcome_counts(seen))
 
 
 def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.DataStatistics) -> str | None:
@@ -171,7 +172,7 @@ def _float64(array: Array | np.ndarray) -> np.ndarray:
 # Data that are given, against what the posterior keeps.
 
 
-def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
+def observe(posterior: Fitted, data: Data) -> tuple[Rows | None, Cells]:
     """The data as rows (None if there are only sums) and as cells.
 
     Args:
@@ -189,11 +190,14 @@ def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
     space, by_outcome = posterior.space, posterior.rewards_by_outcome
     cells = _cells(data, space, by_outcome)
-    if isinstance(posterior, ConjugatePosterior):
-        _check_same(data, cells, posterior)
+    counts, visits = _kept_counts(posterior), np.asarray(posterior.visit_counts(), np.float64)
+    if posterior.exact_part is not None:
+        _check_close("transitions from", _axes(posterior), cells.transition_counts.sum(-1), visits)
+        _check_same(data, cells, posterior.exact_part)
+    elif counts is not None:
+        _check_close("transitions from", _axes(posterior), cells.transition_counts, counts)
     else:
-        own_counts = np.asarray(conditioned_program.outcome_counts(posterior.data_statistics), np.float64)
-        _check_close("transitions from", _axes(posterior), cells.transition_counts, own_counts)
+        _check_close("transitions from", _axes(posterior), cells.transition_counts.sum(-1), visits)
     _check_same_rewards(cells, posterior)
     # A replicate of a transition needs its outcome: those without are left out of the rows, not of the sums.
     return None if isinstance(data, Counts) else _rows(data.with_next_state(), space), cells
@@ -217,11 +221,11 @@ def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool
     return Cells(transitions, Moments(*rewards))
 
 
-def _axes(posterior: Reference) -> tuple[str, ...]:
+def _axes(posterior: Fitted) -> tuple[str, ...]:
     return (*PLATE_NAMES[-len(posterior.space.shape) :], outcome_axis(posterior.space))
 
 
-def _check_same_rewards(cells: Cells, posterior: Reference) -> None:
+def _check_same_rewards(cells: Cells, posterior: Fitted) -> None:
     """Refuse other rewards than those that a posterior by draws keeps as moments."""
     seen = posterior.reward_data
     if isinstance(seen, Statistics) and posterior.reward_law is not None:
@@ -239,15 +243,7 @@ def _slack(own: Moments) -> float:
 def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePosterior) -> None:
     """Refuse other data than those behind the posterior, by updating its prior with them and comparing the sums."""
     axes = _axes(posterior)
-    visits, given = np.asarray(posterior.visit_counts(), np.float64), cells.transition_counts.sum(-1)
-    _check_close("transitions from", axes, given, visits)
-    if isinstance(posterior, FactorisedPosterior):
-        # The rows alone: what is known of the rewards is compared elsewhere.
-        nothing = known_rewards(np.zeros(posterior.space.shape))
-        posterior = ConjugatePosterior(
-            posterior.transition_probs, nothing, posterior.space, posterior.visits, posterior.constant
-        )
-    rewards, prior = posterior.reward_cells, before_data(posterior)
+    rewards, prior = posterior.reward_cells, posterior.before_data()
     with jax.enable_x64(True):
         if rewards.learns and not rewards.has_moments:
             again = prior.update(data)

@@ -17,14 +17,11 @@ from numpyro.distributions import constraints
 from numpyro.ops.provenance import eval_provenance
 
 from bayes_mdp.calibration.belief.draws import Draws
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, before_data
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection.trace import improper_value
 from bayes_mdp.inference.families.family import RewardBelief
-from bayes_mdp.inference.fitted import NO_PROGRAM
-from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.fitted import NO_PROGRAM, Fitted
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import Prior
@@ -200,7 +197,7 @@ def _float64(values: AnyArray) -> np.ndarray:
 # The density of the prior.
 
 
-def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
+def log_prior_of(posterior: Fitted, draws: Draws) -> Terms:
     """Log density, up to a constant, of the parameters without latent parents, at each draw: name -> [N].
 
     These are sites of the program; without a program the rows ("transition_probs") and rewards ("rewards") of a closed
@@ -208,12 +205,9 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
     2023, section 2.4).
 
     Raises:
-        TypeError: a mixture of given posteriors, whose components are no draws of a site.
         ValueError: a posterior without a program (one that was loaded has none).
     """
     why = why_no_log_prior(posterior)
-    if isinstance(posterior, Mixture) and not posterior.hyperparameters:
-        raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it")
     if why is not None:
         raise ValueError(f"posterior has no density of its prior, expected one from infer: {why}")
     program = posterior.program
@@ -225,23 +219,25 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
     return {name: x.reshape(len(x), -1).sum(1) for name, x in densities.items()}
 
 
-def why_no_log_prior(posterior: FittedPosterior) -> str | None:
+def why_no_log_prior(posterior: Fitted) -> str | None:
     """Why the density of its prior is not known, in words; None: it is."""
     if posterior.program is not None:
         return None
-    if not isinstance(posterior, ConjugatePosterior):
+    part = posterior.exact_part
+    if part is None or not posterior.in_closed_form:
         return NO_PROGRAM
-    rewards = posterior.reward_cells
+    rewards = part.reward_cells
     if not rewards.learns:
         return None
     plain = isinstance(rewards, RewardCells) and rewards.coefficient is None
     return None if plain else f"{NO_PROGRAM}, and the density of its beliefs about rewards has no formula here"
 
 
-def closed_log_prior(posterior: FittedPosterior, draws: Draws) -> Terms:
+def closed_log_prior(posterior: Fitted, draws: Draws) -> Terms:
     """Of the Dirichlet rows and of the reward parameters; one that several pairs share counts once."""
-    assert isinstance(posterior, ConjugatePosterior)
-    prior = before_data(posterior)
+    part = posterior.exact_part
+    assert part is not None  # else its density is not known
+    prior = part.before_data()
     found = {"transition_probs": _log_prior_rows(prior.transition_probs, draws.transition_probs)}
     rewards = prior.reward_cells
     if isinstance(rewards, RewardCells):

@@ -4,19 +4,16 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
-from bayes_mdp.calibration.belief.draws import Draws, Moments
+from bayes_mdp.calibration.belief.draws import Draws, Moments, check_draws, check_posterior, draw, draw_prior
 from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe
-from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, draw_prior
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.utils.validation import check_name
 
 NUMBERS_AT_ONCE = 2**22
 
 
-def draws_and_rows(
-    key: PRNGKeyArray, posterior: FittedPosterior, data: Data, num_draws: int, group: str
-) -> tuple[Draws, Rows]:
+def draws_and_rows(key: PRNGKeyArray, posterior: Fitted, data: Data, num_draws: int, group: str) -> tuple[Draws, Rows]:
     """Draws, and the transitions one by one.
 
     Args:

@@ -13,7 +13,7 @@ from scipy import stats
 from bayes_mdp.calibration.simulation_based.ecdf import Detectable, detectable, simultaneous_band
 from bayes_mdp.calibration.simulation_based.sbc_result import remedy
 from bayes_mdp.utils.files import read_netcdf, write_netcdf
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:

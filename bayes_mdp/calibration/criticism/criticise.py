@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior
+from bayes_mdp.calibration.belief.draws import check_posterior
 from bayes_mdp.calibration.criticism.log_checks import (
     ReturnCheck,
     chosen_value,
@@ -22,18 +22,15 @@ from bayes_mdp.decisions.behaviour import action_frequencies, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_parts, value_bases
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.fitted import NO_PROGRAM
-from bayes_mdp.inference.mixtures import MixturePosterior
-from bayes_mdp.inference.route import infer
+from bayes_mdp.inference.route import InferredPosterior, infer
 from bayes_mdp.mdp import CanBorrow, Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import amount, see
+from bayes_mdp.utils.messages import amount, see, shown_as_html
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_count, check_key, check_labels, check_number, check_type, described
@@ -97,7 +94,7 @@ def next_step(check: str, *, above: bool, kind: str, none_new: bool = False) -> 
     return above_step if above else below_step
 
 
-def kind_of_rows(posterior: FittedPosterior) -> str:
+def kind_of_rows(posterior: InferredPosterior) -> str:
     """How the rows are believed: one of `KINDS`.
 
     Args:
@@ -105,9 +102,8 @@ def kind_of_rows(posterior: FittedPosterior) -> str:
     """
     if isinstance(posterior, CanBorrow):
         return SHARED
-    is_mixture = isinstance(posterior, MixturePosterior)
-    closed = posterior.component(0) if isinstance(posterior, MixturePosterior) else posterior
-    if not isinstance(closed, ConjugatePosterior):
+    closed = posterior.reference.exact_part
+    if closed is None:
         return UNKNOWN
     rows = closed.transition_probs
     if not rows.independent:
@@ -116,7 +112,7 @@ def kind_of_rows(posterior: FittedPosterior) -> str:
     possible = prior > 0
     most, least = np.where(possible, prior, 0.0).max(-1), np.where(possible, prior, np.inf).min(-1)
     alike = (most <= least * (1 + 1e-5))[possible.any(-1)].all()
-    if is_mixture:
+    if posterior.reference is not posterior:
         return LEARNT if alike else SHARED
     return ALIKE if alike else INFORMED
 
@@ -252,7 +248,7 @@ class Criticism:
 
 def criticise(
     key: PRNGKeyArray,
-    posterior: FittedPosterior,
+    posterior: InferredPosterior,
     log: Log,
     objective: Objective,
     *,
@@ -260,7 +256,7 @@ def criticise(
     rivals: Mapping[str, Prior] | None = None,
     num_replicates: IntScalar = 199,
     false_alarm: RealLike = 0.05,
-    choose_by: Callable[[FittedPosterior], PolicyLike] | None = None,
+    choose_by: Callable[[InferredPosterior], PolicyLike] | None = None,
 ) -> Criticism:
     """Check a belief (a posterior) against the log for faults that mislead the choice of a policy.
 
@@ -356,12 +352,12 @@ def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
     return {str(name): prior for name, prior in rivals.items()}
 
 
-def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> FittedPosterior:
+def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> InferredPosterior:
     return infer(key, program, log.transitions, space=space)
 
 
 def _new(
-    key: PRNGKeyArray, half: FittedPosterior, first: Log, second: Log, num_replicates: int, kind: str
+    key: PRNGKeyArray, half: InferredPosterior, first: Log, second: Log, num_replicates: int, kind: str
 ) -> dict[str, Finding]:
     """New outcomes of the second half: how many, and, unless one state stands for all of them, where they lead."""
     space = half.space
@@ -395,7 +391,7 @@ def _new(
 
 def _chosen(
     key: PRNGKeyArray,
-    half: FittedPosterior,
+    half: InferredPosterior,
     policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
     objective: Objective,
     start: Float[np.ndarray, " S"],
@@ -416,19 +412,14 @@ def _chosen(
     )
 
 
-def _gained(whole: FittedPosterior, half: FittedPosterior) -> float | None:
+def _gained(whole: InferredPosterior, half: InferredPosterior) -> float | None:
     """log p(second half | first half), where the evidence has a closed form."""
-    both = [_log_evidence(posterior) for posterior in (whole, half)]
-    return None if both[0] is None or both[1] is None else both[0] - both[1]
-
-
-def _log_evidence(posterior: FittedPosterior) -> float | None:
-    """Of a closed form; None: of another posterior."""
-    return float(posterior.log_evidence) if isinstance(posterior, ConjugatePosterior) else None
+    before, after = half.known_log_evidence, whole.known_log_evidence
+    return None if before is None or after is None else after - before
 
 
 def _bases(
-    posterior: FittedPosterior, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
+    posterior: InferredPosterior, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
 ) -> dict[str, ValueBasis | None]:
     policies = {"behaviour": action_frequencies(log, posterior.space)[0], "greedy": greedy(posterior, objective)}
     with jax.enable_x64(True):

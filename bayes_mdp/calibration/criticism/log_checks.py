@@ -20,7 +20,7 @@ from bayes_mdp.decisions.behaviour import action_frequencies
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.conjugate.conjugate_draws import row_concentrations
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pair_draws, pairs_of_mdp
 from bayes_mdp.mdp import (
     MDP,
@@ -232,11 +232,8 @@ def unseen_outcomes(
     size = space.n_states + 1
     needed = count > 0
     number = count[needed]
-    if not (
-        isinstance(posterior, ConjugatePosterior)
-        and posterior.independent_rows
-        and posterior.transition_probs.known is None
-    ):
+    part = posterior.exact_part if isinstance(posterior, Fitted) else None
+    if part is None or not part.independent_rows or part.transition_probs.known is not None:
         rows = row_draws(key, posterior, needed)
         base = rows.state.astype(np.int64) * space.n_actions + rows.action
         unseen = ~np.isin(base[:, None] * size + rows.next_state, known)
@@ -249,7 +246,7 @@ def unseen_outcomes(
         return from_rows
     # The unseen outcomes of a Dirichlet row together have a beta distribution; which of them it is, is independent of
     # that, and by the Polya urn of their concentrations needs no row (Blackwell and MacQueen 1973).
-    entries, weight = row_concentrations(posterior.transition_probs, space, needed)
+    entries, weight = row_concentrations(part.transition_probs, space, needed)
     pair = entries.pair
     base = entries.state.astype(np.int64) * space.n_actions + entries.action
     unseen = ~np.isin(base[pair] * size + entries.next_state, known)

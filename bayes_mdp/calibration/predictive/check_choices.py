@@ -23,7 +23,7 @@ from bayes_mdp.calibration.predictive.comparisons import (
     surprises,
 )
 from bayes_mdp.mdp import Environment
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_type
 
 ChoiceStatistic = Callable[[ChoiceLog, Int[np.ndarray, "P T"]], float | Float[np.ndarray, "..."]]

@@ -15,13 +15,12 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.calibration.arviz.diagnostics import LARGE_PARETO_K
 from bayes_mdp.calibration.arviz.generation import pareto_smoothed
 from bayes_mdp.calibration.belief import replicates as predictive
-from bayes_mdp.calibration.belief.draws import Draws
+from bayes_mdp.calibration.belief.draws import Draws, key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data, Rows
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.simulation_based import ecdf
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import see, shown_as_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,9 +123,7 @@ class LooPit(NamedTuple):
         return figure
 
 
-def loo_pit(
-    posterior: FittedPosterior, data: Data, *, num_draws: int = 1000, key: PRNGKeyArray | None = None
-) -> LooPit:
+def loo_pit(posterior: Fitted, data: Data, *, num_draws: int = 1000, key: PRNGKeyArray | None = None) -> LooPit:
     """Calibration of the predictions of next states and rewards.
 
     Args:

@@ -13,8 +13,8 @@ import xarray as xr
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.draws import key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.predictive.comparisons import (
     Comparison,
     compare_statistic,
@@ -23,10 +23,11 @@ from bayes_mdp.calibration.predictive.comparisons import (
     stack_statistic,
     surprises,
 )
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.validation import check_functions
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ class PredictiveCheck(NamedTuple):
 
 
 def predictive_check(
-    posterior: FittedPosterior,
+    posterior: Fitted,
     data: Data,
     *,
     statistics: Mapping[str, Statistic] | None = None,

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,23 +11,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from numpyro import handlers
 
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.calibration.belief.transition_law import (
-    Law,
-    SiteDraws,
-    draw_components_on_host,
-    law_of_sites,
-    law_of_spec,
-    sample_law,
-)
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
-from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, CollapsedPosterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, SiteDraws
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.inference.fitted import Fitted, Law
 from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy, PolicyLike
-from bayes_mdp.models.mdp_spec import Prior, environment
+from bayes_mdp.models.mdp_spec import Prior, environment, reward_table, transition_table
 from bayes_mdp.planning import policy_probs, solve
 
 Sites = dict[str, Array]
@@ -118,8 +108,8 @@ class StagedSimulation(NamedTuple):
     """
 
     simulate: Callable[[PRNGKeyArray], Simulated]
-    infer: Callable[[PRNGKeyArray, PyTree], tuple[FittedPosterior, SiteDraws | None]]
-    examine: Callable[[PRNGKeyArray, Simulated, FittedPosterior, SiteDraws | None], dict[str, Rank]]
+    infer: Callable[[PRNGKeyArray, PyTree], tuple[Fitted, SiteDraws | None]]
+    examine: Callable[[PRNGKeyArray, Simulated, Fitted, SiteDraws | None], dict[str, Rank]]
 
 
 class _Keys(NamedTuple):
@@ -148,7 +138,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
         return Simulated(_observer(design, transitions)(law), latent, transitions, fit.summarise(transitions))
 
     def examine(
-        key: PRNGKeyArray, simulated: Simulated, posterior: FittedPosterior, below: SiteDraws | None = None
+        key: PRNGKeyArray, simulated: Simulated, posterior: Fitted, below: SiteDraws | None = None
     ) -> dict[str, Rank]:
         keys, (parts, latent, transitions, _) = _keys(key), simulated
         # Of each draw only what quantities need is kept: draws of whole laws would take more memory.
@@ -172,12 +162,10 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
     if fit.draws_on_host is not None:
         num, draws_on_host = max(design.num_draws, LEAST_COMPONENTS), fit.draws_on_host
 
-        def infer(key: PRNGKeyArray, data: PyTree) -> tuple[FittedPosterior, SiteDraws | None]:
+        def infer(key: PRNGKeyArray, data: PyTree) -> tuple[Fitted, SiteDraws | None]:
             key = _keys(key).fit
-            posterior, collapsed = draws_on_host(key, data, num), None
-            if isinstance(posterior, CollapsedPosterior):
-                collapsed = draw_components_on_host(jax.random.fold_in(key, 2), posterior)
-            return posterior, collapsed
+            posterior = draws_on_host(key, data, num)
+            return posterior, posterior.draw_below(jax.random.fold_in(key, 2))
 
         return StagedSimulation(simulate, infer, examine)
 
@@ -195,7 +183,8 @@ def _draw_from_prior(design: Design, key_truth: PRNGKeyArray, key_data: PRNGKeyA
     initial = jnp.full(design.space.n_states, 1.0 / design.space.n_states)
     truth = environment(spec, design.space, initial)
     transitions = simulate(key_data, truth, design.space, design.num_transitions, design.behaviour)
-    return Truth(law_of_spec(spec, design.space), sites, transitions)
+    law = Law(transition_table(spec, design.space), reward_table(spec, design.space))
+    return Truth(law, sites, transitions)
 
 
 def simulate(
@@ -277,7 +266,7 @@ def _observer(design: Design, transitions: Transitions) -> Callable[[Law], Parts
 
 
 def look_at_draws(
-    key: PRNGKeyArray, posterior: FittedPosterior, design: Design, look: Callable[[Law], Kept]
+    key: PRNGKeyArray, posterior: Fitted, design: Design, look: Callable[[Law], Kept]
 ) -> tuple[Kept, Sites]:
     """`look` of L draws, and the latent sites that the posterior holds by name; all arrays have a leading axis L.
 
@@ -288,33 +277,25 @@ def look_at_draws(
         look: what to keep of the law of one draw.
     """
     key_thin, key_draw = jax.random.split(key)
-    num, space = design.num_draws, design.space
+    num = design.num_draws
     keys = jax.random.split(key_draw, num)
     if not isinstance(posterior, CanThin):
-        return jax.vmap(lambda key: look(sample_law(key, posterior, space)))(keys), {}
+        return jax.vmap(lambda key: look(posterior.sample_law(key)))(keys), {}
     # Weighted draws are resampled to equal weights, in random order.
     thin = posterior.thinned(key_thin, max(num, LEAST_COMPONENTS))
     kept = jax.random.permutation(key_draw, max(num, LEAST_COMPONENTS))[:num]
-    if isinstance(thin, SampledPosterior):
-        sites = {name: values[kept] for name, values in thin.sites.items()}
-        return jax.vmap(lambda sites: look(law_of_sites(sites, design.prior, space)))(sites), sites
-    if isinstance(thin, FactorisedPosterior):
-        # Rows are drawn beside each draw of the rewards, which is used once.
-        sites = {name: values[kept] for name, values in thin.rewards.sites.items()}
-        law = lambda key, k: Law(thin.transition_probs.sample(key), thin.rewards.table_of((k,)))  # noqa: E731
-        return jax.vmap(lambda key, k: look(law(key, k)))(keys, kept), sites
-    sites = {name: values[kept] for name, values in thin.hyperparameters.items()}
-    return jax.vmap(lambda key, k: look(sample_law(key, thin.component(k), space)))(keys, kept), sites
+    sites = {name: values[kept] for name, values in thin.site_draws.items()}
+    return jax.vmap(lambda key, k: look(thin.law_at(key, k)))(keys, kept), sites
 
 
 def _look_at_components(
-    posterior: FittedPosterior, draws: SiteDraws, design: Design, look: Callable[[Law], Kept]
+    posterior: Fitted, draws: SiteDraws, design: Design, look: Callable[[Law], Kept]
 ) -> tuple[Kept, Sites]:
     """`look_at_draws` where the components are draws of equal weight, with one draw of what lies below each."""
-    assert isinstance(posterior, CollapsedPosterior)
     kept = jnp.arange(design.num_draws)
-    sites = {name: jnp.asarray(values)[kept] for name, values in posterior.hyperparameters.items()}
-    return jax.vmap(lambda k: look(draws.law(posterior, k)))(kept), sites
+    sites = {name: jnp.asarray(values)[kept] for name, values in posterior.site_draws.items()}
+    components: Any = posterior  # has some, as it draws below them
+    return jax.vmap(lambda k: look(draws.law(components.component(k), k)))(kept), sites
 
 
 def _values(

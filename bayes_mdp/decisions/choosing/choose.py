@@ -52,8 +52,7 @@ from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.messages import amount, amounts
+from bayes_mdp.utils.messages import amount, amounts, shown_as_html
 from bayes_mdp.utils.progress import bar_of, stage
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_key, check_number, check_type

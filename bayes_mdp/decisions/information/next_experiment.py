@@ -38,7 +38,7 @@ from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import as_real, check_count, check_key, check_positive, check_shape
 

@@ -45,7 +45,7 @@ from bayes_mdp.experiments.training.training_loop import (
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.utils.files import check_folder
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 

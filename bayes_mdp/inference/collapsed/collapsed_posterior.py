@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.inference.collapsed.collapse import (
     Classes,
@@ -36,24 +36,24 @@ from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_draws import Components
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.draws.chains import Chains, Scalars, of_conjugate_sites, run_chains, sampled_sites
+from bayes_mdp.inference.conjugate.rewards import Drawn, KnownRewards
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.families.family import RewardBelief, log_rising
-from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
+from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
+from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, Law
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
-from bayes_mdp.inference.summary import LatentSites, Observed, describe, program_data
+from bayes_mdp.inference.summary import LatentSites, Observed, program_data
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.numerics.host_program import quick_jit
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
-from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.random.host_generator import draw_dirichlet_rows, host_generator
 from bayes_mdp.random.resampling import systematic
-from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_count, first_index, is_concrete
 
@@ -70,6 +70,23 @@ LOW_SHARE = 0.5
 
 Loop: TypeAlias = tuple[ConjugatePosterior, Float[Array, " K"]]
 """Statistics of the data so far, and log p(data so far | component)."""
+
+
+class SiteDraws(NamedTuple):
+    """One draw of the conjugate sites of each component of a posterior.
+
+    Args:
+        rows: [K M O], of the rows.
+        rewards: each parameter of the rewards [K M ...].
+    """
+
+    rows: Float[AnyArray, "K M O"]
+    rewards: Drawn
+
+    def law(self, component: ConjugatePosterior, k: IntScalar) -> Law:
+        """The law that was drawn from component `k`. Traceable."""
+        rows = component.transition_probs.gather(jnp.asarray(self.rows)[k])
+        return component.law_of(jnp.asarray(rows), tuple(jnp.asarray(x)[k] for x in self.rewards))
 
 
 class CollapsedPosterior(MixturePosterior):
@@ -107,18 +124,13 @@ class CollapsedPosterior(MixturePosterior):
     hyperparameters: dict[str, AnyArray]
     stream: UInt32[AnyArray, " 2"]
     mcmc: Chains | None = None
-    integration: Integration | None = None
+    integration: Integration | None = None  # type: ignore[override]
     hierarchy: Hierarchy | None = eqx.field(static=True, default=None)
     options: NUTS = eqx.field(static=True, default=NUTS())
     share: float = eqx.field(static=True, default=SHARE)
     moves: int = eqx.field(static=True, default=0)
     observed: Observed | None = eqx.field(static=True, default=())
     route: str = eqx.field(static=True, default=COLLAPSED)
-
-    _repr_html_ = shown_as_html
-
-    def __str__(self) -> str:
-        return describe(self)
 
     @property
     def method(self) -> str:
@@ -260,7 +272,66 @@ class CollapsedPosterior(MixturePosterior):
         """Why its prior cannot be drawn from, in words; None: it can."""
         if self.hierarchy is None:
             return NO_PROGRAM
-        return None if self.hierarchy.draws_prior else BENT
+        return BENT if self.is_bent else None
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether a factor, an observation, a scale or a mask bends the prior; False where it is not at hand."""
+        return self.hierarchy is not None and not self.hierarchy.draws_prior
+
+    @property
+    def log_constant(self) -> float:
+        """Log density of what the prior observes and tells of nothing."""
+        return 0.0 if self.hierarchy is None else self.hierarchy.log_constant
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether its weights are those of the nodes of a grid."""
+        return self.is_integrated and self.route == QUADRATURE
+
+    def without_nodes(self, key: PRNGKeyArray, num: int) -> "CollapsedPosterior":
+        """The same belief by draws of equal weight, between the nodes too, where hyperparameters were integrated over.
+
+        Args:
+            key: of the draws.
+            num: how many, at least.
+        """
+        return self if self.integration is None else self.thinned(key, max(num, LEAST_COMPONENTS))
+
+    def density_of_draws(self) -> tuple[Model, PyTree]:
+        """The density of the hyperparameters, and the statistics of the data.
+
+        Raises:
+            ValueError: the program is not at hand (after `load`).
+        """
+        if self.hierarchy is None:
+            raise ValueError(f"posterior has no density of its draws: {NO_PROGRAM}")
+        with jax.enable_x64(True):
+            data = grouped(jax.tree.map(np.array, self.data_statistics), find_classes(self.hierarchy))
+        return _model_of(self.hierarchy), data
+
+    def draw_below(self, key: PRNGKeyArray) -> "SiteDraws | None":
+        """One draw of the conjugate sites of each component, by NumPy; None: its rewards are of a kind that JAX draws.
+
+        Compiling a sampler takes longer than many such draws.
+
+        Args:
+            key: of all draws.
+        """
+        data = self.data_statistics
+        rewards, values = data.reward_cells, [np.asarray(x, np.float64) for x in self.values]
+        if not isinstance(rewards, RewardCells | KnownRewards):
+            return None
+        rng = host_generator(key)
+        leaves = [x[:, np.asarray(i)] for x, i in zip(values, self.index, strict=True)]
+        concentration = leaves[0] + np.asarray(data.transition_probs.dense_counts, np.float64)
+        rows = draw_dirichlet_rows(rng, concentration)
+        if not isinstance(rewards, RewardCells):
+            return SiteDraws(rows, ())
+        prior = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves[1:])
+        after = prior.after(np.asarray(rewards.data, np.float64))
+        streams = RewardStreams(jax.random.fold_in(key, 1), np.arange(len(rewards.data)))
+        return SiteDraws(rows, after.draw(streams, len(rows)))
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.
@@ -644,6 +715,12 @@ def _described(integration: Integration, route: str, number: int) -> dict[str, s
         )
         evidence = f"{value:.6g}, standard error {error:.2g}"
     return {"method": f"{route} ({how})"} | ({"log evidence": evidence} if np.isfinite(value) else {})
+
+
+@lru_cache(maxsize=64)
+def _model_of(hierarchy: Hierarchy) -> Model:
+    """One model object for equal hierarchies: the bridge compiles for an object."""
+    return collapsed_model(hierarchy)
 
 
 @jax.jit

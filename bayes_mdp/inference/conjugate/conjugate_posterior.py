@@ -15,19 +15,20 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.inference.conjugate import variances
+from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
 from bayes_mdp.inference.conjugate.conjugate_draws import conjugate_pair_draws
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, expected_information
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
 from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
+from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBelief
-from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import PairDraws
-from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import (
     MDP,
     Counts,
@@ -41,11 +42,10 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.sizes import Sizes
-from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
-from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     at,
@@ -92,16 +92,11 @@ class ConjugatePosterior(Fitted):
 
     transition_probs: DirichletRows
     reward_cells: Rewards
-    space: StateActionSpace
+    space: StateActionSpace  # type: ignore[override]
     visits: Float[AnyArray, "*H S A"] | None
     constant: RealScalar
     sites: SiteTable | None = eqx.field(static=True, default=None)
     sources: Digests | None = None
-
-    _repr_html_ = shown_as_html
-
-    def __str__(self) -> str:
-        return describe(self)
 
     @property
     def method(self) -> str:
@@ -147,6 +142,64 @@ class ConjugatePosterior(Fitted):
     def in_closed_form(self) -> bool:
         """True; but where rewards are draws."""
         return self.reward_cells.in_closed_form
+
+    @property
+    def exact_part(self) -> "ConjugatePosterior | None":
+        """Itself; where rewards are draws, its rows with known rewards of zero."""
+        if self.in_closed_form:
+            return self
+        nothing = known_rewards(np.zeros(self.space.shape))
+        return ConjugatePosterior(self.transition_probs, nothing, self.space, self.visits, self.constant)
+
+    def before_data(self) -> "ConjugatePosterior":
+        """The belief before any data."""
+        rows = self.transition_probs.unlisted()
+        rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros(rows.prior.shape, rows.prior.dtype))
+        prior = eqx.tree_at(lambda p: p.transition_probs, self, rows)
+        return replace(prior, reward_cells=self.reward_cells.before_data())
+
+    def with_sources(self, sources: Digests) -> "ConjugatePosterior":
+        """The same belief, which remembers the logs that it has learnt from.
+
+        Args:
+            sources: digests of the logs.
+        """
+        return replace(self, sources=sources)
+
+    def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
+        """One draw of rows and reward laws. Traceable.
+
+        Args:
+            key: of both.
+            k: 0.
+        """
+        del k
+        key_rows, key_rewards = jax.random.split(key)
+        return self.law_of(self.transition_probs.sample(key_rows), self.reward_cells.sample_sites(key_rewards))
+
+    def law_of(self, rows: Float[AnyArray, "*H S A O"], drawn: Drawn) -> Law:
+        """The law for one draw of the rows and of the parameters of the rewards.
+
+        Args:
+            rows: of all pairs.
+            drawn: as `reward_cells.sample_sites` draws them.
+        """
+        cells = self.reward_cells
+        if isinstance(cells, RewardCells) and cells.known is not None and cells.known_law is None:
+            # Known numbers beside unknown laws: normal ones have no variance.
+            mean, noise = cells.gather_drawn(drawn)
+            law = dist.Normal(mean, jnp.sqrt(noise)) if cells.law is dist.Normal else cells.law(mean)
+            return Law(rows, RewardTable(law, None, cells.by_outcome))
+        return Law(rows, cells.table_of(drawn))
+
+    def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
+        """As many draws of the law as `index` has entries, by NumPy.
+
+        Args:
+            key: of all draws.
+            index: zeros.
+        """
+        return draw_components(key, self, index)
 
     @property
     def reward_law(self) -> type[dist.Distribution] | None:
@@ -209,6 +262,11 @@ class ConjugatePosterior(Fitted):
         if not is_concrete(self):
             return _log_evidence(self)
         return float(in_numpy(_log_evidence, jax.tree.map(_wide, self)))
+
+    @property
+    def known_log_evidence(self) -> float | None:
+        """The log evidence; None: rewards are draws."""
+        return float(self.log_evidence) if self.in_closed_form else None
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
@@ -731,10 +789,6 @@ class ConjugatePosterior(Fitted):
             "log evidence": f"{float(self.log_evidence):.6g} = log p(next states, rewards | states, actions)",
         }
 
-    def latent_sites(self) -> LatentSites | None:
-        """None: every latent site is a row or a reward."""
-        return None
-
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
         found = self.reward_cells.problems()
@@ -751,10 +805,6 @@ class ConjugatePosterior(Fitted):
                 "in float64, as infer returns it"
             )
         return found
-
-    def notes(self) -> list[str]:
-        """Nothing: there are no draws."""
-        return []
 
 
 def _weighted_sum(weight: Float[AnyArray, "*N"], terms: LogDensity) -> RealScalar:

@@ -11,22 +11,23 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnRewards
-from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, sampled_sites
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
-from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE
+from bayes_mdp.inference.fitted import Law
+from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE, Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, with_capacity
-from bayes_mdp.inference.sampled.recipe import Recipe
+from bayes_mdp.inference.sampled.recipe import Recipe, density_given
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data.transitions import unmasked
 from bayes_mdp.numerics.numpy_or_jax import concrete_in_numpy, xp
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_count, first_index, is_concrete
 
 SHARE = 0.5
@@ -91,6 +92,38 @@ class FactorisedPosterior(ConjugatePosterior):
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""
         return self.rewards.recipe.why_no_prior()
+
+    @property
+    def integration(self) -> Integration | None:
+        """How well the integral over what is behind the rewards is known; None: there was none."""
+        return self.rewards.integration
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether a factor, an observation, a scale or a mask bends the prior of the rewards."""
+        return not self.rewards.recipe.drawable
+
+    @property
+    def log_constant(self) -> float:
+        """Log density of what the prior of the rewards observes and tells of nothing."""
+        return self.rewards.recipe.log_constant
+
+    def density_of_draws(self) -> tuple[Model, DataStatistics]:
+        """The density of what is behind the rewards, and what is kept of these.
+
+        Raises:
+            ValueError: it is none that a bridge could use, or data were lost.
+        """
+        return density_given(self.rewards.recipe, self.rewards.data_statistics)
+
+    def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
+        """One draw of the rows beside draw `k` of the rewards. Traceable.
+
+        Args:
+            key: of the rows.
+            k: number of a draw of the rewards.
+        """
+        return Law(self.transition_probs.sample(key), self.rewards.table_of((jnp.asarray(k),)))
 
     @property
     def log_weights(self) -> Float[AnyArray, " N"]:

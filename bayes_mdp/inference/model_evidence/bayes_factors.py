@@ -2,27 +2,19 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Float, PRNGKeyArray
 from scipy.special import softmax
 
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.draws.chains import SamplingWarning
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
-from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.model_evidence.bridge import Evidence
-from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior, evidence
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.utils.html_text import shown_as_html
+from bayes_mdp.inference.model_evidence.evidence import evidence
+from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.validation import check_key, check_type, described, first_index
 
 SAME = 1e-6
@@ -93,7 +85,7 @@ class BayesFactors(eqx.Module):
         return "\n".join(lines)
 
 
-def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray | None = None) -> BayesFactors:
+def bayes_factors(posteriors: Mapping[str, Fitted], key: PRNGKeyArray | None = None) -> BayesFactors:
     """Compare priors by the evidence of the data that their posteriors have seen ([BF95] Kass and Raftery 1995).
 
     A Bayes factor compares the priors as they stand: a vaguer prior on the same sites has a smaller evidence. All must
@@ -133,7 +125,10 @@ def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray
         raise ValueError(f"posteriors holds {len(posteriors)}, expected at least two by their names")
     posteriors = {str(name): posterior for name, posterior in posteriors.items()}
     for name, posterior in posteriors.items():
-        check_type(f"posteriors[{name!r}]", posterior, KINDS, "a posterior as infer returns it")
+        check_type(f"posteriors[{name!r}]", posterior, Fitted, "a posterior as infer returns it")
+        if not posterior.keeps_density:
+            kind = type(posterior).__name__
+            raise TypeError(f"posteriors[{name!r}] is a {kind}, whose evidence is not estimated, expected another one")
         if posterior.is_batch:
             raise ValueError(f"posteriors[{name!r}] is a batch, expected one posterior")
     first = next(iter(posteriors))
@@ -173,7 +168,7 @@ def probability_errors(
     return np.sqrt(slopes**2 @ errors**2)
 
 
-def _require_same_data(one: str, first: InferredPosterior, other: str, second: InferredPosterior) -> None:
+def _require_same_data(one: str, first: Fitted, other: str, second: Fitted) -> None:
     """Refuse two posteriors whose evidences are no densities of the same data, as far as that can be seen."""
     names = f"posteriors[{one!r}] and posteriors[{other!r}]"
     visits = [_visits(posterior) for posterior in (first, second)]
@@ -186,7 +181,7 @@ def _require_same_data(one: str, first: InferredPosterior, other: str, second: I
             f"{names} have seen {visits[0][place]:g} and {visits[1][place]:g} transitions from pair "
             f"{tuple(int(i) for i in place)}, expected posteriors of the same data"
         )
-    kinds = [_kind_of_rewards(posterior) for posterior in (first, second)]
+    kinds = [posterior.rewards_are for posterior in (first, second)]
     numbers = [posterior.rewards_seen() for posterior in (first, second)]
     if kinds[0] != kinds[1] and 0.0 not in numbers:
         raise ValueError(
@@ -202,28 +197,7 @@ def _require_same_data(one: str, first: InferredPosterior, other: str, second: I
         )
 
 
-def _visits(posterior: InferredPosterior) -> Float[np.ndarray, "S A"]:
+def _visits(posterior: Fitted) -> Float[np.ndarray, "S A"]:
     """Transitions from every pair of state and action, of all steps: a prior may look at the step or not."""
     visits = np.asarray(posterior.visit_counts(), np.float64)
     return visits.sum(0) if visits.ndim == 3 else visits
-
-
-def _kind_of_rewards(posterior: InferredPosterior) -> str:
-    """What the evidence holds of a reward: nothing ("known"), a probability ("discrete") or a density."""
-    law = posterior.rewards.law if isinstance(posterior, SampledPosterior) else _law_of_cells(posterior)
-    if law is None:
-        return "known"
-    support: Any = law.support  # of a class too: the property that gives a constraint, which knows its kind
-    return "discrete" if support.is_discrete else "continuous"
-
-
-def _law_of_cells(
-    posterior: ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior,
-) -> dist.Distribution | type[dist.Distribution] | None:
-    """The law of one reward, or its family; None: rewards are numbers."""
-    if isinstance(posterior, CollapsedPosterior | PooledPosterior):
-        posterior = posterior.data_statistics
-    cells = (posterior.components if isinstance(posterior, Mixture) else posterior).reward_cells
-    if isinstance(cells, SampledRewards):
-        return cells.table.law  # of a mixture, the law itself knows its kind, and its class does not
-    return cells.known_law if isinstance(cells, KnownRewards) else cells.law

@@ -3,42 +3,24 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
-from typing import TypeAlias
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.collapsed.collapse import collapsed_model, find_classes, grouped
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
-from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
-from bayes_mdp.inference.conjugate.rewards import known_rewards
-from bayes_mdp.inference.draws.chains import Chains, Model, SamplingWarning
-from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
+from bayes_mdp.inference.draws.chains import Chains, SamplingWarning
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.integrals.importance import Integration
-from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.model_evidence.bridge import Evidence, bridge_sampling, check_sites
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
-from bayes_mdp.inference.sampled.conditioned_program import Rows, conditioned
-from bayes_mdp.inference.sampled.recipe import Recipe
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_key, check_type
 
-InferredPosterior: TypeAlias = (
-    ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior
-)
-KINDS = (ConjugatePosterior, Mixture, CollapsedPosterior, FactorisedPosterior, SampledPosterior)
 EQUAL_WEIGHTS = 1e-8
 """Spread of the log weights of draws that is rounding."""
 _LOADED = "posterior was loaded and has no program, expected one from infer"
 
 
-def evidence(posterior: InferredPosterior, key: PRNGKeyArray | None = None) -> Evidence:
+def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
     """log p(next states, rewards | states, actions) of all data that `posterior` has seen, under its prior.
 
     The density is that of the sequence of the data, base measures included, whatever the route; a site that the program
@@ -68,139 +50,77 @@ def evidence(posterior: InferredPosterior, key: PRNGKeyArray | None = None) -> E
     """
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
-    if isinstance(posterior, PooledPosterior):
+    check_type("posterior", posterior, Fitted, "a posterior as infer returns it, or a mixture")
+    if not posterior.keeps_density:
         raise TypeError(
-            "posterior is a PooledPosterior, whose evidence is not estimated: its Gibbs chains keep no density of what "
-            "they draw; compare priors by held-out data instead (criticise)"
+            f"posterior is a {type(posterior).__name__}, whose evidence is not estimated: its Gibbs chains keep no "
+            "density of what they draw; compare priors by held-out data instead (criticise)"
         )
-    check_type("posterior", posterior, KINDS, "a posterior as infer returns it, or a mixture")
     if posterior.is_batch:
         raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")
-    if isinstance(posterior, CollapsedPosterior):
-        found = _of_collapsed(key, posterior)
-    elif isinstance(posterior, FactorisedPosterior):
-        found = _of_factorised(key, posterior)
-    elif isinstance(posterior, SampledPosterior):
-        found = _of_sampled(key, posterior, posterior)
-    else:
-        found = _exact(posterior)
+    found = _exact(posterior) if posterior.in_closed_form else _estimated(key, posterior)
     for problem in found.problems:
         warnings.warn(f"evidence: {problem}", SamplingWarning, stacklevel=2)
     return found
 
 
-def _exact(posterior: ConjugatePosterior | Mixture) -> Evidence:
-    value = float(posterior.log_evidence)
+def _exact(posterior: Fitted) -> Evidence:
+    value = float(posterior.log_evidence)  # pyright: ignore[reportAttributeAccessIssue] - all in closed form have it
     if np.isnan(value):
         raise ValueError(
             "posterior: the density of its data is not known (Counts of a law that needs every reward), expected one "
             "inferred from Transitions"
         )
-    problems = posterior.reward_cells.problems() if isinstance(posterior, ConjugatePosterior) else []
-    return Evidence(value, problems=tuple(problems))
+    part = posterior.exact_part
+    return Evidence(value, problems=() if part is None else tuple(part.reward_cells.problems()))
 
 
-def _of_collapsed(key: PRNGKeyArray, posterior: CollapsedPosterior) -> Evidence:
-    hierarchy = posterior.hierarchy
-    if hierarchy is not None:
-        _refuse_bent(hierarchy.draws_prior)
-    if posterior.integration is not None and np.isfinite(posterior.integration.error):
-        return _integrated(posterior.integration, posterior.route, posterior.num_components)
-    if hierarchy is None:
-        raise ValueError(_LOADED)
-    if _is_before_data(posterior):
-        return Evidence(0.0)
-    with jax.enable_x64(True):
-        data = grouped(jax.tree.map(np.array, posterior.data_statistics), find_classes(hierarchy))
-    found = _bridged(key, _collapsed(hierarchy), data, posterior, posterior.hyperparameters)
-    return replace(found, log_evidence=found.log_evidence - hierarchy.log_constant)
+def _estimated(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
+    """That of the closed form in it, times an integral, or an estimate from chains, of all else."""
+    integration = posterior.integration
+    if integration is not None and np.isfinite(integration.error):
+        found = _integrated(integration, posterior)
+    else:
+        found = _bridged(key, posterior)
+    part = posterior.exact_part
+    return found if part is None else replace(found, log_evidence=float(part.log_evidence) + found.log_evidence)
 
 
-def _integrated(integration: Integration, method: str, number: int) -> Evidence:
+def _integrated(integration: Integration, posterior: Fitted) -> Evidence:
     """That of an integral over what has no closed form.
 
     Raises:
         ValueError: the prior has no normalising constant that is known.
     """
     value = float(integration.log_evidence)
-    _refuse_bent(bool(np.isfinite(value)))
+    _refuse_bent(posterior.is_bent or not np.isfinite(value))
     error, effective = float(integration.error), float(integration.effective)
+    number = np.asarray(posterior.log_weights).size
+    # Of a closed form of the rows, what is integrated over is behind the rewards: by importance sampling.
+    method = posterior.method if posterior.exact_part is None else "importance"
     return Evidence(value, error, method, integration.numbers, number, effective)
 
 
-def _of_factorised(key: PRNGKeyArray, posterior: FactorisedPosterior) -> Evidence:
-    """That of the rows in closed form, times that of the rewards given the outcomes."""
-    shape = posterior.space.shape
-    rows = conjugate_posterior(posterior.transition_probs, known_rewards(np.zeros(shape)), posterior.space)
-    of_rows = float(replace(rows, constant=posterior.constant).log_evidence)
-    integration, recipe = posterior.rewards.integration, posterior.rewards.recipe
-    if integration is not None and np.isfinite(integration.error):
-        _refuse_bent(recipe.drawable)
-        of_rewards = _integrated(integration, "importance", posterior.num_draws)
-    else:
-        of_rewards = _of_sampled(key, posterior, posterior.rewards)
-    return replace(of_rewards, log_evidence=of_rows + of_rewards.log_evidence)
-
-
-def _of_sampled(
-    key: PRNGKeyArray, posterior: SampledPosterior | FactorisedPosterior, draws: SampledPosterior | SampledRewards
-) -> Evidence:
-    """Of what `draws`, all of `posterior` or its rewards, are draws of."""
-    recipe, data = draws.recipe, draws.data_statistics
-    if recipe.prior is None:
+def _bridged(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
+    """The estimate by bridge sampling, with what is wrong with the chains as well."""
+    if posterior.program is None and (posterior.drawn_by is None or posterior.drawn_by.prior is None):
         raise ValueError(_LOADED)
-    if recipe.improper:
-        raise ValueError(
-            f"prior: site {recipe.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "
-            "that no evidence is defined, expected a proper prior"
-        )
-    _refuse_bent(recipe.drawable)
-    if _is_before_data(posterior):
-        return Evidence(0.0)
-    if not isinstance(recipe.method, NUTS):
-        raise ValueError(
-            f"posterior was inferred by {type(recipe.method).__name__}, whose draws are not of the posterior itself, "
-            "expected one by chains: infer(key, prior, data, space=space, method=NUTS())"
-        )
-    if isinstance(data, Rows) and int(data.used) > data.capacity:
-        raise ValueError("posterior: its buffer of rewards has overflowed, expected one that holds all of its data")
-    found = _bridged(key, _sampled(recipe), data, draws, draws.sites)
-    return replace(found, log_evidence=found.log_evidence - recipe.log_constant)
-
-
-def _bridged(
-    key: PRNGKeyArray,
-    model: Model,
-    data: PyTree,
-    posterior: CollapsedPosterior | SampledPosterior | SampledRewards,
-    sites: Mapping[str, AnyArray],
-) -> Evidence:
-    """The estimate, with what is wrong with the chains as well."""
+    _refuse_bent(posterior.is_bent)
+    if not np.asarray(posterior.visit_counts()).any() and not posterior.rewards_seen():
+        return Evidence(0.0)  # it has seen nothing, which is certain under every prior
+    model, data = posterior.density_of_draws()
+    sites = posterior.site_draws
     try:
         # What more draws would not help comes first.
         with jax.enable_x64(True):
             check_sites(model, jax.tree.map(np.array, data))
-        chains = _chains(posterior.mcmc, sites, posterior.log_weights)
+        chains = _chains(posterior.chains, sites, np.asarray(posterior.log_weights))
         found = bridge_sampling(key, model, data, {name: chains.draws[name] for name in sites})
     except ValueError as error:
         raise ValueError(f"posterior: {error}") from error
-    return replace(found, problems=(*chains.problems(), *found.problems))
-
-
-@lru_cache(maxsize=64)
-def _collapsed(hierarchy: Hierarchy) -> Model:
-    """One model object for equal hierarchies: the bridge compiles for an object."""
-    return collapsed_model(hierarchy)
-
-
-def _sampled(recipe: Recipe) -> Model:
-    return _conditioned(replace(recipe, method=NUTS()))  # how it was sampled does not matter here
-
-
-@lru_cache(maxsize=64)
-def _conditioned(recipe: Recipe) -> Model:
-    assert recipe.prior is not None
-    return conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
+    # What the prior observes and tells of nothing is no part of the data.
+    value = found.log_evidence - posterior.log_constant
+    return replace(found, log_evidence=value, problems=(*chains.problems(), *found.problems))
 
 
 def _chains(chains: Chains | None, sites: Mapping[str, AnyArray], log_weights: AnyArray) -> Chains:
@@ -223,14 +143,9 @@ def _chains(chains: Chains | None, sites: Mapping[str, AnyArray], log_weights: A
     return chains
 
 
-def _refuse_bent(drawable: bool) -> None:
-    if not drawable:
+def _refuse_bent(is_bent: bool) -> None:
+    if is_bent:
         raise ValueError(
             "prior: a factor, an observation, a scale or a mask bends its density, whose normalising constant is not "
             "known, expected a prior of sample sites alone"
         )
-
-
-def _is_before_data(posterior: CollapsedPosterior | SampledPosterior | FactorisedPosterior) -> bool:
-    """Whether it has seen nothing, which is certain under every prior."""
-    return not np.asarray(posterior.visit_counts()).any() and not posterior.rewards_seen()

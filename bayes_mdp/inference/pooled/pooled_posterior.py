@@ -23,7 +23,7 @@ from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.pooled.pooled_gibbs import PairCounts, draw_chains
-from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.inference.summary import LatentSites, PairMoments
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.isolate import traced_alone
@@ -31,7 +31,6 @@ from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling, PooledOutcomes, pooled_outcomes, state_rows
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.numerics.products import einsum
-from bayes_mdp.utils.html_text import shown_as_html
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import first_index, is_concrete
@@ -68,11 +67,6 @@ class PooledPosterior(MixturePosterior):
     options: Gibbs = eqx.field(static=True, default=Gibbs())
     base_shares: Float[AnyArray, "K S"] | None = None
 
-    _repr_html_ = shown_as_html
-
-    def __str__(self) -> str:
-        return describe(self)
-
     @property
     def method(self) -> str:
         """How it was inferred: "gibbs"."""
@@ -87,6 +81,11 @@ class PooledPosterior(MixturePosterior):
     def program(self) -> Prior | None:
         """The prior program."""
         return self.prior
+
+    @property
+    def keeps_density(self) -> bool:
+        """False: Gibbs chains keep no density of what they draw."""
+        return False
 
     @property
     def site_draws(self) -> Mapping[str, AnyArray]:

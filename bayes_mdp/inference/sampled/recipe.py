@@ -1,7 +1,8 @@
 """`Recipe`: how a sampled belief is inferred, as a static value that compares by what the program computes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 import jax
@@ -20,11 +21,11 @@ from bayes_mdp.inference.detection.trace import (
     is_bent,
     trace_program,
 )
-from bayes_mdp.inference.draws.chains import Site, unique_trace
+from bayes_mdp.inference.draws.chains import Model, Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
 from bayes_mdp.inference.sampled.algorithms import Drawn, by_laplace, by_nuts, by_svi
-from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, conditioned, rows_of
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned, rows_of
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import summarise
@@ -274,3 +275,31 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
     found.append(Facts(latents, bent, law, jax.tree.structure(table), observed, table.by_outcome))
     return [density(site) for site in samples], transition_table(specs[0], space), table
+
+
+def density_given(recipe: Recipe, data_statistics: DataStatistics) -> tuple[Model, DataStatistics]:
+    """The density that chains draw from, and the data that enter it.
+
+    Raises:
+        ValueError: it is none that a bridge could use, or data were lost.
+    """
+    if recipe.improper:
+        raise ValueError(
+            f"prior: site {recipe.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "
+            "that no evidence is defined, expected a proper prior"
+        )
+    if recipe.nuts is None:
+        raise ValueError(
+            f"posterior was inferred by {type(recipe.method).__name__}, whose draws are not of the posterior itself, "
+            "expected one by chains: infer(key, prior, data, space=space, method=NUTS())"
+        )
+    if isinstance(data_statistics, Rows) and int(data_statistics.used) > data_statistics.capacity:
+        raise ValueError("posterior: its buffer of rewards has overflowed, expected one that holds all of its data")
+    return _density(replace(recipe, method=NUTS())), data_statistics  # how it was sampled does not matter here
+
+
+@lru_cache(maxsize=64)
+def _density(recipe: Recipe) -> Model:
+    """One model object for equal recipes: the bridge compiles for an object."""
+    assert recipe.prior is not None
+    return conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)

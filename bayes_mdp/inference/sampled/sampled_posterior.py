@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_rewards, lazy_draws, lazy_successors
-from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, sampled_sites
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
-from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.conditioned_program import (
     DataStatistics,
@@ -27,8 +27,8 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     sums_of,
     with_capacity,
 )
-from bayes_mdp.inference.sampled.recipe import Recipe
-from bayes_mdp.inference.summary import LatentSites, PairMoments, describe, program_data
+from bayes_mdp.inference.sampled.recipe import Recipe, density_given
+from bayes_mdp.inference.summary import LatentSites, PairMoments, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -38,8 +38,7 @@ from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.random.resampling import systematic
-from bayes_mdp.utils.html_text import shown_as_html
-from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_count, first_index, is_concrete
 
 SHARE = 0.5
@@ -67,17 +66,12 @@ class SampledPosterior(WeightedSamples, Fitted):
     sites: Mapping[str, AnyArray]
     transition_probs: Float[AnyArray, "N *H S A O"]
     rewards: RewardTable
-    log_weights: Float[AnyArray, " N"]
+    log_weights: Float[AnyArray, " N"]  # type: ignore[override]
     data_statistics: DataStatistics
     mcmc: Chains | None
     losses: Float[AnyArray, " K"] | None
     recipe: Recipe = eqx.field(static=True)
     share: float = eqx.field(static=True, default=SHARE)
-
-    _repr_html_ = shown_as_html
-
-    def __str__(self) -> str:
-        return describe(self)
 
     @property
     def method(self) -> str:
@@ -136,6 +130,49 @@ class SampledPosterior(WeightedSamples, Fitted):
     def reward_data(self) -> DataStatistics:
         """What is kept of the data."""
         return self.data_statistics
+
+    @property
+    def most_draws(self) -> int:
+        """N."""
+        return self.num_draws
+
+    def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
+        """Rows and reward laws of draw `k`. Traceable.
+
+        Args:
+            key: not used.
+            k: number of the draw.
+        """
+        del key
+        return Law(*jax.tree.map(lambda x: jnp.asarray(x)[k], (self.transition_probs, self.rewards)))
+
+    def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
+        """The laws of the draws in `index`.
+
+        Args:
+            key: not used.
+            index: numbers of draws.
+        """
+        del key
+        return LawDraws.of_tables(*jax.tree.map(lambda x: np.asarray(x)[index], (self.transition_probs, self.rewards)))
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether a factor, an observation, a scale or a mask bends the prior."""
+        return not self.recipe.drawable
+
+    @property
+    def log_constant(self) -> float:
+        """Log density of what the prior observes and tells of nothing."""
+        return self.recipe.log_constant
+
+    def density_of_draws(self) -> tuple[Model, DataStatistics]:
+        """The density of the latent sites, and all data.
+
+        Raises:
+            ValueError: it is none that a bridge could use, or data were lost.
+        """
+        return density_given(self.recipe, self.data_statistics)
 
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""

@@ -1,6 +1,6 @@
 """Names that collide with nothing, and axes with the names of their plates."""
 
-from bayes_mdp.calibration.arviz.groups import SiteVariables
+from bayes_mdp.calibration.arviz.export import SiteVariables
 from bayes_mdp.calibration.belief.program_run import SiteFacts
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.calibration.belief.draws import Moments, RewardDraws, has_sums, mean_of
+from bayes_mdp.calibration.belief.draws import Moments, RewardDraws, has_sums
+from bayes_mdp.inference.fitted import mean_of
 from bayes_mdp.models.mdp_spec import RewardTable
 
 N, CELLS = 4000, (2,)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayes_mdp.calibration.belief.parameter_draws import choose
+from bayes_mdp.calibration.belief.draws import choose
 from tests.calibration.beliefs import CHAINS, SAMPLES, collapsed
 
 

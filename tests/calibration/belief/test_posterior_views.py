@@ -15,8 +15,7 @@ from scipy import stats
 
 from bayes_mdp.calibration import dataset, to_arviz
 from bayes_mdp.calibration.arviz.diagnostics import diagnose, predictive_loo
-from bayes_mdp.calibration.belief.parameter_draws import draw, draw_prior
-from bayes_mdp.calibration.belief.posterior_views import before_data
+from bayes_mdp.calibration.belief.draws import draw, draw_prior
 from bayes_mdp.inference import infer, mixture
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import unknown_concentration
@@ -133,7 +132,7 @@ def test_a_mixture_before_data_has_its_prior_weights(cases):
     pair = [case.posterior, other]
     evidence = np.array([each.log_evidence for each in pair])
     weights = np.array([1.0, 3.0]) * np.exp(evidence - evidence.max())
-    prior = before_data(mixture(pair, weights=weights))
+    prior = mixture(pair, weights=weights).before_data()
     np.testing.assert_allclose(prior.weights, [0.25, 0.75], rtol=1e-5)
     assert not np.any(prior.components.transition_probs.counts)
 

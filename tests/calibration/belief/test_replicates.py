@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.draws import draw
 from bayes_mdp.calibration.belief.observed_data import Cells, observe
-from bayes_mdp.calibration.belief.parameter_draws import draw
-from bayes_mdp.calibration.belief.posterior_views import before_data
-from bayes_mdp.inference.conjugate.predictive_density import log_predictive
+from bayes_mdp.inference.mixtures import log_predictive
 from bayes_mdp.models.sufficient_statistics import log_base_measure
 
 NUM_DRAWS = 4000
@@ -164,7 +163,7 @@ def test_before_data_is_the_prior(case):
         listed = case.posterior.listed(np.zeros((*case.space.shape, 1), int))
         for posterior in (case.posterior, listed):
             for ours, theirs in zip(
-                jax.tree.leaves(before_data(posterior).transition_probs),
+                jax.tree.leaves(posterior.before_data().transition_probs),
                 jax.tree.leaves(case.prior.transition_probs),
                 strict=True,
             ):

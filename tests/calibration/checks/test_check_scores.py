@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.calibration.checks.check_scores import (
+from bayes_mdp.calibration.checks.checking import (
     Simulated,
     brier,
     coverage,

@@ -14,10 +14,10 @@ from scipy import stats
 
 from bayes_mdp.calibration import predictive_check, to_arviz
 from bayes_mdp.calibration.arviz.generation import pareto_smoothed
-from bayes_mdp.calibration.belief import closed_form_draws
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.replicates import draws_and_rows
 from bayes_mdp.calibration.predictive.loo_pit import Pit, _next_state, _reward, loo_pit
+from bayes_mdp.inference import fitted
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
@@ -108,8 +108,8 @@ def test_what_would_not_fit_in_memory_is_refused_before_it_is_made(check, monkey
 
 
 def test_few_draws_of_large_tables_are_made_at_once():
-    assert closed_form_draws.block_size(16) == closed_form_draws.BLOCK
-    assert closed_form_draws.block_size(714 * 25 * 714) == 1
+    assert fitted.block_size(16) == fitted.BLOCK
+    assert fitted.block_size(714 * 25 * 714) == 1
 
 
 def test_outcomes_drawn_some_draws_at_a_time_are_those_of_all(monkeypatch):

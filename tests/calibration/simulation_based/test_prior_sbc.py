@@ -8,7 +8,6 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
-from bayes_mdp.calibration.belief.transition_law import Law
 from bayes_mdp.calibration.simulation_based import prior_sbc
 from bayes_mdp.calibration.simulation_based import prior_sbc as module
 from bayes_mdp.calibration.simulation_based.prior_sbc import dataset_of, sampler, sbc
@@ -17,6 +16,7 @@ from bayes_mdp.calibration.simulation_based.ranks import Design, StagedSimulatio
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.fitted import Law
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable

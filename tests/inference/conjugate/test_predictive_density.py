@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.conjugate.predictive_density import (
+from bayes_mdp.inference.mixtures import (
     log_predictive,
     log_predictive_outcome,
     log_predictive_reward,

@@ -10,9 +10,9 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayes_mdp.calibration import to_arviz
-from bayes_mdp.calibration.belief.closed_form_draws import known_sites
-from bayes_mdp.calibration.belief.parameter_draws import draw
+from bayes_mdp.calibration.belief.draws import draw
 from bayes_mdp.inference import infer, mixture
+from bayes_mdp.inference.conjugate.closed_form_draws import known_sites
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import MDPSpec, dirichlet_normal

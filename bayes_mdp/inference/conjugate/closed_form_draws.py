@@ -9,31 +9,27 @@ The values of the program's sites behind draws of a closed form: which are known
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
-from bayes_mdp.calibration.belief.draws import Draws, RewardDraws, Run
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams
-from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.fitted import Fitted, LawDraws, block_size
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.random.host_generator import draw_dirichlet_rows, host_generator
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
-BLOCK = 50
-NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once
+if TYPE_CHECKING:
+    from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+    from bayes_mdp.inference.mixtures import MixturePosterior
 
-Closed = ConjugatePosterior | Mixture | CollapsedPosterior | PooledPosterior  # closed form, given the component
+Closed: TypeAlias = "ConjugatePosterior | MixturePosterior"  # closed form, given the component
 Keys = Key[Array, " B"]
 Components = Int[AnyArray, " B"]
 Rows = tuple[Float[np.ndarray, "B M K"], Float[np.ndarray, "B *H S A O"]]  # stacked rows, and those of the law
@@ -41,14 +37,13 @@ Parameters = tuple[Shaped[AnyArray, "..."], ...]
 Tables = TypeVar("Tables")
 
 
-def draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray, " N"], run: Run) -> Draws:
+def draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray, " N"]) -> LawDraws:
     """One draw of each component in `index` (a conjugate posterior has no components: as many draws of itself).
 
     Args:
         key: of all draws.
         posterior: to be drawn from.
         index: components.
-        run: where the components come from; the values of the conjugate sites are added to its sites.
     """
     first = posterior.component(0)
     key_rows, key_rewards = jax.random.split(key)
@@ -68,8 +63,7 @@ def draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray,
             block_size(stacked[0].size),
         )
     known = known_numbers(first.reward_cells)
-    rewards = RewardDraws(table.law, np.asarray(mean, np.float64), known, table.by_outcome)
-    return Draws(probs, rewards, run._replace(sites={**run.sites, **sites}))
+    return LawDraws(probs, table, np.asarray(mean, np.float64), known, sites)
 
 
 def known_numbers(rewards: Rewards) -> Bool[np.ndarray, "*cells"]:
@@ -151,11 +145,6 @@ def _reward_laws(
     return jax.vmap(one)(index, drawn)
 
 
-def block_size(table: int) -> int:
-    """How many draws of `table` probabilities are made at once."""
-    return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
-
-
 def _in_blocks(draw_block: Callable[[Components], Tables], index: Int[np.ndarray, " N"], size: int) -> Tables:
     """A draw of each of `index`, block by block: one compiled program for any N, and bounded memory.
 
@@ -171,14 +160,14 @@ def _in_blocks(draw_block: Callable[[Components], Tables], index: Int[np.ndarray
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)
 
 
-def known_sites(posterior: FittedPosterior) -> dict[str, tuple[int, ...]]:
+def known_sites(posterior: Fitted) -> dict[str, tuple[int, ...]]:
     """The shapes of the latent sites whose values are known in every draw, by name."""
     held = {name: np.shape(x)[1:] for name, x in posterior.site_draws.items()}
     return {**held, **_conjugate_sites(posterior)}
 
 
 def site_values(
-    posterior: FittedPosterior,
+    posterior: Fitted,
     index: Int[np.ndarray, " N"],
     rows: Float[np.ndarray, "N M K"],
     parameters: Parameters,
@@ -214,7 +203,7 @@ def _block(table: SiteTable, rows: Float[AnyArray, "B M K"], parameters: Paramet
     return jax.vmap(table.values)(rows, parameters)
 
 
-def _conjugate_sites(posterior: FittedPosterior) -> dict[str, tuple[int, ...]]:
+def _conjugate_sites(posterior: Fitted) -> dict[str, tuple[int, ...]]:
     """The shapes of the conjugate sites all of whose elements are parameters of every component."""
     tables = posterior.site_tables
     if not tables:
