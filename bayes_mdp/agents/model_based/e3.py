@@ -4,8 +4,6 @@ Reconstructed: the paper's constants are not usable, and those of the tables of 
 may differ from the published ones.
 """
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +14,11 @@ from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.model_based.empirical import Local, Stats, Tally, next_states
 from bayes_mdp.agents.model_based.empirical_optimism import check_num_visits
-from bayes_mdp.agents.model_based.planners import ExactPlanner, ExactState, Split, check_objective
+from bayes_mdp.agents.model_based.planners import ExactPlanner, ExactState, Split, TwoOptima, check_objective
 from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import best_action
-from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
+from bayes_mdp.utils.typing import IntScalar, Scalar
 from bayes_mdp.utils.validation import check_fraction, check_that
 
 
@@ -84,7 +82,7 @@ class E3(eqx.Module):
         """
         del key
         check_objective(problem, "E3")
-        model = ExactPlanner().init(self._models(problem), problem)
+        model = ExactPlanner().init(self._equations(problem), problem, "E3")
         shape, objective = problem.space.shape[:-1], problem.objective
         shape = (objective.horizon, shape[-1]) if isinstance(objective, Episodic) else shape
         return E3State(model, jnp.zeros(shape, bool), jnp.int32(0))
@@ -94,9 +92,8 @@ class E3(eqx.Module):
     ) -> tuple[Greedy, E3State]:
         """Wander, explore or exploit, state by state; q is that of M_exploit."""
         del key, belief
-        models = self._models(problem)
-        model, split = _planned(models, problem, state.model)
-        unknown = models.unknown(model.tally.visits)
+        model, split = self._planned(problem, state.model)
+        unknown = self._unknown(problem, model.tally.visits)
         explore = best_action(split.qe)
         tempting = ~unknown & (self._escape(problem, model.tally, split, unknown, explore) > self.threshold)
         # In a known state: continue an exploration, or begin one where the probability of escape is high enough.
@@ -114,13 +111,12 @@ class E3(eqx.Module):
             problem: what is known of the MDP before any data.
             state: the agent's own.
         """
-        split = _planned(self._models(problem), problem, state.model)[1]
+        split = self._planned(problem, state.model)[1]
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 
     def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Scalar = 1.0) -> E3State:
         """The state after one transition; unchanged where `weight` is 0."""
-        models = self._models(problem)
-        model = ExactPlanner().observe(models, problem, state.model, transition, weight)
+        model = ExactPlanner().observe(self._equations(problem), problem, state.model, transition, weight)
         layered = state.tempting.ndim == 2
         here = (transition.step, transition.state) if layered else transition.state
         # A tempting state starts a count-down; an unknown state or the end of the episode stops it.
@@ -129,8 +125,29 @@ class E3(eqx.Module):
         left = jnp.where(self._stops(problem, model.tally, transition), 0, left)
         return E3State(model, state.tempting, jnp.where(jnp.asarray(weight) != 0, left, state.left))
 
-    def _models(self, problem: Problem) -> "_Models":
-        return _Models(self.num_visits, problem.space.legal)
+    def _unknown(self, problem: Problem, visits: Float[Array, "*H S A"]) -> Bool[Array, "*H S"]:
+        """Where a legal action was tried less than m times."""
+        tried, legal = visits >= self.num_visits, problem.space.legal
+        return ~jnp.all(tried if legal is None else tried | ~jnp.asarray(legal), -1)
+
+    def _equations(self, problem: Problem) -> TwoOptima:
+        """M_exploit is the optimum of the rewards, M_explore that of a reward of 1 in an unknown state."""
+
+        def local(stats: Stats) -> Local:
+            unknown = jnp.broadcast_to(self._unknown(problem, stats.visits)[..., None], stats.visits.shape)
+            reward, probs = jnp.where(unknown, 0.0, stats.reward), jnp.where(unknown[..., None], 0.0, stats.probs)
+            return Local(reward, unknown.astype(reward.dtype), probs)
+
+        return TwoOptima(local)
+
+    def _planned(self, problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
+        """The state after a plan, and the two value functions: Qr of M_exploit, Qe of M_explore."""
+        equations = self._equations(problem)
+        if isinstance(problem.objective, Episodic):
+            return state, ExactPlanner().split(equations, problem, state)
+        state = ExactPlanner().plan(equations, problem, state)[2]
+        exploit, explore = state.plans
+        return state, Split(exploit.q, explore.q, explore.policy, exploit.policy)
 
     def _length(self, problem: Problem) -> IntScalar:
         return problem.objective.horizon if isinstance(problem.objective, Episodic) else self.num_explore
@@ -139,7 +156,7 @@ class E3(eqx.Module):
         """Whether exploration is over: an unknown state, or the end of an episode."""
         objective, step = problem.objective, transition.step
         over = jnp.asarray(False if transition.terminated is None else transition.terminated)
-        unknown = self._models(problem).unknown(tally.visits)
+        unknown = self._unknown(problem, tally.visits)
         if isinstance(objective, Episodic):
             over |= jnp.asarray(step) == objective.horizon - 1
         if unknown.ndim == 2:
@@ -167,41 +184,6 @@ class E3(eqx.Module):
             return jnp.where(unknown, 1.0, later)
 
         return lax.fori_loop(0, jnp.asarray(self.num_explore, jnp.int32), step, unknown.astype(rows.dtype))
-
-
-class _Models(eqx.Module):
-    """M_exploit (Qr) and M_explore (Qe, 1 for an unknown state), in the form that planners need (`Explores`)."""
-
-    num_visits: Scalar
-    legal: Bool[AnyArray, "S A"] | None
-    joint: ClassVar[bool] = False
-    own_rows: ClassVar[bool] = False
-
-    @property
-    def discount_of_bonus(self) -> None:
-        """That of the objective."""
-        return None
-
-    def unknown(self, visits: Float[Array, "*H S A"]) -> Bool[Array, "*H S"]:
-        """Where a legal action was tried less than m times."""
-        tried = visits >= self.num_visits
-        return ~jnp.all(tried if self.legal is None else tried | ~jnp.asarray(self.legal), -1)
-
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
-        """Both models, of all pairs of a layer."""
-        del values
-        unknown = jnp.broadcast_to(self.unknown(stats.visits)[..., None], stats.visits.shape)
-        reward, probs = jnp.where(unknown, 0.0, stats.reward), jnp.where(unknown[..., None], 0.0, stats.probs)
-        return Local(reward, unknown.astype(reward.dtype), probs)
-
-
-def _planned(models: "_Models", problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
-    """The state after a plan, and the two value functions."""
-    if isinstance(problem.objective, Episodic):
-        return state, ExactPlanner().split(models, problem, state)
-    state = ExactPlanner().plan(models, problem, state)[2]
-    exploit, explore = state.plans
-    return state, Split(exploit.q, explore.q, explore.policy, exploit.policy)
 
 
 def _legal_or(table: Float[Array, "*H S A"], problem: Problem) -> Float[Array, "*H S A"]:

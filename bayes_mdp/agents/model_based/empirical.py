@@ -53,13 +53,11 @@ class Local(NamedTuple):
         reward: expected reward, in units of the reward.
         bonus: exploration bonus, in the same units.
         probs: of the K successors; the missing mass leads to an end of value 0.
-        optimistic: the rows of the values Qr + Qe where they differ from those of Qr (`ModelBased.own_rows`).
     """
 
     reward: Float[Array, "*pairs"]
     bonus: Float[Array, "*pairs"]
     probs: Float[Array, "*pairs K"]
-    optimistic: Float[Array, "*pairs K"] | None = None
 
 
 class Tally(eqx.Module):

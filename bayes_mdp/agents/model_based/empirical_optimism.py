@@ -8,7 +8,6 @@ results may differ.
 """
 
 import abc
-from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -20,20 +19,27 @@ from bayes_mdp.agents.common.mean_model import check_above_zero, check_value, wa
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy, lookup
 from bayes_mdp.agents.model_based.empirical import Local, Stats
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping, Split, check_planner
+from bayes_mdp.agents.model_based.planners import (
+    BellmanEquations,
+    ExactPlanner,
+    OnePolicy,
+    PrioritizedSweeping,
+    Split,
+    TwoOptima,
+)
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import best_action
 from bayes_mdp.utils.typing import IntScalar, Scalar
-from bayes_mdp.utils.validation import check_bool, check_fraction, check_not_negative, check_that
+from bayes_mdp.utils.validation import check_bool, check_fraction, check_not_negative, check_that, check_type
 
 
 class ModelBased(eqx.Module):
     """A learner that plans in its empirical model, with an exploration bonus added to the rewards.
 
-    A method is defined by `local` alone: reward, exploration bonus and rows of every pair, from its counts. Values
-    split into Qr + Qe ([OIM08] section 2.5): `split` shows both, `greedy` follows Qr alone, and `exploit` is the best
-    policy of the empirical model.
+    A method is defined by `local`, reward, exploration bonus and rows of every pair, from its counts, and by
+    `equations`, how the values split into Qr + Qe ([OIM08] section 2.5): `split` shows both, `greedy` follows Qr alone,
+    and `exploit` is the best policy of the empirical model.
 
     Args:
         planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
@@ -45,20 +51,19 @@ class ModelBased(eqx.Module):
 
     planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
-    joint: ClassVar[Any] = True
-    own_rows: ClassVar[Any] = False
 
     def __check_init__(self) -> None:
-        check_planner(self.planner)
-
-    @property
-    def discount_of_bonus(self) -> Scalar | None:
-        """Of the exploration values; None: that of the objective."""
-        return None
+        kinds = "ExactPlanner() or PrioritizedSweeping()"
+        check_type("planner", self.planner, (ExactPlanner, PrioritizedSweeping), kinds)
 
     @abc.abstractmethod
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats) -> Local:
         """The model of some pairs."""
+
+    @property
+    def equations(self) -> BellmanEquations:
+        """How Qr and Qe are related: here both are values of the policy that is greedy for the sum."""
+        return OnePolicy(self.local)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> PyTree:
         """No data.
@@ -67,7 +72,7 @@ class ModelBased(eqx.Module):
             ValueError: an objective or a size that the planner does not support.
         """
         del key
-        return self.planner.init(self, problem)
+        return self.planner.init(self.equations, problem, type(self).__name__)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: object = None
@@ -77,12 +82,12 @@ class ModelBased(eqx.Module):
         return self._planned(problem, state)
 
     def _planned(self, problem: Problem, state: PyTree) -> tuple[Greedy, PyTree]:
-        q, best, state = self.planner.plan(self, problem, state)
+        q, best, state = self.planner.plan(self.equations, problem, state)
         return Greedy(q, problem.space.legal, best=best), state
 
     def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
         """The state after one transition; unchanged where `weight` is 0."""
-        return self.planner.observe(self, problem, state, transition, weight)
+        return self.planner.observe(self.equations, problem, state, transition, weight)
 
     def split(self, problem: Problem, state: PyTree) -> Split:
         """The two value functions, Qr and Qe, and their greedy actions.
@@ -91,7 +96,7 @@ class ModelBased(eqx.Module):
             problem: what is known of the MDP before any data.
             state: of the planner.
         """
-        return self.planner.split(self, problem, state)
+        return self.planner.split(self.equations, problem, state)
 
     def exploit(self, problem: Problem, state: PyTree) -> Greedy:
         """The best policy of the empirical model, without exploration.
@@ -141,9 +146,8 @@ class EpsilonGreedyModel(ModelBased):
     def __check_init__(self) -> None:
         check_fraction("epsilon", self.epsilon)
 
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats) -> Local:
         """The empirical model."""
-        del values
         return Local(stats.reward, jnp.zeros_like(stats.reward), stats.probs)
 
     def plan(
@@ -162,17 +166,14 @@ class OptimisticModel(ModelBased):
         ValueError: `v_max` is not finite. TypeError: no number.
     """
 
-    @property
-    @abc.abstractmethod
-    def first_value(self) -> Scalar:
-        """`v_max`."""
+    v_max: eqx.AbstractVar[float | Array]
 
     def __check_init__(self) -> None:
-        check_value("v_max", vars(self)["v_max"])  # anything as yet: `first_value` promises a number
+        check_value("v_max", self.v_max)
 
     def check_optimism(self, max_reward: float) -> None:
         """Warn where optimism is lost: `v_max` below the largest reward of one step."""
-        warn_of_lost_optimism("v_max", self.first_value, max_reward)
+        warn_of_lost_optimism("v_max", self.v_max, max_reward)
 
 
 class OIM(OptimisticModel):
@@ -200,14 +201,8 @@ class OIM(OptimisticModel):
 
     v_max: float | Array = 100.0
 
-    @property
-    def first_value(self) -> Scalar:
-        """`v_max`."""
-        return self.v_max
-
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats) -> Local:
         """The equations above."""
-        del values
         # One imaginary transition to the garden beside the n observed ones.
         n = stats.visits + 1.0
         reward = stats.reward * stats.visits / n
@@ -241,11 +236,6 @@ class RMax(OptimisticModel):
     num_visits: int | Array = 5
     freeze: bool = eqx.field(default=False, static=True, kw_only=True)
 
-    @property
-    def first_value(self) -> Scalar:
-        """`v_max`."""
-        return self.v_max
-
     def __check_init__(self) -> None:
         check_num_visits(self.num_visits)
         check_bool("freeze", self.freeze)
@@ -253,9 +243,8 @@ class RMax(OptimisticModel):
             kind = type(self.planner).__name__
             raise ValueError(f"planner is {kind}, expected ExactPlanner for RMax with freeze")
 
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats) -> Local:
         """The equations above."""
-        del values
         known = stats.visits >= self.num_visits
         bonus = jnp.where(known, 0.0, jnp.asarray(self.v_max, float))
         return Local(jnp.where(known, stats.reward, 0.0), bonus, jnp.where(known[..., None], stats.probs, 0.0))
@@ -325,7 +314,6 @@ class ExplorationReward(ModelBased):
     v_max: eqx.AbstractVar[float | Array]
     bonus_discount: eqx.AbstractVar[float | Array | None]
     explore_prob: eqx.AbstractVar[float | Array | None]
-    joint: ClassVar[Any] = False
 
     def __check_init__(self) -> None:
         check_not_negative("v_max", self.v_max)
@@ -337,9 +325,9 @@ class ExplorationReward(ModelBased):
             check_that("bonus_discount", self.bonus_discount, lambda x: (x >= 0) & (x < 1), expected)
 
     @property
-    def discount_of_bonus(self) -> Scalar | None:
-        """`bonus_discount`."""
-        return self.bonus_discount
+    def equations(self) -> BellmanEquations:
+        """Two optima, of the rewards and of the reward of exploration."""
+        return TwoOptima(self.local, self.bonus_discount)
 
     @abc.abstractmethod
     def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
@@ -349,9 +337,8 @@ class ExplorationReward(ModelBased):
             stats: of the pairs.
         """
 
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats) -> Local:
         """The mean reward; -cost / scale, or `v_max` where a pair was never tried; the empirical rows."""
-        del values
         bonus = jnp.where(stats.visits > 0, -self.cost(stats) / self.scale, self.v_max)
         return Local(stats.reward, bonus, stats.probs)
 

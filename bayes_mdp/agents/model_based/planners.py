@@ -1,11 +1,14 @@
 """How a model-based learner plans: exactly at every plan, or by a few backups after every step.
 
-A planner needs the `local` model of an agent only, so any agent of the family can use either.
+Values split into Qr, of the rewards, and Qe, of the exploration bonus ([OIM08] section 2.5); an agent is greedy for the
+sum. Papers relate the two in three ways, each told in one class: both are values of one policy (`OnePolicy`), each is
+the optimum of its own reward (`TwoOptima`), or the sum is the optimum of other rows (`OwnRows`). A planner is given one
+of these and asks nothing else of an agent, so any agent of the family can use either planner.
 """
 
 import warnings
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias
 
 import equinox as eqx
 import jax
@@ -23,7 +26,7 @@ from bayes_mdp.agents.model_based.empirical import (
     next_states,
     values_of_rows,
 )
-from bayes_mdp.mdp import Discounted, Episodic, Objective, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import Discounted, Episodic, Problem, StateActionSpace, Transitions
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.prioritized_sweeping import (
@@ -38,7 +41,7 @@ from bayes_mdp.planning.prioritized_sweeping import (
 )
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
-from bayes_mdp.utils.validation import check_count, check_that, check_type
+from bayes_mdp.utils.validation import check_count, check_that
 
 _ROUNDS = 64
 _LISTED_BELOW = 32  # states: up to here lists of all states are short enough
@@ -50,35 +53,16 @@ NextValues = Float[Array, " K"] | Float[Array, "*pairs K"]
 """Values of the K successors: the same for all pairs (all states), or those of the successors that a pair lists."""
 TwoValues = tuple[Float[Array, " S"], Float[Array, " S"]]
 """Vr and Ve."""
+Plans: TypeAlias = tuple[Solution, ...]
+"""The last solutions: one of the sum (`OnePolicy`), else two."""
 Settling = tuple[Solution, Bool[Array, ""], Int[Array, ""]]
-"""Of `_settled`: the plan, whether its values moved, rounds made."""
-
-
-@runtime_checkable
-class Explores(Protocol):
-    """What a planner needs of an agent: its model of some pairs, and how its two value functions are related.
-
-    `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `own_rows`: the sum
-    is the optimum of separate rows (`Local.optimistic`), Qr that of the empirical model, and `local` depends on
-    the current values. `discount_of_bonus`: of the exploration values; None: that of the objective.
-    """
-
-    joint: ClassVar[bool]
-    own_rows: ClassVar[bool]
-
-    @property
-    def discount_of_bonus(self) -> RealScalar | None:
-        """Discount of the exploration values."""
-        ...
-
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
-        """The optimistic model of some pairs.
-
-        Args:
-            stats: what was observed of the pairs.
-            values: of the K successors, in units of the return.
-        """
-        ...
+"""Of `_iterate_rows_until_stable`: the plan, whether its values moved, rounds made."""
+LocalModel: TypeAlias = Callable[[Stats], Local]
+"""Counts of some pairs -> the optimistic model of these pairs."""
+OptimisticRows: TypeAlias = Callable[[Stats, Float[Array, "*pairs K"]], Float[Array, "*pairs K"]]
+"""(counts of some pairs, values of the K successors of each, in units of the return) -> rows that favour these."""
+Mean: TypeAlias = Callable[[Float[Array, "*pairs K"], NextValues], Float[Array, "*pairs"]]
+"""(rows, values of the successors) -> the mean of the values."""
 
 
 class Split(NamedTuple):
@@ -96,194 +80,243 @@ class Split(NamedTuple):
     best_r: Int[Array, "*H S"]
 
 
-def _chosen(q: Float[Array, "P A"], action: Int[Array, " P"]) -> Float[Array, " P"]:
-    return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
+class BellmanEquations(Protocol):
+    """The equations of an agent: one step of both value functions, and their fixed point under a discount."""
+
+    def first_plans(self, blank: Solution) -> Plans:
+        """What `solve` starts from.
+
+        Args:
+            blank: a solution before any data.
+        """
+        ...
+
+    def back_up(
+        self,
+        stats: Stats,
+        legal: Bool[AnyArray, "P A"] | None,
+        discount: RealScalar,
+        mean: Mean,
+        vr: NextValues,
+        ve: NextValues,
+    ) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
+        """One step before the values `vr` and `ve`: Qr and Qe of some states, and the values Vr and Ve of these states.
+
+        Args:
+            stats: counts of the pairs of these states.
+            legal: which of their actions may be used; None: all.
+            discount: of the objective; 1 in episodes.
+            mean: of values, weighed by rows.
+            vr, ve: of the successors.
+        """
+        ...
+
+    def solve(self, problem: Problem, stats: Stats, plans: Plans) -> Plans:
+        """The fixed point under `Discounted`, from the last plans on.
+
+        Args:
+            problem: what is known of the MDP before any data.
+            stats: counts of all pairs.
+            plans: the last ones.
+        """
+        ...
+
+    def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
+        """Qr + Qe of the plans, and its greedy actions."""
+        ...
+
+    def split(self, problem: Problem, stats: Stats, plans: Plans) -> Split:
+        """Both value functions of the plans that `solve` found.
+
+        Args:
+            problem, stats: as of `solve`.
+            plans: its answer.
+        """
+        ...
 
 
-def _split(
-    agent: Explores, legal: Bool[AnyArray, "P A"] | None, qr: Float[Array, "P A"], qe: Float[Array, "P A"]
-) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
-    """The split of two tables, and the values of the states."""
+def _greedy_split(legal: Bool[AnyArray, "P A"] | None, qr: Float[Array, "P A"], qe: Float[Array, "P A"]) -> Split:
+    """Two tables, -inf where illegal, and the greedy actions of the sum and of the rewards."""
     if legal is not None:
         qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
-    split = Split(qr, qe, best_action(qr + qe), best_action(qr))
-    if agent.joint:
-        return split, _chosen(qr, split.best), _chosen(qe, split.best)
-    vr = jnp.max(qr, -1)
-    return split, vr, jnp.max(qr + qe, -1) - vr if agent.own_rows else jnp.max(qe, -1)
+    return Split(qr, qe, best_action(qr + qe), best_action(qr))
 
 
-def _weighed(rows: Float[Array, "*pairs K"], values: Float[Array, "*pairs K"]) -> Float[Array, "*pairs"]:
-    """The mean of the values of listed successors."""
-    return jnp.sum(rows * values, -1)
+def _solve_rows(
+    problem: Problem,
+    rows: Float[Array, "S A K"],
+    reward: Float[Array, "S A"],
+    start: Solution,
+    discount: RealScalar | None = None,
+) -> Solution:
+    """The optimum of the MDP with these rows and rewards; `discount`: None: that of the objective."""
+    goal = problem.objective if discount is None else Discounted(discount)
+    return solve(model_of(problem.space, rows, reward, problem.space.legal), goal, start=start)
 
 
-def _looked_ahead(
-    agent: Explores,
-    local: Local,
-    discount: RealScalar,
-    mean: Callable[[Float[Array, "*pairs K"], NextValues], Float[Array, "*pairs"]],
-    vr: NextValues,
-    ve: NextValues,
-) -> tuple[Float[Array, "*pairs"], Float[Array, "*pairs"]]:
-    """Qr and Qe, one step before the values `vr` and `ve`; `mean`: of values, weighed by rows."""
-    discount = jnp.asarray(discount)
-    # Qr = reward + discount sum_y p(y) Vr(y)
-    qr = local.reward + discount * mean(local.probs, vr)
-    if agent.own_rows:
-        # Qe = Q+ - Qr, Q+ of the optimistic rows
-        assert local.optimistic is not None
-        return qr, local.bonus + discount * (mean(local.optimistic, vr + ve) - mean(local.probs, vr))
-    own = discount if agent.discount_of_bonus is None else jnp.asarray(agent.discount_of_bonus)
-    return qr, local.bonus + own * mean(local.probs, ve)
+class OnePolicy(NamedTuple):
+    """Qr and Qe are values of one policy, which is greedy for their sum ([OIM08] algorithm 1).
 
-
-class ExactState(eqx.Module):
-    """The state of `ExactPlanner`.
+    The sum is the optimum of one MDP, whose rewards are reward + bonus.
 
     Args:
-        tally: the counts.
-        plans: the last solutions: of the sum where it is joint, else of rewards and of bonus; () under `Episodic`.
+        local: the optimistic model.
     """
 
-    tally: Tally
-    plans: tuple[Solution, ...]
+    local: LocalModel
+
+    def first_plans(self, blank: Solution) -> Plans:
+        """One, of the sum."""
+        return (blank,)
+
+    def back_up(
+        self,
+        stats: Stats,
+        legal: Bool[AnyArray, "P A"] | None,
+        discount: RealScalar,
+        mean: Mean,
+        vr: NextValues,
+        ve: NextValues,
+    ) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
+        """Both tables look ahead with the same rows and discount; both values are those of the greedy action a_y."""
+        local, discount = self.local(stats), jnp.asarray(discount)
+        qr = local.reward + discount * mean(local.probs, vr)
+        qe = local.bonus + discount * mean(local.probs, ve)
+        split = _greedy_split(legal, qr, qe)
+        chosen = lambda q: jnp.take_along_axis(q, split.best[..., None], -1)[..., 0]  # noqa: E731
+        return split, chosen(split.qr), chosen(split.qe)
+
+    def solve(self, problem: Problem, stats: Stats, plans: Plans) -> Plans:
+        """The optimum for reward + bonus."""
+        local = self.local(stats)
+        return (_solve_rows(problem, local.probs, local.reward + local.bonus, plans[0]),)
+
+    def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
+        """The plan itself."""
+        return plans[0].q, plans[0].policy
+
+    def split(self, problem: Problem, stats: Stats, plans: Plans) -> Split:
+        """Qr by evaluation of the plan with the rewards alone; Qe is the rest of the sum."""
+        local, space, plan = self.local(stats), problem.space, plans[0]
+        qr = evaluate(model_of(space, local.probs, local.reward, space.legal), plan.policy, problem.objective).q
+        qr = qr if space.legal is None else jnp.where(space.legal, qr, -jnp.inf)
+        return _rest_of_sum(qr, plan)
 
 
-def check_planner(planner: object) -> None:
-    """Refuse what is none of the two planners.
+def _rest_of_sum(qr: Float[Array, "S A"], plan: Solution) -> Split:
+    """The split of a plan of the sum: Qe = Q+ - Qr, where -inf - -inf would be nan."""
+    qe = jnp.where(jnp.isfinite(qr), plan.q - qr, -jnp.inf)
+    return Split(qr, qe, plan.policy, best_action(qr))
+
+
+class TwoOptima(NamedTuple):
+    """Qr and Qe are each the optimum of its own reward: they need not agree on what is best to do later.
 
     Args:
-        planner: of an agent.
-
-    Raises:
-        TypeError: it is none.
-    """
-    check_type("planner", planner, (ExactPlanner, PrioritizedSweeping), "ExactPlanner() or PrioritizedSweeping()")
-
-
-class ExactPlanner(eqx.Module):
-    """The exact optimum of the optimistic model at every plan, starting from the last one.
-
-    For up to a few hundred states; in a space that lists successors for any number, where plans are not made at every
-    step. Under `Episodic` one backward pass.
+        local: the optimistic model.
+        bonus_discount: of the exploration values; None: that of the objective.
     """
 
-    def init(self, agent: Explores, problem: Problem) -> ExactState:
-        """Nothing counted, no plan.
+    local: LocalModel
+    bonus_discount: Scalar | None = None
 
-        Args:
-            agent: whose model is planned in.
-            problem: what is known of the MDP before any data.
+    def first_plans(self, blank: Solution) -> Plans:
+        """Two: of the rewards, of the bonus."""
+        return blank, blank
 
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        check_objective(problem, type(agent).__name__)
-        tally = Tally.empty(problem.space)
-        if isinstance(problem.objective, Episodic):
-            return ExactState(tally, ())
-        blank = Solution.blank(problem.space.shape, legal=problem.space.legal)
-        return ExactState(tally, (blank,) if agent.joint else (blank, blank))
+    def back_up(
+        self,
+        stats: Stats,
+        legal: Bool[AnyArray, "P A"] | None,
+        discount: RealScalar,
+        mean: Mean,
+        vr: NextValues,
+        ve: NextValues,
+    ) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
+        """Each table has its own discount, and its own maximum as value."""
+        local, discount = self.local(stats), jnp.asarray(discount)
+        qr = local.reward + discount * mean(local.probs, vr)
+        of_bonus = discount if self.bonus_discount is None else jnp.asarray(self.bonus_discount)
+        split = _greedy_split(legal, qr, local.bonus + of_bonus * mean(local.probs, ve))
+        return split, jnp.max(split.qr, -1), jnp.max(split.qe, -1)
 
-    def observe(
-        self, agent: Explores, problem: Problem, state: ExactState, transition: Transitions, weight: Scalar
-    ) -> ExactState:
-        """One transition is counted.
+    def solve(self, problem: Problem, stats: Stats, plans: Plans) -> Plans:
+        """Two optima of the same rows."""
+        local = self.local(stats)
+        real = _solve_rows(problem, local.probs, local.reward, plans[0])
+        return real, _solve_rows(problem, local.probs, local.bonus, plans[1], self._of_bonus(problem))
 
-        Args:
-            agent, problem: as of `init`.
-            state: from `init`, or the last call.
-            transition: one.
-            weight: 1; where it is 0 nothing is counted.
-        """
-        del agent
-        return ExactState(state.tally.count(problem, transition, weight), state.plans)
+    def _of_bonus(self, problem: Problem) -> RealScalar:
+        assert isinstance(problem.objective, Discounted)
+        return problem.objective.discount if self.bonus_discount is None else self.bonus_discount
 
-    def plan(self, agent: Explores, problem: Problem, state: ExactState) -> tuple[Table, Actions, ExactState]:
-        """q of the sum, its greedy actions, and the next state.
-
-        Args:
-            agent, problem: as of `init`.
-            state: from `init`, or the last call.
-        """
-        if isinstance(problem.objective, Episodic):
-            split = self.split(agent, problem, state)
-            return split.qr + split.qe, split.best, state
-        plans = _solved(agent, problem, state)
-        state = ExactState(state.tally, plans)
-        if agent.joint or agent.own_rows:
-            return plans[-1].q, plans[-1].policy, state
+    def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
+        """Greedy for the sum of the two optima, which is no optimum itself."""
         q = plans[0].q + plans[1].q
-        return q, best_action(q), state
+        return q, best_action(q)
 
-    def split(self, agent: Explores, problem: Problem, state: ExactState) -> Split:
-        """The two value functions of the current model.
-
-        Args:
-            agent, problem, state: as of `plan`.
-        """
-        if isinstance(problem.objective, Episodic):
-            return _backward(agent, problem, state.tally)
-        plans = _solved(agent, problem, state)
-        if not (agent.joint or agent.own_rows):
-            return _split(agent, None, plans[0].q, plans[1].q)[0]
-        qr = plans[0].q if agent.own_rows else _of_rewards(agent, problem, state.tally, plans[0])
-        qe = jnp.where(jnp.isfinite(qr), plans[-1].q - qr, -jnp.inf)
-        return Split(qr, qe, plans[-1].policy, best_action(qr))
-
-    def check_learnt(self, state: PyTree) -> None:
-        """Nothing is lost."""
-        del state
+    def split(self, problem: Problem, stats: Stats, plans: Plans) -> Split:
+        """The two plans."""
+        del problem, stats
+        return _greedy_split(None, plans[0].q, plans[1].q)
 
 
-def _of_rewards(agent: Explores, problem: Problem, tally: Tally, plan: Solution) -> Float[Array, "S A"]:
-    """Qr of the policy that is greedy for the sum."""
-    space, stats = problem.space, tally.stats_in(problem.space)
-    local = agent.local(stats, _of_rows(space, plan.v, stats))
-    mdp = model_of(space, local.probs, local.reward, space.legal)
-    qr = evaluate(mdp, plan.policy, problem.objective).q
-    return qr if space.legal is None else jnp.where(space.legal, qr, -jnp.inf)
+class OwnRows(NamedTuple):
+    """The sum Q+ is the optimum of rows of its own, which favour its values; Qr that of the empirical rows.
+
+    Args:
+        local: reward, bonus and empirical rows.
+        rows: the rows of Q+ for the values of Q+.
+    """
+
+    local: LocalModel
+    rows: OptimisticRows
+
+    def first_plans(self, blank: Solution) -> Plans:
+        """Two: of the rewards, of the sum."""
+        return blank, blank
+
+    def back_up(
+        self,
+        stats: Stats,
+        legal: Bool[AnyArray, "P A"] | None,
+        discount: RealScalar,
+        mean: Mean,
+        vr: NextValues,
+        ve: NextValues,
+    ) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
+        """Qe = Q+ - Qr, where the rows of Q+ are chosen for the values V+ = Vr + Ve."""
+        local, discount = self.local(stats), jnp.asarray(discount)
+        rows = self.rows(stats, jnp.broadcast_to(vr + ve, stats.counts.shape))
+        qr = local.reward + discount * mean(local.probs, vr)
+        qe = local.bonus + discount * (mean(rows, vr + ve) - mean(local.probs, vr))
+        split = _greedy_split(legal, qr, qe)
+        best = jnp.max(split.qr, -1)
+        return split, best, jnp.max(split.qr + split.qe, -1) - best
+
+    def solve(self, problem: Problem, stats: Stats, plans: Plans) -> Plans:
+        """The optimum of the empirical rows, then policy iteration over policies and rows together."""
+        local, space = self.local(stats), problem.space
+        real = _solve_rows(problem, local.probs, local.reward, plans[0])
+
+        # Rows depend on the values: best rows for the last values, a plan for these rows, and so on.
+        def improve(plan: Solution) -> Solution:
+            values = jnp.broadcast_to(values_of_rows(space, plan.v), stats.counts.shape)
+            return _solve_rows(problem, self.rows(stats, values), local.reward + local.bonus, plan)
+
+        return real, _iterate_rows_until_stable(improve, plans[1])
+
+    def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
+        """The plan of the optimistic rows."""
+        return plans[1].q, plans[1].policy
+
+    def split(self, problem: Problem, stats: Stats, plans: Plans) -> Split:
+        """Qr is the first plan; Qe the rest of the second."""
+        del problem, stats
+        return _rest_of_sum(plans[0].q, plans[1])
 
 
-def _of_rows(space: StateActionSpace, values: Float[Array, " S"], stats: Stats) -> Float[Array, "S A K"]:
-    """`values` of the next states of every pair."""
-    return jnp.broadcast_to(values_of_rows(space, values), stats.counts.shape)
-
-
-def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solution, ...]:
-    space, stats = problem.space, state.tally.stats_in(problem.space)
-    discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
-
-    def local_of(values: Float[Array, " S"]) -> Local:
-        return agent.local(stats, _of_rows(space, values, stats))
-
-    def solved(
-        rows: Float[Array, "S A K"],
-        reward: Float[Array, "S A"],
-        start: Solution,
-        goal: Objective = problem.objective,
-    ) -> Solution:
-        return solve(model_of(space, rows, reward, space.legal), goal, start=start)
-
-    local = local_of(state.plans[-1].v)
-    if agent.joint:
-        return (solved(local.probs, local.reward + local.bonus, state.plans[0]),)
-    real = solved(local.probs, local.reward, state.plans[0])
-    if not agent.own_rows:
-        own = discount if agent.discount_of_bonus is None else agent.discount_of_bonus
-        return real, solved(local.probs, local.bonus, state.plans[1], Discounted(own))
-
-    # Rows depend on the values: best rows for the last values, a plan for these rows, and so on.
-    def improved(plan: Solution) -> Solution:
-        local = local_of(plan.v)
-        assert local.optimistic is not None
-        return solved(local.optimistic, local.reward + local.bonus, plan)
-
-    return real, _settled(improved, state.plans[1])
-
-
-def _settled(improve: Callable[[Solution], Solution], plan: Solution) -> Solution:
+def _iterate_rows_until_stable(improve: Callable[[Solution], Solution], plan: Solution) -> Solution:
     """Policy iteration over rows: best rows for the last values, then values of these rows, until nothing changes."""
 
     # The threshold is a few roundings of the largest value.
@@ -297,20 +330,109 @@ def _settled(improve: Callable[[Solution], Solution], plan: Solution) -> Solutio
     return lax.while_loop(lambda loop: loop[1] & (loop[2] < _ROUNDS), body, first)[0]
 
 
-def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
+def _weigh(rows: Float[Array, "*pairs K"], values: Float[Array, "*pairs K"]) -> Float[Array, "*pairs"]:
+    """The mean of the values of listed successors."""
+    return jnp.sum(rows * values, -1)
+
+
+class ExactState(eqx.Module):
+    """The state of `ExactPlanner`.
+
+    Args:
+        tally: the counts.
+        plans: the last solutions; () under `Episodic`.
+    """
+
+    tally: Tally
+    plans: Plans
+
+
+class ExactPlanner(eqx.Module):
+    """The exact optimum of the optimistic model at every plan, starting from the last one.
+
+    For up to a few hundred states; in a space that lists successors for any number, where plans are not made at every
+    step. Under `Episodic` one backward pass.
+    """
+
+    def init(self, equations: BellmanEquations, problem: Problem, who: str) -> ExactState:
+        """Nothing counted, no plan.
+
+        Args:
+            equations: of the agent.
+            problem: what is known of the MDP before any data.
+            who: the agent's name for the messages.
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        check_objective(problem, who)
+        tally = Tally.empty(problem.space)
+        if isinstance(problem.objective, Episodic):
+            return ExactState(tally, ())
+        return ExactState(tally, equations.first_plans(Solution.blank(problem.space.shape, legal=problem.space.legal)))
+
+    def observe(
+        self,
+        equations: BellmanEquations,
+        problem: Problem,
+        state: ExactState,
+        transition: Transitions,
+        weight: Scalar,
+    ) -> ExactState:
+        """One transition is counted.
+
+        Args:
+            equations, problem: as of `init`.
+            state: from `init`, or the last call.
+            transition: one.
+            weight: 1; where it is 0 nothing is counted.
+        """
+        del equations
+        return ExactState(state.tally.count(problem, transition, weight), state.plans)
+
+    def plan(
+        self, equations: BellmanEquations, problem: Problem, state: ExactState
+    ) -> tuple[Table, Actions, ExactState]:
+        """q of the sum, its greedy actions, and the next state.
+
+        Args:
+            equations, problem: as of `init`.
+            state: from `init`, or the last call.
+        """
+        if isinstance(problem.objective, Episodic):
+            split = _backward(equations, problem, state.tally)
+            return split.qr + split.qe, split.best, state
+        plans = equations.solve(problem, state.tally.stats_in(problem.space), state.plans)
+        return *equations.sum_of(plans), ExactState(state.tally, plans)
+
+    def split(self, equations: BellmanEquations, problem: Problem, state: ExactState) -> Split:
+        """The two value functions of the current model.
+
+        Args:
+            equations, problem, state: as of `plan`.
+        """
+        if isinstance(problem.objective, Episodic):
+            return _backward(equations, problem, state.tally)
+        stats = state.tally.stats_in(problem.space)
+        return equations.split(problem, stats, equations.solve(problem, stats, state.plans))
+
+    def check_learnt(self, state: PyTree) -> None:
+        """Nothing is lost."""
+        del state
+
+
+def _backward(equations: BellmanEquations, problem: Problem, tally: Tally) -> Split:
     """Backward induction over the steps of an episode."""
     assert isinstance(problem.objective, Episodic)
-    space, legal = problem.space, problem.space.legal
+    space = problem.space
     every = tally.stats_in(space)
-    mean = matmul if space.successors is None else _weighed
+    mean = matmul if space.successors is None else _weigh
 
     def step(values: TwoValues, layer: IntScalar) -> tuple[TwoValues, Split]:
         # At step h the rows see V_{h+1} = Vr + Ve, the values of the policy that acts on the sum.
         stats = every if every.visits.ndim == 2 else jax.tree.map(lambda x: x[layer], every)
         vr, ve = (values_of_rows(space, x, layer) for x in values)
-        local = agent.local(stats, jnp.broadcast_to(vr + ve, stats.counts.shape))
-        qr, qe = _looked_ahead(agent, local, 1.0, mean, vr, ve)
-        split, vr, ve = _split(agent, legal, qr, qe)
+        split, vr, ve = equations.back_up(stats, space.legal, 1.0, mean, vr, ve)
         return (vr, ve), split
 
     none = jnp.zeros(problem.space.n_states)
@@ -358,37 +480,44 @@ class PrioritizedSweeping(eqx.Module):
                 check_count(name, getattr(self, name))
         check_that("threshold", self.threshold, lambda x: x >= 0, "a number, zero or greater")
 
-    def init(self, agent: Explores, problem: Problem) -> SweptState:
+    def init(self, equations: BellmanEquations, problem: Problem, who: str) -> SweptState:
         """No data; the values are those of the model without data.
 
         Args:
-            agent: whose model is planned in.
+            equations: of the agent.
             problem: what is known of the MDP before any data.
+            who: not used.
 
         Raises:
             ValueError: an objective other than `Discounted`; more than 32 states, no length of the lists, and a space
                 that does not list successors.
         """
+        del who
         check_objective(problem, "prioritized sweeping", (Discounted,))
         space, n = problem.space, problem.space.n_states
         if space.successors is not None:
             known = Tally.empty(space)
-            return SweptState(known, _first_sweeps(agent, problem, known), _predecessors(space))
+            return SweptState(known, _first_sweeps(equations, problem, known), _predecessors(space))
         for name in ("max_successors", "max_predecessors"):
             if getattr(self, name) is None and n > _LISTED_BELOW:
                 raise ValueError(
                     f"{name} is None, expected a number of states: the space has {n}, and does not list successors"
                 )
         tally = ListedTally.empty(space, self.max_successors or n, self.max_predecessors or n)
-        return SweptState(tally, _first_sweeps(agent, problem, tally))
+        return SweptState(tally, _first_sweeps(equations, problem, tally))
 
     def observe(
-        self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Scalar
+        self,
+        equations: BellmanEquations,
+        problem: Problem,
+        state: SweptState,
+        transition: Transitions,
+        weight: Scalar,
     ) -> SweptState:
         """One transition is counted, its state backed up, then up to `num_pops` states are passed on.
 
         Args:
-            agent, problem: as of `init`.
+            equations, problem: as of `init`.
             state: from `init`, or the last call.
             transition: one.
             weight: 1; where it is 0 nothing is counted.
@@ -400,30 +529,32 @@ class PrioritizedSweeping(eqx.Module):
         else:
             tally = tally.count(problem, transition, weight)
             assert lists is not None
-        backup, n = _backup(agent, problem, tally), problem.space.n_states
+        backup, n = _backup(equations, problem, tally), problem.space.n_states
         # Back up the state that was left, then pass its change on to predecessors. A masked step has index S: no state.
         here = jnp.where(active, transition.state, n)
         sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
         num_pops = jnp.where(active, self.num_pops, 0)
         return SweptState(tally, pass_on(sweeps, backup, lists, self.threshold, num_pops), state.predecessors)
 
-    def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Table, Actions, SweptState]:
+    def plan(
+        self, equations: BellmanEquations, problem: Problem, state: SweptState
+    ) -> tuple[Table, Actions, SweptState]:
         """q of the sum, its greedy actions, and the state, unchanged.
 
         Args:
-            agent, problem: as of `init`.
+            equations, problem: as of `init`.
             state: from `init`, or the last call.
         """
-        del agent, problem
+        del equations, problem
         return jnp.sum(state.sweeps.q, 1), state.sweeps.best[:, 0], state
 
-    def split(self, agent: Explores, problem: Problem, state: SweptState) -> Split:
+    def split(self, equations: BellmanEquations, problem: Problem, state: SweptState) -> Split:
         """The two current value functions.
 
         Args:
-            agent, problem, state: as of `plan`.
+            equations, problem, state: as of `plan`.
         """
-        del agent, problem
+        del equations, problem
         return Split(*jnp.moveaxis(state.sweeps.q, 1, 0), *state.sweeps.best.T)
 
     def check_learnt(self, state: PyTree) -> None:
@@ -438,10 +569,10 @@ class PrioritizedSweeping(eqx.Module):
             )
 
 
-def _first_sweeps(agent: Explores, problem: Problem, tally: ListedTally | Tally) -> Sweeps:
+def _first_sweeps(equations: BellmanEquations, problem: Problem, tally: ListedTally | Tally) -> Sweeps:
     """The values of a model without data."""
     n = problem.space.n_states
-    return Sweeps.start(_backup(agent, problem, tally)(jnp.arange(n), jnp.zeros((n, 2))))
+    return Sweeps.start(_backup(equations, problem, tally)(jnp.arange(n), jnp.zeros((n, 2))))
 
 
 def _predecessors(space: StateActionSpace) -> Predecessors:
@@ -451,8 +582,8 @@ def _predecessors(space: StateActionSpace) -> Predecessors:
     return predecessors_of(listed, possible if space.legal is None else possible & space.legal[..., None])
 
 
-def _backup(agent: Explores, problem: Problem, tally: ListedTally | Tally) -> BackupOf:
-    """The Bellman equation of an agent, for some states."""
+def _backup(equations: BellmanEquations, problem: Problem, tally: ListedTally | Tally) -> BackupOf:
+    """The equations of an agent, for some states."""
     discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
     legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
     listed = next_states(problem.space) if isinstance(tally, Tally) else None
@@ -465,9 +596,8 @@ def _backup(agent: Explores, problem: Problem, tally: ListedTally | Tally) -> Ba
             stats, successor = tally.some(states), listed[states]
         later = values[successor]
         vr, ve = later[..., 0], later[..., 1]
-        local = agent.local(stats, vr + ve)
-        qr, qe = _looked_ahead(agent, local, discount, _weighed, vr, ve)
-        split, vr, ve = _split(agent, None if legal is None else legal[states], qr, qe)
+        may = None if legal is None else legal[states]
+        split, vr, ve = equations.back_up(stats, may, discount, _weigh, vr, ve)
         both = zip((split.qr, vr, split.best), (split.qe, ve, split.best_r), strict=True)
         return Backup(*(jnp.stack(pair, 1) for pair in both))
 
