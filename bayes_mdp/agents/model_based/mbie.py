@@ -14,9 +14,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.agents.common.mean_model import check_inside
-from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
-from bayes_mdp.agents.model_based.planners import BellmanEquations, ExactPlanner, OnePolicy, OwnRows
+from bayes_mdp.agents.model_based.empirical_planning import (
+    BellmanEquations,
+    ExactPlanner,
+    Local,
+    OnePolicy,
+    OwnRows,
+    Stats,
+)
 from bayes_mdp.planning.extended_mdp import L1Ball
 from bayes_mdp.utils.typing import Numbers, Scalar
 from bayes_mdp.utils.validation import check_count, check_not_negative, is_concrete

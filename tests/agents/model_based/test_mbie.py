@@ -10,9 +10,8 @@ import pytest
 from scipy.optimize import linprog
 
 from bayes_mdp.agents import MBIE, MBIEEB
-from bayes_mdp.agents.model_based.empirical import Stats
+from bayes_mdp.agents.model_based.empirical_planning import OnePolicy, PrioritizedSweeping, Stats
 from bayes_mdp.agents.model_based.mbie import theory_widths
-from bayes_mdp.agents.model_based.planners import OnePolicy, PrioritizedSweeping
 from bayes_mdp.planning.extended_mdp import ExtendedMDP, L1Ball, solve_extended
 from tests.agents.empirical_models import (
     DISCOUNTED,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OIM, Greedy
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.envs import chain, riverswim
 from bayes_mdp.experiments import Actor, RunOptions, run
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions

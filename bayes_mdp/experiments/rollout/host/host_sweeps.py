@@ -17,9 +17,14 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bayes_mdp.agents import MBIE, MBIEEB, OIM, FrequencyBonus, RecencyBonus, RMax
-from bayes_mdp.agents.model_based.empirical import ListedTally
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
-from bayes_mdp.agents.model_based.planners import OnePolicy, PrioritizedSweeping, SweptState, TwoOptima
+from bayes_mdp.agents.model_based.empirical_planning import (
+    ListedTally,
+    OnePolicy,
+    PrioritizedSweeping,
+    SweptState,
+    TwoOptima,
+)
 from bayes_mdp.experiments.rollout.host.host_choice import ListedEnvironment
 from bayes_mdp.experiments.rollout.host.host_draws import (
     CODE,

@@ -20,7 +20,7 @@ from bayes_mdp.agents.common.mean_model import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.agents.k_learning.k_model import check_options, k_model
+from bayes_mdp.agents.optimism.k_model import check_options, k_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning.vapor_occupancy import ExpectedNext, VaporPlan, VaporProblem, solve_vapor
