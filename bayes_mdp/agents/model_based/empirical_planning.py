@@ -13,7 +13,7 @@ or a few backups after every step.
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -365,6 +365,7 @@ class Split(NamedTuple):
     best_r: Int[Array, "*H S"]
 
 
+@runtime_checkable
 class BellmanEquations(Protocol):
     """The equations of an agent: one step of both value functions, and their fixed point under a discount."""
 
