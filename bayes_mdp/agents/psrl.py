@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length
-from bayes_mdp.agents.common.mean_model import MeanModel, mean_model, no_plan, row_variance_factor
+from bayes_mdp.agents.common.mean_model import MeanModel, mean_model, row_variance_factor
 from bayes_mdp.agents.common.replan import DynamicEpisodes, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import RowPosterior, require_variances
@@ -22,7 +22,7 @@ from bayes_mdp.mdp import AverageReward, CanMean, CanSample, CanSampleBackup, Ep
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.numerics.fusion import computed_once
 from bayes_mdp.planning import backward_induction, solve
-from bayes_mdp.planning.solution import Solution
+from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_not_negative
 

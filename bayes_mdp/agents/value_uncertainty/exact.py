@@ -58,7 +58,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.numerics.products import einsum, matmul, tensordot
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.chain_structure import condensation
+from bayes_mdp.planning.occupancy import condensation
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.utils.memory import check_memory
