@@ -253,6 +253,7 @@ class RMax(OptimisticModel):
 
     def local(self, stats: Stats) -> Local:
         """The equations above."""
+        # An unknown pair has neither rows nor rewards: its value is its bonus, v_max, whatever follows.
         known = stats.visits >= self.num_visits
         bonus = jnp.where(known, 0.0, jnp.asarray(self.v_max, float))
         return Local(jnp.where(known, stats.reward, 0.0), bonus, jnp.where(known[..., None], stats.probs, 0.0))
@@ -347,6 +348,7 @@ class ExplorationReward(ModelBased):
 
     def local(self, stats: Stats) -> Local:
         """The mean reward; -cost / scale, or `v_max` where a pair was never tried; the empirical rows."""
+        # Costs are below zero and v_max is not: Qe of a pair that was never tried is above all others.
         bonus = jnp.where(stats.visits > 0, -self.cost(stats) / self.scale, self.v_max)
         return Local(stats.reward, bonus, stats.probs)
 
@@ -550,6 +552,8 @@ class E3(eqx.Module):
     def _equations(self, problem: Problem) -> TwoOptima:
         """M_exploit is the optimum of the rewards, M_explore that of a reward of 1 in an unknown state."""
 
+        # Unknown states are absorbing in both models; the reward of 1 is paid once, so Qe is the discounted chance of
+        # reaching one.
         def local(stats: Stats) -> Local:
             unknown = jnp.broadcast_to(self._unknown(problem, stats.visits)[..., None], stats.visits.shape)
             reward, probs = jnp.where(unknown, 0.0, stats.reward), jnp.where(unknown[..., None], 0.0, stats.probs)

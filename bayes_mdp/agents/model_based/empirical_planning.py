@@ -125,6 +125,7 @@ class Tally(eqx.Module):
             problem: whose space is looked at.
             transition: one.
         """
+        # A visit that ended the episode has no next state: the missing mass of the row is the probability of an end.
         space, used = problem.space, jnp.asarray(weight, self.visits.dtype)
         ended = False if transition.terminated is None else transition.terminated
         cell, time = transition.cell(space), self.time + (used > 0)
@@ -314,6 +315,7 @@ class ListedTally(eqx.Module):
 
 def _usable(stats: Stats, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S A"]:
     """Pairs tried at some step; in a state without one, all legal pairs."""
+    # Where nothing was tried the row is empty: every action ends the episode with value 0.
     tried = jnp.any(stats.visits > 0, tuple(range(stats.visits.ndim - 2)))
     allowed = jnp.ones(tried.shape, bool) if legal is None else jnp.asarray(legal)
     return tried | (allowed & ~jnp.any(tried, -1, keepdims=True))
@@ -323,6 +325,7 @@ def _place(
     listed: Int[Array, " K"], taken: Bool[Array, " K"], wanted: IntScalar
 ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
     """The index of `wanted` in a list, or of the first free place, and whether there is one."""
+    # Lists are filled from the left: the first place that holds `wanted` or is free, found without a branch.
     here = taken & (listed == wanted)
     fits = here | (~taken & ~jnp.any(here))
     return jnp.argmax(fits), jnp.any(fits)
@@ -466,9 +469,11 @@ class OnePolicy(NamedTuple):
     ) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
         """Both tables look ahead with the same rows and discount; both values are those of the greedy action a_y."""
         local, discount = self.local(stats), jnp.asarray(discount)
+        # Qr = reward + discount sum p Vr, Qe = bonus + discount sum p Ve ([OIM08] section 2.5)
         qr = local.reward + discount * mean(local.probs, vr)
         qe = local.bonus + discount * mean(local.probs, ve)
         split = _greedy_split(legal, qr, qe)
+        # The maximum is over the sum; each part takes its own value at that action, not its own maximum.
         chosen = lambda q: jnp.take_along_axis(q, split.best[..., None], -1)[..., 0]  # noqa: E731
         return split, chosen(split.qr), chosen(split.qe)
 
@@ -577,6 +582,7 @@ class OwnRows(NamedTuple):
         qr = local.reward + discount * mean(local.probs, vr)
         qe = local.bonus + discount * (mean(rows, vr + ve) - mean(local.probs, vr))
         split = _greedy_split(legal, qr, qe)
+        # Vr is the maximum of Qr, and Ve what V+ has beyond it: their sum is V+ = max (Qr + Qe).
         best = jnp.max(split.qr, -1)
         return split, best, jnp.max(split.qr + split.qe, -1) - best
 
@@ -585,7 +591,8 @@ class OwnRows(NamedTuple):
         local, space = self.local(stats), problem.space
         real = _solve_rows(problem, local.probs, local.reward, plans[0])
 
-        # Rows depend on the values: best rows for the last values, a plan for these rows, and so on.
+        # Q+ = reward + bonus + discount max over rows of sum p V+. Rows depend on the values: best rows for the last
+        # values, a plan for these rows, and so on.
         def improve(plan: Solution) -> Solution:
             values = jnp.broadcast_to(values_of_rows(space, plan.v), stats.counts.shape)
             return _solve_rows(problem, self.rows(stats, values), local.reward + local.bonus, plan)
@@ -863,6 +870,7 @@ def _first_sweeps(equations: BellmanEquations, problem: Problem, tally: ListedTa
 
 def _predecessors(space: StateActionSpace) -> Predecessors:
     """The states from which each can be reached, by the lists of the space."""
+    # Known lists: every state that can lead here is one, observed or not, so that no change is lost.
     listed = jnp.asarray(space.successors)
     possible = (listed >= 0) & (listed < space.n_states)
     return predecessors_of(listed, possible if space.legal is None else possible & space.legal[..., None])
@@ -880,6 +888,7 @@ def _backup(equations: BellmanEquations, problem: Problem, tally: ListedTally | 
         else:
             assert listed is not None
             stats, successor = tally.some(states), listed[states]
+        # One state at a time, the same equations as the exact planner's: values of the listed successors alone.
         later = values[successor]
         vr, ve = later[..., 0], later[..., 1]
         may = None if legal is None else legal[states]

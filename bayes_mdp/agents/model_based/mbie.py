@@ -267,6 +267,7 @@ class MBIEWS(OptimisticModel):
 
     def local(self, stats: Stats) -> Local:
         """The empirical model; Q+ of a pair never tried is all bonus."""
+        # No row and no reward where n = 0: the bonus alone makes Q+ = v_max, and Qr = 0.
         return Local(stats.reward, jnp.where(stats.visits > 0, 0.0, self.v_max), stats.probs)
 
     @property

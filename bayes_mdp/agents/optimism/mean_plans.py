@@ -69,6 +69,7 @@ class EpsilonGreedyMean(eqx.Module):
         """
         del key
         self.check_belief(belief)
+        # The mean rewards as they are: all exploration is in the policy.
         q, _, state = plan_for_rewards(belief, problem, lambda reward: reward, state, "EpsilonGreedyMean")
         return EpsilonGreedy(q, self.epsilon, problem.space.legal), state
 

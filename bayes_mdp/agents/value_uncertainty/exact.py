@@ -580,7 +580,8 @@ class CovarianceThompson(UsesRows):
         """Thompson sampling with the covariance of `value_covariance`. Raises as that."""
         del mean
         answer = value_covariance(belief, plan.policy, problem.objective, allow_cycles=True)
-        return correlated_policy(key, answer.q_mean, answer.q_covariance, problem, self)
+        q, covariance = answer.q_mean, answer.q_covariance
+        return correlated_policy(key, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)
 
 
 _CAP = 100_000
