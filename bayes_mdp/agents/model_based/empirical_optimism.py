@@ -66,7 +66,11 @@ class ModelBased(eqx.Module):
 
     @abc.abstractmethod
     def local(self, stats: Stats) -> Local:
-        """The model of some pairs."""
+        """The model of some pairs.
+
+        Args:
+            stats: what was observed of them.
+        """
 
     @property
     def equations(self) -> BellmanEquations:

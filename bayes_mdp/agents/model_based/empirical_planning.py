@@ -411,7 +411,11 @@ class BellmanEquations(Protocol):
         ...
 
     def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
-        """Qr + Qe of the plans, and its greedy actions."""
+        """Qr + Qe of the plans, and its greedy actions.
+
+        Args:
+            plans: the answer of `solve`.
+        """
         ...
 
     def split(self, problem: Problem, stats: Stats, plans: Plans) -> Split:

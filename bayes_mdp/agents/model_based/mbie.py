@@ -136,7 +136,7 @@ class MBIE(OptimisticModel):
         return OnePolicy(self.local) if self.transition_width is None else OwnRows(self.local, self.best_rows)
 
     def best_rows(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Float[Array, "*pairs K"]:
-        """The rows of the maximum over the L1 balls, none where n = 0.
+        """The rows of probabilities that attain the maximum over the L1 balls; zero where n = 0.
 
         Args:
             stats: of the pairs [S A].

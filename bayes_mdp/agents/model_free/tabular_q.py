@@ -71,7 +71,11 @@ def check_half_life(value: object, what: str) -> None:
 
 
 class TabularQ(eqx.Module):
-    """Base of the methods whose state is the table alone; subclasses set learning rate, initial value and policy."""
+    """Base of the methods whose state is the table alone; subclasses set learning rate, initial value and policy.
+
+    Args:
+        learning_rate: in [0, 1].
+    """
 
     learning_rate: eqx.AbstractVar[float | Array]
 
