@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from bayes_mdp.agents import OIM
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import PrioritizedSweeping
 from bayes_mdp.envs import flag_maze, maze_with_subgoals
 from bayes_mdp.experiments import RunOptions
 from bayes_mdp.experiments.resume import Snapshots

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 import bayes_mdp as bm
-from bayes_mdp.agents.k_learning.k_learning import minimise
-from bayes_mdp.agents.k_learning.k_model import k_model
+from bayes_mdp.agents.optimism.k_learning import minimise
+from bayes_mdp.agents.optimism.k_model import k_model
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal

@@ -25,7 +25,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.mdp import Discounted, StateActionSpace
-from bayes_mdp.planning.variance_backup import propagate
+from bayes_mdp.planning.solve import propagate
 from benchmarks.planning import compiled, cpu, show
 from benchmarks.record.turns import Measured, Size, in_turns
 

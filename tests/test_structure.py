@@ -1,6 +1,10 @@
-"""The shape of the package: no circle of files, no name that two files share, nothing imported that the wheel lacks."""
+"""The shape of the package: no circle of files, no name that two files share, nothing imported that the wheel lacks.
+
+And its map: the journeys of docs/explanation/architecture.md name files that exist.
+"""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -158,3 +162,15 @@ def test_every_thorough_test_exists():
         if not path.exists() or f"def {function.rpartition('::')[2]}(" not in path.read_text():
             missing.append(name)
     assert not missing, f"tests/thorough.txt lists {missing[0]}, which is no test"
+
+
+def test_the_map_names_files_that_exist():
+    """Three journeys, each of at most a dozen files, none twice; and every other path in the text."""
+    text = (ROOT / "docs/explanation/architecture.md").read_text()
+    journeys = [re.findall(r"^\| `([^`]+)` \|", part, re.M) for part in text.split("\n## ")[1:]]
+    assert len(journeys) == 3
+    for files in journeys:
+        assert 5 < len(files) <= 12 and len(set(files)) == len(files)
+    named = {name for name in re.findall(r"`([^`\s]+)`", text) if name.endswith(".py")}
+    assert named >= {file for files in journeys for file in files}
+    assert {name for name in named if not (ROOT / PACKAGE / name).is_file()} == set()

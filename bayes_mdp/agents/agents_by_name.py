@@ -4,13 +4,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from bayes_mdp.agents.bamcp import BAMCP
-from bayes_mdp.agents.k_learning.k_learning import KLearning
-from bayes_mdp.agents.k_learning.vapor import VAPOR
-from bayes_mdp.agents.model_based.e3 import E3
-from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel, FrequencyBonus, RecencyBonus, RMax
+from bayes_mdp.agents.model_based.empirical_optimism import (
+    E3,
+    OIM,
+    EpsilonGreedyModel,
+    FrequencyBonus,
+    RecencyBonus,
+    RMax,
+)
 from bayes_mdp.agents.model_based.mbie import MBIE, MBIEEB, MBIEWS
-from bayes_mdp.agents.model_based.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.model_free.bql import BQL
+from bayes_mdp.agents.model_free.episodic_q import UCBH, RandQL
 from bayes_mdp.agents.model_free.soft_q import BoltzmannQ, SoftQ, SoftQMean
 from bayes_mdp.agents.model_free.tabular_q import (
     AnnealedQ,
@@ -22,15 +26,14 @@ from bayes_mdp.agents.model_free.tabular_q import (
 )
 from bayes_mdp.agents.model_free.trial_learning import TDBMA, SarsaLambda
 from bayes_mdp.agents.optimism.count_bonus import BEB, BOLT, CountBonus
-from bayes_mdp.agents.optimism.information_gain import InformationGain, RegularisedIDS
+from bayes_mdp.agents.optimism.k_learning import KLearning
+from bayes_mdp.agents.optimism.mean_plans import EpsilonGreedyMean, InformationGain, RegularisedIDS
 from bayes_mdp.agents.optimism.optimistic_sampling import BOSS, OPSRL, BayesUCBVI
-from bayes_mdp.agents.optimism.ucb_h import UCBH
 from bayes_mdp.agents.optimism.ucbvi import UCBVI
 from bayes_mdp.agents.optimism.ucrl2 import UCFH, UCRL2
-from bayes_mdp.agents.posterior_sampling.gaussian_psrl import GaussianPSRL
-from bayes_mdp.agents.posterior_sampling.psrl import PSRL, TSDE, BayesianDP
-from bayes_mdp.agents.posterior_sampling.rand_ql import RandQL
-from bayes_mdp.agents.posterior_sampling.rlsvi import LMCLSVI, RLSVI
+from bayes_mdp.agents.optimism.vapor import VAPOR
+from bayes_mdp.agents.psrl import PSRL, TSDE, BayesianDP, GaussianPSRL
+from bayes_mdp.agents.rlsvi import LMCLSVI, RLSVI
 from bayes_mdp.agents.value_uncertainty.exact import CovarianceThompson
 from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE, VarianceOptimism
 from bayes_mdp.agents.value_uncertainty.moment_matching import MomentMatching

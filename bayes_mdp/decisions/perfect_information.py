@@ -31,7 +31,7 @@ from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.mdp.sizes import sizes_of
-from bayes_mdp.planning.chain_structure import find_cycle
+from bayes_mdp.planning.occupancy import find_cycle
 from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 from bayes_mdp.utils.validation import check_key

@@ -29,7 +29,7 @@ from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.variance_backup import propagate
+from bayes_mdp.planning.solve import propagate
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 from bayes_mdp.utils.validation import check_key
 

@@ -6,11 +6,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.numerics.fusion import on_demand
+from bayes_mdp.planning.bellman import HardMax, Max, Rounding, row_sums
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.linear_systems import solve_chain
-from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.policy_arrays import action_values
-from bayes_mdp.planning.rounding import Rounding, row_sums
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.utils.typing import IntScalar
 

@@ -21,8 +21,8 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.bellman import Max
 from bayes_mdp.planning.linear_systems import DIRECT, LISTED_DIRECT, eliminate, solve_chain
-from bayes_mdp.planning.max_operator import Max
 from bayes_mdp.planning.policy_arrays import action_values
 from bayes_mdp.utils.typing import RealScalar
 

@@ -27,10 +27,9 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.numerics.fusion import on_demand
 from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.bellman import HardMax, Max, Rounding, total_probability
 from bayes_mdp.planning.linear_systems import RESTARTS, solve_chain
-from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.policy_arrays import UNROLLED, at_policy, follow, unrolled_action_values
-from bayes_mdp.planning.rounding import Rounding, total_probability
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 

@@ -9,9 +9,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.planning.max_operator import HardMax, Max
+from bayes_mdp.planning.bellman import HardMax, Max, Rounding
 from bayes_mdp.planning.policy_arrays import action_values
-from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,

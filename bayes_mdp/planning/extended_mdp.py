@@ -20,8 +20,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
 from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.episodic import backward_induction
-from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE, check_shape, is_concrete, require

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.linear_systems import solve_chain
 from bayes_mdp.planning.policy_arrays import action_values, at_policy, follow
-from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 
 Carry = tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""], Bool[Array, ""]]

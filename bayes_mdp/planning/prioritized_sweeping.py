@@ -17,8 +17,8 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
+from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.discounted import bounded
-from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar

@@ -12,14 +12,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
 from bayes_mdp.planning.average import best_gain
+from bayes_mdp.planning.bellman import Rounding, SoftMax
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import bounded, evaluate_chain
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
 from bayes_mdp.planning.linear_systems import solve_chain
-from bayes_mdp.planning.max_operator import SoftMax
 from bayes_mdp.planning.policy_arrays import action_values
-from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import SoftSolution, Solution
 from bayes_mdp.planning.solve import check_problem, check_start, in_one_dtype, require_exit
 from bayes_mdp.utils.typing import RealScalar

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp import AverageReward, Episodic, Objective
+from bayes_mdp.mdp import AverageReward, Episodic, Objective, Problem
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.utils.typing import AnyArray
 
@@ -117,6 +117,17 @@ class PolicyEvaluation(eqx.Module):
     converged: Bool[Array, ""]
     iterations: Int[Array, ""]
     gap: Float[Array, ""]
+
+
+def no_plan(problem: Problem) -> Solution | None:
+    """The state before any plan: None for episodes, which need no warm start.
+
+    Args:
+        problem: sizes, legal actions and objective.
+    """
+    if isinstance(problem.objective, Episodic):
+        return None
+    return Solution.blank(problem.space.shape, legal=problem.space.legal)
 
 
 def best_action(q: Float[AnyArray, "*batch A"]) -> Int[Array, "*batch"]:

@@ -1,7 +1,11 @@
 """`solve` and `evaluate`: the entry points of the planners, one planner per objective.
 
 The theory of all four is in [PUTERMAN94], that of first exit in [SSP91] too; policy iteration is due to [HOWARD60].
+`propagate` solves the equation that every variance of values shares, u = local + discount^2 sum pbar pi u: the value of
+the policy for other rewards than those of the MDP (`evaluate_reward`).
 """
+
+import sys
 
 import equinox as eqx
 import jax
@@ -13,16 +17,15 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, O
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import check_fit, step_discount
 from bayes_mdp.planning.average import solve_average
+from bayes_mdp.planning.bellman import HardMax, Rounding
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
-from bayes_mdp.planning.max_operator import HardMax
 from bayes_mdp.planning.policy_arrays import action_values, follow, mix, policy_probs, read_policy
-from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
 from bayes_mdp.utils.typing import RealScalar
-from bayes_mdp.utils.validation import check_not_negative, check_type, first_index, is_concrete, require
+from bayes_mdp.utils.validation import check_not_negative, check_shape, check_type, first_index, is_concrete, require
 
 
 def solve(
@@ -258,3 +261,61 @@ def _trapped(mdp: MDP | SparseMDP) -> int | None:
     """The first state from which the end cannot be reached."""
     state = first_index(~np.asarray(exit_policy(mdp)[0]))
     return None if state is None else state[0]
+
+
+def propagate(
+    mdp: MDP | SparseMDP, local: Float[Array, "*H S A"], policy: PolicyLike, objective: Objective
+) -> PolicyEvaluation:
+    """Solve u(s, a) = local(s, a) + discount^2 sum_s' P(s' | s, a) sum_a' pi(a' | s') u(s', a').
+
+    It is policy evaluation with `local` as reward and the square of the discount; what is undiscounted stays so.
+
+    Args:
+        mdp: the (mean) transition probabilities; its rewards are not used.
+        local: [*H S A], the variance that each pair adds; it may depend on the step where `mdp` does not.
+        policy: as in `evaluate`.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+
+    Raises:
+        ValueError: `AverageReward`: the sum of local variances along a run without end does not exist; as `evaluate`.
+    """
+    if isinstance(objective, AverageReward):
+        raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
+    if isinstance(objective, Discounted):
+        objective = Discounted(objective.discount**2)
+    if isinstance(objective, Episodic):
+        rate = max(objective.discount**2, sys.float_info.min)  # a square may be too small for a float
+        objective = Episodic(objective.horizon, rate)
+    return evaluate_reward(mdp, local, policy, objective)
+
+
+def evaluate_reward(
+    mdp: MDP | SparseMDP, reward: Float[Array, "*H S A"], policy: PolicyLike, objective: Objective
+) -> PolicyEvaluation:
+    """`evaluate` with other rewards, which may depend on the step where the MDP does not. Traceable.
+
+    Args:
+        mdp: its rewards are not used.
+        reward: [*H S A]; H only with `Episodic`.
+        policy, objective: as in `evaluate`.
+
+    Raises:
+        ValueError: another shape; as `evaluate`.
+    """
+    if isinstance(objective, Episodic) and reward.ndim > mdp.reward.ndim:
+        return _by_step(mdp, reward, policy, objective)
+    return evaluate(eqx.tree_at(lambda m: m.reward, mdp, reward), policy, objective)
+
+
+def _by_step(
+    mdp: MDP | SparseMDP, reward: Float[Array, "H S A"], policy: PolicyLike, objective: Episodic
+) -> PolicyEvaluation:
+    """One row for all steps, a reward for each: the rows are not repeated."""
+    horizon, rate = objective.horizon, objective.discount
+    check_shape("reward", reward, (horizon, *mdp.reward.shape), "step, state, action")
+    # Rounding is bounded by the largest reward of all steps.
+    largest = eqx.tree_at(lambda m: m.reward, mdp, jnp.max(jnp.abs(reward), 0))
+    probs = policy_probs(policy, mdp, horizon=horizon)
+    q, v, gap = induce(mdp, horizon, Rounding.of(largest, mixed=largest), probs, reward=reward, discount=rate)
+    gain = jnp.full((), jnp.nan, q.dtype)
+    return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(horizon), gap)

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Bool, PRNGKeyArray
 
-from bayes_mdp.agents.k_learning.k_learning import KLearning
-from bayes_mdp.agents.model_based.mean_greedy import EpsilonGreedyMean
+from bayes_mdp.agents.model_free.episodic_q import UCBH
 from bayes_mdp.agents.model_free.soft_q import SoftQ, SoftQMean
 from bayes_mdp.agents.model_free.tabular_q import EpsilonGreedyQ
 from bayes_mdp.agents.optimism.count_bonus import BEB, BOLT
-from bayes_mdp.agents.optimism.ucb_h import UCBH
+from bayes_mdp.agents.optimism.k_learning import KLearning
+from bayes_mdp.agents.optimism.mean_plans import EpsilonGreedyMean
 from bayes_mdp.agents.optimism.ucbvi import UCBVI
 from bayes_mdp.agents.optimism.ucrl2 import UCFH, UCRL2
-from bayes_mdp.agents.posterior_sampling.psrl import PSRL
-from bayes_mdp.agents.posterior_sampling.rlsvi import RLSVI
+from bayes_mdp.agents.psrl import PSRL
+from bayes_mdp.agents.rlsvi import RLSVI
 from bayes_mdp.envs.papers.deep_sea import RIGHT, deep_sea, reachable
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace

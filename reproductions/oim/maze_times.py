@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel, FrequencyBonus, RecencyBonus
+from bayes_mdp.agents.model_based.empirical_planning import PrioritizedSweeping
 from bayes_mdp.agents.model_based.mbie import MBIEWS
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs.papers.mazes import maze_with_subgoals
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace

@@ -15,8 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from bayes_mdp.agents.model_based.empirical import ListedTally
-from bayes_mdp.agents.model_based.planners import SweptState
+from bayes_mdp.agents.model_based.empirical_planning import ListedTally, SweptState
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.mdp import Environment, Problem, SparseMDP, Transitions
 from bayes_mdp.planning.solution import best_action

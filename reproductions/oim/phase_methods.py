@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayes_mdp.agents import BQL, OIM, AnnealedQ, BayesianDP, BoltzmannQ, ErrorBonusQ, IEQLPlus, VarianceBonusQ
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from reproductions.oim.random_ties import RandomTies
 
 DISCOUNT = 0.95

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.agents.model_based.planners import Split
+from bayes_mdp.agents.model_based.empirical_planning import Split
 from bayes_mdp.experiments.rollout.time_loop import observe_block
 from bayes_mdp.mdp import Discounted, Problem, Transitions
 from tests.agents.histories import LEGAL, LENGTH, A, H, S, history, problem

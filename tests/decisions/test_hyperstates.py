@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions.hyperstates import WORD_BITS, child, hyper_problem, search_key, union
+from bayes_mdp.decisions.bayes_optimum import WORD_BITS, child, hyper_problem, search_key, union
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells

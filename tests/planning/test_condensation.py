@@ -5,7 +5,7 @@ import numpy as np
 from scipy.sparse.csgraph import floyd_warshall
 
 from bayes_mdp.mdp import MDP
-from bayes_mdp.planning.chain_structure import condensation
+from bayes_mdp.planning.occupancy import condensation
 from tests.planning.planning_problems import listed
 
 

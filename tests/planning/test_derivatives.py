@@ -9,8 +9,8 @@ import pytest
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, SparseMDP
+from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.discounted import solve_discounted
-from bayes_mdp.planning.rounding import Rounding
 from tests.planning.gradient_problems import (
     OBJECTIVES,
     PLANNERS,

@@ -10,8 +10,8 @@ import scipy.sparse.linalg
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning import solve as plan_of
+from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.discounted import bounded
-from bayes_mdp.planning.rounding import Rounding
 from tests.planning.planning_problems import KINDS, all_policies, arrays, listed, make_mdp, optimal_discounted, solve
 
 DISCOUNTS = (0.0, 0.9, 0.999)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from bayes_mdp.planning.max_operator import HardMax, SoftMax
+from bayes_mdp.planning.bellman import HardMax, SoftMax
 from bayes_mdp.planning.policy_arrays import action_values
 from tests.planning.planning_problems import arrays, listed, make_mdp
 

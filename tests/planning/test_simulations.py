@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.planning.tree_simulations import Urns, draw
+from bayes_mdp.planning.tree_search import Urns, draw
 from benchmarks.numba_peers.bamcp import search as peer
 from tests.planning.searches import dirichlet_belief, search
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.mdp import MDP
-from bayes_mdp.planning.chain_structure import find_cycle, reachable_pairs
+from bayes_mdp.planning.occupancy import find_cycle, reachable_pairs
 from tests.planning.planning_problems import listed
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.planning.kept_tree import check_tree, empty_tree, search_depth, tree_bytes
-from bayes_mdp.planning.tree_search import RootAnswer, kept_below, new_tree, resumed, stored
-from bayes_mdp.planning.tree_simulations import slot_of
+from bayes_mdp.planning.tree_search import RootAnswer, kept_below, new_tree, resumed, slot_of, stored
 from tests.planning.searches import dirichlet_belief, search
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
-from bayes_mdp.planning.variance_backup import propagate
+from bayes_mdp.planning.solve import propagate
 from tests.planning.planning_problems import arrays, listed, make_mdp
 
 N, DISCOUNT = 5, 0.9

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import EpsilonGreedyModel
-from bayes_mdp.agents.model_based.empirical import ListedTally
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ListedTally, PrioritizedSweeping
 from bayes_mdp.envs import garnet, maze_with_subgoals
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Problem, StateActionSpace
 from bayes_mdp.planning import solve

@@ -13,7 +13,7 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.agents import OIM, AnnealedQ, BayesianDP, BoltzmannQ, EpsilonGreedyQ
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions

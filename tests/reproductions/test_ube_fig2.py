@@ -14,7 +14,7 @@ from bayes_mdp.agents.value_uncertainty import ube
 from bayes_mdp.envs import two_action_chain
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Discounted, StateActionSpace
-from bayes_mdp.planning.variance_backup import propagate
+from bayes_mdp.planning.solve import propagate
 from reproductions.ube import two_action_chain_fig2 as fig2
 from reproductions.ube.two_action_chain_fig2 import Rule, best_bonus, known_chain, pulls
 

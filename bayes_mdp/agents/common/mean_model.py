@@ -32,7 +32,7 @@ from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.objectives import require_undiscounted
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import solve
-from bayes_mdp.planning.solution import Solution
+from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive, check_that, is_concrete
 
@@ -128,17 +128,6 @@ def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
     source = belief if isinstance(belief, CanExpectNext) else mean
     legal = None if mean.legal is None else jnp.asarray(mean.legal)
     return MeanModel(mean.reward, source, legal, objective.horizon)
-
-
-def no_plan(problem: Problem) -> Solution | None:
-    """The state before any plan: None for episodes, which need no warm start.
-
-    Args:
-        problem: sizes, legal actions and objective.
-    """
-    if isinstance(problem.objective, Episodic):
-        return None
-    return Solution.blank(problem.space.shape, legal=problem.space.legal)
 
 
 def plan_for_rewards(

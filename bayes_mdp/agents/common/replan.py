@@ -88,6 +88,7 @@ class Doubling(_NoPeriod):
             visits: so far.
             planned_visits: before the last plan.
         """
+        # An episode of [UCRL10] goes on while v(s, a) < max(1, N(s, a)) everywhere.
         since = visits - planned_visits
         return (since >= planned_visits) & (since >= 1)
 
@@ -118,6 +119,7 @@ class DynamicEpisodes(_NoPeriod):
 
     def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """Whether one of the two criteria of the paper holds."""
+        # t > t_k + T_{k-1}, with T_{k-1} = t_k - t_{k-1}
         longer = context.time - context.planned_time > context.planned_time - context.previous_time
         return longer | jnp.any(context.visits > 2 * context.planned_visits)
 

@@ -36,11 +36,10 @@ from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.validity import Kind
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.chain_structure import find_cycle
+from bayes_mdp.planning.occupancy import find_cycle
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
-from bayes_mdp.planning.solve import check_problem
-from bayes_mdp.planning.variance_backup import propagate
+from bayes_mdp.planning.solve import check_problem, propagate
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import first_index, is_concrete

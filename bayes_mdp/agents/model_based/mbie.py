@@ -5,7 +5,7 @@ Wiering and Schmidhuber, *Efficient model-based exploration*, 1998 (a row of [OI
 reconstructed: the original and its constants were not available, results may differ.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,9 +14,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.agents.common.mean_model import check_inside
-from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
-from bayes_mdp.agents.model_based.planners import ExactPlanner
+from bayes_mdp.agents.model_based.empirical_planning import (
+    BellmanEquations,
+    ExactPlanner,
+    Local,
+    OnePolicy,
+    OwnRows,
+    Stats,
+)
 from bayes_mdp.planning.extended_mdp import L1Ball
 from bayes_mdp.utils.typing import Numbers, Scalar
 from bayes_mdp.utils.validation import check_count, check_not_negative, is_concrete
@@ -65,17 +71,11 @@ class MBIEEB(OptimisticModel):
     beta: float | Array = 1.0
     v_max: float | Array = 100.0
 
-    @property
-    def first_value(self) -> Scalar:
-        """`v_max`."""
-        return self.v_max
-
     def __check_init__(self) -> None:
         check_not_negative("beta", self.beta)
 
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats) -> Local:
         """The equations above."""
-        del values
         return Local(stats.reward, interval_bonus(stats, self.beta, self.v_max), stats.probs)
 
 
@@ -116,14 +116,6 @@ class MBIE(OptimisticModel):
     reward_width: float | Array = 1.0
     transition_width: float | Array | None = eqx.field(default=None, converter=_none_where_zero)
     v_max: float | Array = 100.0
-    # With optimistic rows Qr is the optimum of the empirical rows, the sum that of the best rows of the sets.
-    own_rows: ClassVar[Any] = property(lambda self: self.transition_width is not None)
-    joint: ClassVar[Any] = property(lambda self: self.transition_width is None)
-
-    @property
-    def first_value(self) -> Scalar:
-        """`v_max`."""
-        return self.v_max
 
     def __check_init__(self) -> None:
         check_not_negative("reward_width", self.reward_width)
@@ -134,11 +126,23 @@ class MBIE(OptimisticModel):
             kind = type(self.planner).__name__
             raise ValueError(f"planner is {kind}, expected ExactPlanner for MBIE with a transition_width")
 
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
-        """The equations above; the best rows for the `values` of the states, of pairs [S A]."""
-        bonus = interval_bonus(stats, self.reward_width, self.v_max)
-        if self.transition_width is None:
-            return Local(stats.reward, bonus, stats.probs)
+    def local(self, stats: Stats) -> Local:
+        """Rhat and phat, and the bonus eR (`v_max` where n = 0)."""
+        return Local(stats.reward, interval_bonus(stats, self.reward_width, self.v_max), stats.probs)
+
+    @property
+    def equations(self) -> BellmanEquations:
+        """One policy where rows are the empirical ones; else the sum is the optimum of the best rows of the sets."""
+        return OnePolicy(self.local) if self.transition_width is None else OwnRows(self.local, self.best_rows)
+
+    def best_rows(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Float[Array, "*pairs K"]:
+        """The rows of probabilities that attain the maximum over the L1 balls; zero where n = 0.
+
+        Args:
+            stats: of the pairs [S A].
+            values: of the K successors of each pair, in units of the return.
+        """
+        assert self.transition_width is not None
         visited, n = stats.visits > 0, jnp.maximum(stats.visits, 1.0)
         # The end is one more outcome, possible only where one was observed.
         ended = jnp.maximum(stats.visits - jnp.sum(stats.counts, -1), 0.0) / n
@@ -150,7 +154,7 @@ class MBIE(OptimisticModel):
             rows = L1Ball(centre, radius, possible).best_rows(values[0, 0])[..., :-1]
         else:
             rows = jax.vmap(jax.vmap(_best_row))(centre, radius, possible, values)[..., :-1]
-        return Local(stats.reward, bonus, stats.probs, jnp.where(visited[..., None], rows, 0.0))
+        return jnp.where(visited[..., None], rows, 0.0)
 
 
 def _best_row(
@@ -257,18 +261,16 @@ class MBIEWS(OptimisticModel):
 
     z: float | Array = 1.96
     v_max: float | Array = 100.0
-    joint: ClassVar[bool] = False
-    own_rows: ClassVar[bool] = True
-
-    @property
-    def first_value(self) -> Scalar:
-        """`v_max`."""
-        return self.v_max
 
     def __check_init__(self) -> None:
         check_not_negative("z", self.z)
 
-    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
-        """The equation above."""
-        bonus = jnp.where(stats.visits > 0, 0.0, self.v_max)
-        return Local(stats.reward, bonus, stats.probs, favoured(stats.probs, stats.visits, values, self.z))
+    def local(self, stats: Stats) -> Local:
+        """The empirical model; Q+ of a pair never tried is all bonus."""
+        # No row and no reward where n = 0: the bonus alone makes Q+ = v_max, and Qr = 0.
+        return Local(stats.reward, jnp.where(stats.visits > 0, 0.0, self.v_max), stats.probs)
+
+    @property
+    def equations(self) -> BellmanEquations:
+        """Q+ is the optimum of the rows p+, Qr that of the empirical rows."""
+        return OwnRows(self.local, lambda stats, values: favoured(stats.probs, stats.visits, values, self.z))

@@ -110,11 +110,6 @@ class BoltzmannQ(TabularQ):
             check_fraction("falling_rate", self.falling_rate)
 
     @property
-    def step_size(self) -> Scalar:
-        """`learning_rate`."""
-        return self.learning_rate
-
-    @property
     def first_value(self) -> Scalar:
         """`initial_q`."""
         return self.initial_q

@@ -13,6 +13,7 @@ results may differ from the originals.
 
 import abc
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -70,12 +71,13 @@ def check_half_life(value: object, what: str) -> None:
 
 
 class TabularQ(eqx.Module):
-    """Base of the methods whose state is the table alone; subclasses set learning rate, initial value and policy."""
+    """Base of the methods whose state is the table alone; subclasses set learning rate, initial value and policy.
 
-    @property
-    @abc.abstractmethod
-    def step_size(self) -> Scalar:
-        """alpha."""
+    Args:
+        learning_rate: in [0, 1].
+    """
+
+    learning_rate: eqx.AbstractVar[float | Array]
 
     @property
     @abc.abstractmethod
@@ -127,9 +129,10 @@ class TabularQ(eqx.Module):
             state: the table.
             transition: one.
         """
+        # [Q89]: Q(s, a) += alpha (r + discount v(s') - Q(s, a)); v(s') is zero after an end.
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
-        return moved_towards(state, place.here, target, self.step_size, weight)
+        return moved_towards(state, place.here, target, self.learning_rate, weight)
 
 
 class EpsilonGreedyQ(TabularQ):
@@ -167,11 +170,6 @@ class EpsilonGreedyQ(TabularQ):
         check_fraction("learning_rate", self.learning_rate)
         check_fraction("epsilon", self.epsilon)
         check_value("initial_q", self.initial_q)
-
-    @property
-    def step_size(self) -> Scalar:
-        """`learning_rate`."""
-        return self.learning_rate
 
     @property
     def first_value(self) -> Scalar:
@@ -264,11 +262,6 @@ class OptimisticQ(TabularQ):
     def __check_init__(self) -> None:
         check_fraction("learning_rate", self.learning_rate)
         check_value("v_max", self.v_max)
-
-    @property
-    def step_size(self) -> Scalar:
-        """`learning_rate`."""
-        return self.learning_rate
 
     @property
     def first_value(self) -> Scalar:
@@ -375,6 +368,7 @@ class IEQLPlus(eqx.Module):
         """
         del key
         objective = problem.objective
+        # The value of getting the largest reward and the bonus of a first visit at every step.
         ceiling = effective_horizon(objective, "IEQLPlus") * (self.max_reward + self._uncertainty(objective, 1.0))
         value = ceiling if self.initial_value is None else self.initial_value
         return UpperTable(first_table(problem, value, "IEQLPlus"), jnp.zeros(table_shape(problem, "IEQLPlus")))
@@ -390,6 +384,7 @@ class IEQLPlus(eqx.Module):
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         place, counted = place_of(problem, transition), jnp.asarray(weight) != 0
         visits = state.visits[place.here] + 1.0
+        # The bonus d0 is part of the reward: uncertainty of later pairs comes back through the target ([IEQL99]).
         upper = jnp.asarray(transition.reward) + self._uncertainty(problem.objective, visits)
         rate = self.learning_rate / visits**self.rate_power
         q = moved_towards(state.q, place.here, bellman_target(place, state.q, upper), rate, counted)
@@ -446,11 +441,6 @@ class BonusQ(eqx.Module):
         check_half_life(self.half_life, "kappa")
         check_value("initial_q", self.initial_q)
 
-    @property
-    @abc.abstractmethod
-    def keeps_moments(self) -> bool:
-        """Whether the bonus needs mean and variance of the targets."""
-
     @abc.abstractmethod
     def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """The bonus of a pair; `state` has counted the visit, and holds q as it was before `new_q`.
@@ -468,7 +458,7 @@ class BonusQ(eqx.Module):
         return self.scale * 2.0 ** (-time / self.half_life)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> BonusTables:
-        """The initial tables.
+        """The initial tables; no moments of targets are kept.
 
         Raises:
             ValueError: the objective is the average reward, for which this rule is not defined.
@@ -478,8 +468,7 @@ class BonusQ(eqx.Module):
         nothing = jnp.zeros(table_shape(problem, who))
         bonus_q = nothing + self.initial_bonus
         bonus_q = bonus_q if legal is None else jnp.where(legal, bonus_q, 0.0)
-        moments = (nothing, nothing) if self.keeps_moments else (None, None)
-        return BonusTables(first_table(problem, self.initial_q, who), bonus_q, nothing, *moments, jnp.zeros(()))
+        return BonusTables(first_table(problem, self.initial_q, who), bonus_q, nothing, None, None, jnp.zeros(()))
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: BonusTables, belief: object = None
@@ -518,6 +507,7 @@ def _count_target(state: BonusTables, place: Place, target: Scalar, counted: Boo
     visits = state.visits.at[place.here].add(counted)
     mean, squares = state.mean, state.squares
     if mean is not None and squares is not None:
+        # M2 += (x - mean before) (x - mean after): no squares of large numbers are subtracted.
         step = jnp.where(counted, target - mean[place.here], 0.0)
         mean = mean.at[place.here].add(step / jnp.maximum(visits[place.here], 1.0))
         after = jnp.where(counted, target - mean[place.here], 0.0)
@@ -550,10 +540,10 @@ class VarianceBonusQ(BonusQ):
     def __check_init__(self) -> None:
         check_not_negative("prior_sd", self.prior_sd)
 
-    @property
-    def keeps_moments(self) -> bool:
-        """Yes: M2."""
-        return True
+    def init(self, key: PRNGKeyArray, problem: Problem) -> BonusTables:
+        """The initial tables, those of the moments of the targets among them. Raises as `ErrorBonusQ.init`."""
+        tables = super().init(key, problem)
+        return replace(tables, mean=tables.visits, squares=tables.visits)
 
     def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """sqrt(prior_sd^2 + M2) / n."""
@@ -573,11 +563,6 @@ class ErrorBonusQ(BonusQ):
     Raises:
         ValueError: a number outside its range.
     """
-
-    @property
-    def keeps_moments(self) -> bool:
-        """No."""
-        return False
 
     def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """The size of the last change of Q_r."""

@@ -231,11 +231,6 @@ class EpisodeLearner(eqx.Module):
         check_bool("frozen", self.frozen)
         check_bool("bootstrap", self.bootstrap)
 
-    @property
-    @abc.abstractmethod
-    def keeps_statistics(self) -> bool:
-        """Whether the tables hold statistics of returns."""
-
     @abc.abstractmethod
     def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Scalar:
         """The weight lambda of the Monte-Carlo estimate `q_mc` against `q_td`, from the `statistics` of the pair."""
@@ -246,8 +241,7 @@ class EpisodeLearner(eqx.Module):
         Raises:
             ValueError: the objective is the average reward, for which returns are not defined.
         """
-        q = first_table(problem, self.initial_q, type(self).__name__)
-        return Tables(q, jnp.zeros((*q.shape, 3), q.dtype) if self.keeps_statistics else None)
+        return Tables(first_table(problem, self.initial_q, type(self).__name__), None)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> EpisodeLearnerState:
         """Initial tables, and an empty buffer for a trial.
@@ -288,6 +282,7 @@ class EpisodeLearner(eqx.Module):
         q_mc = step.reward + step.discount * step.ret
         decay = self.trace_decay_at(entry, q_mc, q_td)
         ret = jnp.where(step.last, q_td, q_td + decay * (q_mc - q_td))
+        # Q(s_t, a_t) += alpha (R_t - Q(s_t, a_t)); the step before it sees the new value, unless the sweep is frozen.
         old = tables.q[here]
         value = old + self.learning_rate * (ret - old)
         q = moved_towards(tables.q, here, ret, self.learning_rate, weight)
@@ -320,6 +315,7 @@ class EpisodeLearner(eqx.Module):
             over = over | transition.truncated
         trial = Trial(steps, length)
 
+        # A branch, not a select: the sweep over the buffer is made once a trial ([TDBMA10] Algorithm 1).
         def learn() -> EpisodeLearnerState:
             used = jnp.arange(size) < length
             swept = sweep(self, problem, state.tables, steps, used)[0]
@@ -376,11 +372,6 @@ class SarsaLambda(EpisodeLearner):
     def __check_init__(self) -> None:
         check_fraction("trace_decay", self.trace_decay)
 
-    @property
-    def keeps_statistics(self) -> bool:
-        """No."""
-        return False
-
     def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Scalar:
         """lambda, the same everywhere."""
         del statistics, q_mc, q_td
@@ -430,14 +421,15 @@ class TDBMA(EpisodeLearner):
         ValueError, TypeError: a number outside its range.
     """
 
-    @property
-    def keeps_statistics(self) -> bool:
-        """Yes."""
-        return True
+    def tables(self, problem: Problem) -> Tables:
+        """The initial tables, and count, mean and squared deviations of the returns of a pair. Raises as `init`."""
+        q = super().tables(problem).q
+        return Tables(q, jnp.zeros((*q.shape, 3), q.dtype))
 
     def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Float[Array, ""]:
         """`weight`, from the returns of the pair so far."""
         assert statistics is not None
+        # Equation 14 with the moments of the earlier returns; one return has no variance: nothing is known (1/2).
         count, mean, squares = (statistics[..., i] for i in range(3))
         variance = jnp.where(count > 1, squares / jnp.maximum(count, 1.0), jnp.inf)
         return weight(q_mc, q_td, mean, variance, count)

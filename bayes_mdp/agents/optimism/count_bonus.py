@@ -91,7 +91,7 @@ def local_bonus(
 def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """A bonus, propagated by the Bellman equation of a policy: B = local + discount sum P pi B ([UBE18] figure 1).
 
-    Q + B is the optimistic value of the policy. Compare `planning.variance_backup.propagate`, which adds variances.
+    Q + B is the optimistic value of the policy. Compare `planning.solve.propagate`, which adds variances.
 
     Args:
         mdp: the mean MDP; its rewards are not used.

@@ -11,13 +11,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.mean_model import CountedBelief, check_inside, check_value, no_plan
+from bayes_mdp.agents.common.mean_model import CountedBelief, check_inside, check_value
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning.extended_mdp import Box, ExtendedMDP, L1Ball, outcome_probs, solve_extended
-from bayes_mdp.planning.solution import Solution
+from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, Scalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, check_that
 

@@ -58,7 +58,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.numerics.products import einsum, matmul, tensordot
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.chain_structure import condensation
+from bayes_mdp.planning.occupancy import condensation
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.utils.memory import check_memory
@@ -580,7 +580,8 @@ class CovarianceThompson(UsesRows):
         """Thompson sampling with the covariance of `value_covariance`. Raises as that."""
         del mean
         answer = value_covariance(belief, plan.policy, problem.objective, allow_cycles=True)
-        return correlated_policy(key, answer.q_mean, answer.q_covariance, problem, self)
+        q, covariance = answer.q_mean, answer.q_covariance
+        return correlated_policy(key, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)
 
 
 _CAP = 100_000

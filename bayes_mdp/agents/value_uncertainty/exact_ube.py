@@ -174,6 +174,7 @@ def _back_up(
     key: PRNGKeyArray, posterior: SampledMean, probs: Float[Array, "*H S A"], objective: Objective, how: _How
 ) -> Backup:
     """Mean values, w and U of a posterior that is no mixture."""
+    # Qbar, Vbar: for independent rows that are met once they are the posterior means of the values.
     mean = posterior.mean_mdp()
     value = evaluate(mean, probs, objective)
     return _equation(key, posterior, mean, value, probs, objective, how)
@@ -198,6 +199,7 @@ def _equation(
         probs, objective, how: as in `_back_up`.
     """
     terms = _terms(key, posterior, value, probs, objective, how)
+    # w = Var[r + g p . Vbar] - g^2 E V_{p, pi}[Q^p - Qbar]: the second part is counted again further down the path.
     local = only_legal(terms.one_step - terms.downstream, mean)
     local = jnp.maximum(local, 0.0) if how.clip else local
     variance = solve_variance(mean, local, probs, objective)
@@ -246,6 +248,7 @@ def _terms(
     """
 
     def one(mdp: MDP | SparseMDP) -> tuple[Parts, PolicyEvaluation]:
+        # The form of [EUBE23] with the least Monte Carlo variance: differences to the mean values.
         own = evaluate(mdp, probs, objective)
         off = one_step_error(mdp, value.q, value.v, objective)
         deviation = jnp.where(jnp.isfinite(value.q), own.q - value.q, 0.0)
@@ -438,11 +441,13 @@ class VarianceOptimism(eqx.Module):
         self.check_belief(belief)
         key_draws, key_policy = jax.random.split(key)
         mean, objective = belief.mean_mdp(), problem.objective
+        # The same draws in every iteration: else the policy could never settle.
         draws = computed_once(belief.sample(key_draws, (self.num_draws,)))
 
         def improve(loop: Loop) -> Loop:
             policy, _, _, count = loop
             q, variance = policy_moments(draws, mean, policy, objective, variance=self.variance, clip=self.clip)
+            # pi_{k+1} = argmax Qbar^k + scale sqrt(U^k), both of pi_k ([EUBE23] section 5)
             optimistic = (q + self.scale * jnp.sqrt(variance)).astype(q.dtype)
             better = _improved(optimistic, policy)
             return better, optimistic, jnp.all(better == policy), count + 1
@@ -501,6 +506,7 @@ def _values(mdp: MDP | SparseMDP, policy: Int[Array, "*H S"], objective: Objecti
     if not isinstance(objective, Discounted):
         answer = evaluate(mdp, policy, objective)
         return answer.q, answer.v
+    # v = r_pi + g P_pi v, for all draws at once under `vmap`; nothing here needs the bound of `evaluate`.
     chain = follow(mdp, policy)
     rate = jnp.asarray(objective.discount, mdp.reward.dtype)
     v = solve_chain(chain, rate, chain.reward[:, 0], jnp.zeros(mdp.n_states, mdp.reward.dtype))
@@ -517,6 +523,7 @@ def _propagated(mean: MDP | SparseMDP, local: Pairs, policy: Int[Array, "*H S"],
 
 def _improved(q: Pairs, policy: Int[Array, "*H S"]) -> Int[Array, "*H S"]:
     """The best actions, with those of `policy` where they are as good to within rounding."""
+    # Ties that rounding breaks now one way, now the other would keep the iteration going.
     largest = jnp.max(q, -1)
     unit = float(jnp.finfo(q.dtype).eps) * jnp.max(jnp.abs(largest))
     own = jnp.take_along_axis(q, policy[..., None], -1)[..., 0]

@@ -5,7 +5,7 @@ plan by its own method, and acts greedily for a Gaussian draw of them: factored 
 """
 
 import abc
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.utils.typing import IntScalar
+from bayes_mdp.utils.typing import IntScalar, Scalar
 from bayes_mdp.utils.validation import check_name, check_not_negative
 
 NOISES = ("per_plan", "per_step")
@@ -87,7 +87,8 @@ class ThompsonAgent(eqx.Module):
         """
         self.check_belief(belief)
         mean = belief.mean_mdp()
-        solution = solve(mean, problem.objective, start=state)  # from the last plan on
+        # Mean values by planning in the mean MDP, from the last plan on; their spread is the method's own (`policy`).
+        solution = solve(mean, problem.objective, start=state)
         policy = self.policy(key, problem, belief, mean, solution)
         return policy, None if state is None else solution
 
@@ -185,27 +186,15 @@ def semidefinite_factor(covariance: Float[Array, "*B A A"]) -> Float[Array, "*B 
     return lax.fori_loop(0, size, body, (covariance, jnp.zeros_like(covariance)))[1]
 
 
-@runtime_checkable
-class JointThompson(Protocol):
-    """The options of an agent that `correlated_policy` reads.
-
-    Args:
-        joint: whether the actions of a state are drawn together, with their covariances.
-        scale: of the standard deviation.
-        noise: "per_plan" (one draw for the length of the plan) or "per_step".
-    """
-
-    joint: bool
-    scale: float | Array
-    noise: str
-
-
 def correlated_policy(
     key: PRNGKeyArray,
     mean: Float[Array, "*H S A"],
     covariance: Float[Array, "*H S A A"],
     problem: Problem,
-    agent: JointThompson,
+    noise: str,
+    *,
+    joint: bool,
+    scale: Scalar,
 ) -> GaussianThompson:
     """Gaussian Thompson sampling with the covariances between the actions of a state (`joint`), or without.
 
@@ -214,10 +203,12 @@ def correlated_policy(
         mean: expected q.
         covariance: of values between the actions of a state.
         problem: whose illegal actions are masked.
-        agent: its options.
+        noise: "per_plan" or "per_step", as of `gaussian_policy`.
+        joint: whether the actions of a state are drawn together, with their covariances.
+        scale: of the standard deviation.
     """
-    if agent.joint:
-        factor = agent.scale * semidefinite_factor(covariance)
-        return gaussian_policy(key, mean, None, problem, agent.noise, factor=factor)
+    if joint:
+        factor = scale * semidefinite_factor(covariance)
+        return gaussian_policy(key, mean, None, problem, noise, factor=factor)
     sd = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
-    return gaussian_policy(key, mean, agent.scale * sd, problem, agent.noise)
+    return gaussian_policy(key, mean, scale * sd, problem, noise)

@@ -298,7 +298,9 @@ class MonteCarloThompson(UsesDraws):
         del mean
         assert isinstance(belief, CanSample)  # as `check_belief` checks
         key_draws, key_noise = jax.random.split(key)
+        # One policy, that of the mean MDP, in all sampled MDPs: the covariance is over what is unknown, not over plans.
         probs = jax.nn.one_hot(plan.policy, problem.space.n_actions, dtype=plan.q.dtype)
         number = self.num_draws, chunk_size(belief, self.num_draws)
         moments = draw_moments(key_draws, belief, probs, problem.objective, number)
-        return correlated_policy(key_noise, moments.mean, moments.covariance, problem, self)
+        q, covariance = moments.mean, moments.covariance
+        return correlated_policy(key_noise, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)

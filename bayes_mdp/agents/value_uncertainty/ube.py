@@ -151,6 +151,7 @@ def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
         size = belief.row_bound(zero, 0.0) if belief.rewards_by_outcome else jnp.abs(mean.reward)
         return jnp.max(only_legal(size, mean))
 
+    # sum discount^t |r| <= max |r| times the sum of discount^t over the steps
     reward = jnp.max(over_components(largest, posterior))
     if isinstance(objective, Episodic):
         return reward * discounted_steps(objective)
@@ -169,6 +170,7 @@ _parts = compiled(_back_up, "form")
 
 def _row_term(posterior: RowPosterior, objective: Objective, q_max: RealScalar, form: str) -> Pairs:
     """The part of unknown rows: Var[sum p x] <= k q_max^2 for |x| <= q_max (times discount^2 where x = V)."""
+    # [UBE18] lemma 1 with the constants of the form; discount^2 because a variance is a square.
     factor = q_max if posterior.rewards_by_outcome else discount_of(objective) * q_max
     return jnp.asarray(factor**2 * posterior.variance_factor(form))
 
@@ -306,6 +308,7 @@ class UBE(UsesRows):
             ValueError, TypeError: not inside a trace: as `ube.solve`.
         """
         objective = problem.objective
+        # u of the plan itself: the policy that is optimal in the mean MDP is evaluated, not that which will act.
         bound = default_q_max(belief, objective) if self.q_max is None else self.q_max
         q, u = moments_of_plan(belief, lambda each, _: _local(each, objective, bound, self.form), mean, plan, objective)
         return gaussian_policy(key, q, self.scale * jnp.sqrt(u), problem, self.noise)

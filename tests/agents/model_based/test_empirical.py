@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents.model_based.empirical import ListedTally, Stats, Tally
+from bayes_mdp.agents.model_based.empirical_planning import ListedTally, Stats, Tally
 from bayes_mdp.mdp import Problem, StateActionSpace, Transitions
 from tests.agents.empirical_models import DISCOUNTED, as_transitions, counted
 from tests.agents.histories import LEGAL, A, H, S, history, problem

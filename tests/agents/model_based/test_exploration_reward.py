@@ -9,7 +9,7 @@ import pytest
 
 from bayes_mdp.agents import FrequencyBonus, Greedy, RecencyBonus
 from bayes_mdp.agents.model_based.empirical_optimism import Alternates
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, KEY, SEEN, counted, look, optima, optimum
 from tests.agents.histories import LEGAL, H
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import PrioritizedSweeping
 from bayes_mdp.experiments.rollout.time_loop import observe_block
 from bayes_mdp.mdp import Problem, SparseMDP
 from tests.mdp.test_successors import A, K, S, spaces, transitions

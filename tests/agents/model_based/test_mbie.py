@@ -10,9 +10,8 @@ import pytest
 from scipy.optimize import linprog
 
 from bayes_mdp.agents import MBIE, MBIEEB
-from bayes_mdp.agents.model_based.empirical import Stats
+from bayes_mdp.agents.model_based.empirical_planning import OnePolicy, PrioritizedSweeping, Stats
 from bayes_mdp.agents.model_based.mbie import theory_widths
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.planning.extended_mdp import ExtendedMDP, L1Ball, solve_extended
 from tests.agents.empirical_models import (
     DISCOUNTED,
@@ -85,7 +84,7 @@ def by_program(worth: np.ndarray, centre: np.ndarray, radius: float, upper: np.n
 def test_the_rows_are_those_of_linear_programs():
     """12 draws of 8 pairs: ties of values, radii from .1 to beyond 2, rows that end, rows on one state, n = 0."""
     rng = np.random.default_rng(0)
-    local = jax.jit(lambda agent, stats, worth: agent.local(stats, worth))
+    best_rows = jax.jit(lambda agent, stats, values: agent.best_rows(stats, values))
     ended = whole = 0
     for draw in range(12):
         n = rng.choice([0.0, 1.0, 4.0, 30.0], (S, A), p=[0.1, 0.3, 0.3, 0.3])
@@ -93,9 +92,7 @@ def test_the_rows_are_those_of_linear_programs():
         counts, width = following.reshape(S, A, S + 1)[..., :S].astype(float), rng.choice([0.5, 1.0, 2.5])
         values = rng.integers(-2, 3, S).astype(float) if draw % 2 else rng.normal(size=S)
         stats = Stats(*(jnp.asarray(x) for x in (n, np.zeros((S, A)), counts, np.zeros((S, A), int))))
-        rows = np.asarray(
-            local(MBIE(0.0, width, 1.0), stats, np.broadcast_to(values, (S, A, S))).optimistic  # pyright: ignore
-        )
+        rows = np.asarray(best_rows(MBIE(0.0, width, 1.0), stats, np.broadcast_to(values, (S, A, S))))
         assert (rows >= 0).all()
         for pair in np.ndindex(S, A):
             if n[pair] == 0:
@@ -118,7 +115,7 @@ def test_without_a_radius_it_is_mbie_eb(task):
     same = look(MBIEEB(REWARD_WIDTH, V_MAX), task, FEW)
     for width in (None, 0.0, np.float32(0)):
         agent = MBIE(REWARD_WIDTH, width, V_MAX)
-        assert not agent.own_rows and agent.joint
+        assert isinstance(agent.equations, OnePolicy)
         np.testing.assert_array_equal(look(agent, task, FEW).policy.q, same.policy.q)
     near = look(MBIE(REWARD_WIDTH, 1e-9, V_MAX), task, FEW)
     np.testing.assert_allclose(near.policy.q, same.policy.q, rtol=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import MBIEEB
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, SEEN, counted, look, optima, optimum
 from tests.agents.histories import LEGAL
 

@@ -8,8 +8,8 @@ import pytest
 from scipy.optimize import brentq
 
 from bayes_mdp.agents import MBIEWS
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.model_based.mbie import favoured, wilson_upper
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
 from tests.agents.empirical_models import (
     DISCOUNTED,
     EPISODIC,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OIM, Greedy
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.envs import chain, riverswim
 from bayes_mdp.experiments import Actor, RunOptions, run
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
@@ -64,7 +64,6 @@ def with_a_garden(seen: Any, v_max: float) -> np.ndarray:
 def test_it_is_the_explicit_model(planner, v_max):
     agent = OIM(v_max, planner=planner)
     task = Problem(problem(layered=False).space, Discounted(GAMMA))
-    assert planner.init(agent, task) is not None
     state = learn(agent, task, agent.init(KEY, task), SEEN)
     policy, _ = agent.plan(KEY, task, state)
     assert isinstance(policy, Greedy)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OIM
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 
 N, ACTIONS, STEPS = 20, 3, 250

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import RMax
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.mdp import AverageReward, Problem
 from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, SEEN, counted, look, optima, optimum
 from tests.agents.histories import LEGAL

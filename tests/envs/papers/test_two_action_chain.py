@@ -11,7 +11,7 @@ from jax import lax
 from bayes_mdp.envs import two_action_chain
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit
 from bayes_mdp.planning import evaluate, solve
-from bayes_mdp.planning.chain_structure import condensation
+from bayes_mdp.planning.occupancy import condensation
 
 NUM_DRAWS = 40_000
 

@@ -38,17 +38,21 @@ def data():
 
 @jax.jit
 def one_by_one(seen, transitions, weight):
-    return jax.lax.scan(lambda s, x: (add_data(s, *x, SPACE, dist.Poisson), None), seen, (transitions, weight))[0]
+    return jax.lax.scan(
+        lambda s, x: (add_data(s, *x, SPACE, dist.Poisson, by_outcome=False), None), seen, (transitions, weight)
+    )[0]
 
 
-in_a_block = jax.jit(lambda seen, transitions, weight: add_data(seen, transitions, weight, SPACE, dist.Poisson))
+in_a_block = jax.jit(
+    lambda seen, transitions, weight: add_data(seen, transitions, weight, SPACE, dist.Poisson, by_outcome=False)
+)
 whole = jax.jit(
     lambda transitions, by_outcome: Statistics.of(transitions, SPACE, dist.Poisson, by_outcome), static_argnums=1
 )
 
 
 def all_rows():
-    with_shapes = jax.eval_shape(lambda: rows_of(data(), SPACE))
+    with_shapes = jax.eval_shape(lambda: rows_of(data(), SPACE, by_outcome=False))
     return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), with_shapes)
 
 

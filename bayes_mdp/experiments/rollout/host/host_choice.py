@@ -30,7 +30,7 @@ from jaxtyping import Array, Key
 
 from bayes_mdp.agents import MBIE, MBIEEB, OIM, TDBMA, FrequencyBonus, RecencyBonus, RMax, SarsaLambda
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import PrioritizedSweeping
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments.rollout.simulator import Simulator
 from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, TabularStates

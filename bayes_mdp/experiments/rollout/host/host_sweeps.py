@@ -17,9 +17,14 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bayes_mdp.agents import MBIE, MBIEEB, OIM, FrequencyBonus, RecencyBonus, RMax
-from bayes_mdp.agents.model_based.empirical import ListedTally
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping, SweptState
+from bayes_mdp.agents.model_based.empirical_planning import (
+    ListedTally,
+    OnePolicy,
+    PrioritizedSweeping,
+    SweptState,
+    TwoOptima,
+)
 from bayes_mdp.experiments.rollout.host.host_choice import ListedEnvironment
 from bayes_mdp.experiments.rollout.host.host_draws import (
     CODE,
@@ -47,14 +52,15 @@ BLOCK = 128  # steps whose random numbers are made at once
 class SweepSizes(NamedTuple):
     """Whole numbers of a run: steps of it and of a row, states taken out after a step, which model.
 
-    `joint`: see `planners.Explores`.
+    `one_policy`: the values are those of the policy that is greedy for the sum (`planners.OnePolicy`), else each is an
+    optimum of its own (`TwoOptima`).
     """
 
     num_steps: int
     row_length: int
     num_pops: int
     model: int
-    joint: bool
+    one_policy: bool
 
 
 class SweepNumbers(NamedTuple):
@@ -170,7 +176,7 @@ def list_transition(
 
 @compiled
 def back_up(
-    joint: bool,
+    one_policy: bool,
     numbers: SweepNumbers,
     legal: np.ndarray,
     successor: np.ndarray,
@@ -183,7 +189,7 @@ def back_up(
     """Qr, Qe and the actions of a state are written; its two values are returned: others may need the old ones first.
 
     Args:
-        joint: see `SweepSizes`.
+        one_policy: see `SweepSizes`.
         numbers: of the run.
         legal: Bool[S A].
         successor: Int[S A K].
@@ -216,7 +222,7 @@ def back_up(
         most_e = max(most_e, qe)
         rows[s, 6 + a], rows[s, 6 + n_actions + a] = qr, qe
     rows[s, 4], rows[s, 5] = best, best_r
-    if joint:
+    if one_policy:
         return rows[s, 6 + best], rows[s, 6 + n_actions + best]
     return most_r, most_e
 
@@ -319,7 +325,7 @@ def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told fro
     begin, end = rows[0] * sizes.row_length, min(rows[1] * sizes.row_length, sizes.num_steps)
     # Arrays are looked up once, here and for every seed: each look into a record is counted as a reference.
     outcomes, thresholds, rewards, drawn = env.outcome, env.threshold, env.reward, env.drawn
-    row_length, joint, threshold, unit = sizes.row_length, sizes.joint, numbers.threshold, numbers.unit
+    row_length, one_policy, threshold, unit = sizes.row_length, sizes.one_policy, numbers.threshold, numbers.unit
     for i in range(keys.shape[0]):
         visits, total, last_use = counts.visits[i], counts.total[i], counts.last_use[i]
         successor, used, predecessor = counts.successor[i], counts.counts[i], counts.predecessor[i]
@@ -356,7 +362,7 @@ def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told fro
             else:
                 lost += 1
             # 3. Back up the state that was left, then the predecessors of the first of the queue, a few times.
-            value, extra = back_up(joint, numbers, legal, successor, model_reward, model_bonus, probs, values, s)
+            value, extra = back_up(one_policy, numbers, legal, successor, model_reward, model_bonus, probs, values, s)
             move_to(threshold, values, priority, tops, s, value, extra)
             num_backups += 1
             for _ in range(sizes.num_pops):
@@ -372,7 +378,7 @@ def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told fro
                         if x >= n_states:
                             break
                         news[number_of, 0], news[number_of, 1] = back_up(
-                            joint, numbers, legal, successor, model_reward, model_bonus, probs, values, x
+                            one_policy, numbers, legal, successor, model_reward, model_bonus, probs, values, x
                         )
                         number_of += 1
                     for j in range(number_of):
@@ -465,10 +471,14 @@ class HostSweeps:
         legal = setting.problem.space.legal
         self._legal = np.ones(self._env.outcome.shape[:2], bool) if legal is None else np.array(legal, bool)
         which, v_max, width = _model_of(agent)
-        self._sizes = SweepSizes(layout.num_steps, layout.row_length, planner.num_pops, which, bool(agent.joint))
+        equations = agent.equations
+        one_policy = isinstance(equations, OnePolicy)
+        self._sizes = SweepSizes(layout.num_steps, layout.row_length, planner.num_pops, which, one_policy)
         self._arrays = _arrays_of(self.carry)
         kind, shape = self._arrays[1].rows.dtype.type, self._arrays[0].counts.shape
-        bonus_discount = objective.discount if agent.discount_of_bonus is None else agent.discount_of_bonus
+        bonus_discount = objective.discount
+        if isinstance(equations, TwoOptima) and equations.bonus_discount is not None:
+            bonus_discount = equations.bonus_discount
         numbers = v_max, width, objective.discount, bonus_discount, planner.threshold, 1.0
         self._numbers = SweepNumbers(*(kind(x) for x in numbers))
         self._model = Model(np.zeros(shape[:3], kind), np.zeros(shape[:3], kind), np.zeros(shape, kind))

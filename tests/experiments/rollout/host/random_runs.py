@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.agents import MBIE, MBIEEB, OIM, TDBMA, FrequencyBonus, RecencyBonus, RMax, SarsaLambda
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import PrioritizedSweeping
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments import RunOptions
 from bayes_mdp.experiments.run_config import RunConfig

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OIM, PSRL, TDBMA, FrequencyBonus, RMax
-from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.envs import riverswim_episodic, six_arms
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.rollout.execute import prepare

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OIM
-from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
+from bayes_mdp.agents.model_based.empirical_planning import PrioritizedSweeping
 from bayes_mdp.envs import flag_maze
 from bayes_mdp.experiments import run
 from bayes_mdp.experiments.rollout.execute import Prepared, play_chunk, prepare, start_all

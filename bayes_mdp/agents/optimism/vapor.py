@@ -20,7 +20,7 @@ from bayes_mdp.agents.common.mean_model import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.agents.k_learning.k_model import check_options, k_model
+from bayes_mdp.agents.optimism.k_model import check_options, k_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning.vapor_occupancy import ExpectedNext, VaporPlan, VaporProblem, solve_vapor
@@ -51,6 +51,7 @@ def vapor_problem(
         ValueError, TypeError: as `k_learning.k_values`; `initial` is no distribution.
     """
     model = k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="VAPOR")
+    # K-learning's bonus is sigma^2 / (2 tau): the same sub-Gaussian scale of a pair, without the temperature.
     sigma = jnp.sqrt(2.0 * model.numerator)
     reward = jnp.broadcast_to(model.mean.reward, sigma.shape)
     problem = VaporProblem(reward, sigma, jnp.asarray(initial, reward.dtype), model.mean.legal)
@@ -140,6 +141,7 @@ class VAPOR(eqx.Module):
         del key
         objective = problem.objective
         assert isinstance(objective, Episodic) and problem.initial is not None  # as `init` checks
+        # One temperature a pair, all of them inside the program: none is chosen here.
         program, expected_next = vapor_problem(
             belief,
             problem.initial,
@@ -148,6 +150,7 @@ class VAPOR(eqx.Module):
             noise=self.noise,
             horizon=objective.horizon,
         )
+        # A warm start from the last policy; the solver stops at a proven gap, or after so many passes.
         plan = solve_vapor(
             program, expected_next, start=state, num_iterations=self.num_iterations, tolerance=self.tolerance
         )

@@ -10,8 +10,8 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import KLearning
-from bayes_mdp.agents.k_learning.k_learning import k_values, policy, schedule, value
-from bayes_mdp.agents.k_learning.k_model import k_model
+from bayes_mdp.agents.optimism.k_learning import k_values, policy, schedule, value
+from bayes_mdp.agents.optimism.k_model import k_model
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents.common.mean_model import MeanModel
-from bayes_mdp.agents.k_learning.k_learning import derivatives, minimise, optimal_temperature, schedule
-from bayes_mdp.agents.k_learning.k_model import KModel
+from bayes_mdp.agents.optimism.k_learning import derivatives, minimise, optimal_temperature, schedule
+from bayes_mdp.agents.optimism.k_model import KModel
 from bayes_mdp.mdp import MDP
 from tests.agents.believed import layered
 from tests.agents.k_reference import Plain, deep_sea_problem, plain
@@ -76,7 +76,7 @@ def test_the_derivatives_are_those_of_complex_steps_and_the_objective_is_convex(
 @pytest.mark.usefixtures("x64")
 def test_the_gap_bounds_how_far_the_objective_is_from_the_least():
     """At any temperature, by weak duality; to second order in the step it is no more than it must be."""
-    from bayes_mdp.agents.k_learning.k_learning import _certify
+    from bayes_mdp.agents.optimism.k_learning import _certify
 
     certify = jax.jit(_certify)
     for seed in range(4):

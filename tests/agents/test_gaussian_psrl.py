@@ -8,7 +8,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import GaussianPSRL
-from bayes_mdp.agents.posterior_sampling.gaussian_psrl import noise_scales
+from bayes_mdp.agents.psrl import noise_scales
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.mdp import Discounted, Episodic, Problem, StateActionSpace
 from bayes_mdp.models import dirichlet_normal

@@ -65,6 +65,7 @@ class KModel(eqx.Module):
     def k_values(self, tau: RealScalar) -> Float[Array, "H S A"]:
         """K of every step at temperature `tau`, by (6)."""
 
+        # (6): K = E r + bonus + E P tau logsumexp(K' / tau), the bonus numerator / tau.
         def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
             reward = self.mean.at(self.mean.reward, layer) + self.numerator[layer] / tau
             return reward + self.mean.expected_next(values, layer)
@@ -224,6 +225,7 @@ class KMixture(eqx.Module):
             tau: temperature, greater than 0.
             k: of each component.
         """
+        # E exp(Q / tau) = sum_k w_k E_k exp(Q / tau): a softmax over components. Illegal in one is illegal in all.
         x = jnp.moveaxis(self.weighed(tau, k), 0, -1)
         possible = jnp.isfinite(x[..., 0])
         return jnp.where(possible, soften(jnp.where(possible[..., None], x, 0.0), tau)[0], -jnp.inf)

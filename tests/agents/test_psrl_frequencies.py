@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import PSRL
-from bayes_mdp.agents.posterior_sampling import psrl
+from bayes_mdp.agents import PSRL, psrl
 from bayes_mdp.mdp import Episodic, Problem
 from tests.agents.believed import layered
 

@@ -19,7 +19,7 @@ from bayes_mdp.agents.common.mean_model import MeanModel, check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.agents.k_learning.k_model import (
+from bayes_mdp.agents.optimism.k_model import (
     KMixture,
     KModel,
     KOperator,

@@ -10,7 +10,7 @@ import pytest
 
 from bayes_mdp.agents import VAPOR
 from bayes_mdp.agents.common.table_policies import prob_best_factored
-from bayes_mdp.agents.k_learning.vapor import vapor_problem
+from bayes_mdp.agents.optimism.vapor import vapor_problem
 from bayes_mdp.decisions import probability_optimal
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import LMCLSVI
-from bayes_mdp.agents.posterior_sampling.rlsvi import LangevinState, langevin_law
+from bayes_mdp.agents.rlsvi import LangevinState, langevin_law
 from bayes_mdp.mdp import Discounted, Episodic, Problem
 from tests.agents.histories import LEGAL, A, H, S, history, learn, problem
 

@@ -18,8 +18,8 @@ from scipy.optimize import brentq
 import bayes_mdp as bm
 from bayes_mdp.agents import KLearning
 from bayes_mdp.agents.common.mean_model import MeanModel
-from bayes_mdp.agents.k_learning.k_learning import derivatives, k_values, minimise, optimal_temperature
-from bayes_mdp.agents.k_learning.k_model import KMixture, KModel
+from bayes_mdp.agents.optimism.k_learning import derivatives, k_values, minimise, optimal_temperature
+from bayes_mdp.agents.optimism.k_model import KMixture, KModel
 from bayes_mdp.mdp import MDP, Problem
 from bayes_mdp.models import MDPSpec
 from tests.agents.k_reference import Plain, plain

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import PSRL
-from bayes_mdp.agents.posterior_sampling import psrl
+from bayes_mdp.agents import PSRL, psrl
 from bayes_mdp.experiments import RunOptions
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, StateActionSpace
 from bayes_mdp.planning import solve

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, KLearning
-from bayes_mdp.agents.k_learning.k_learning import bayes_regret_bound, gaussian_bandit, pigeonhole_bound, schedule
+from bayes_mdp.agents.optimism.k_learning import bayes_regret_bound, gaussian_bandit, pigeonhole_bound, schedule
 from bayes_mdp.experiments.agent_values import outline_of
 from bayes_mdp.mdp import Episodic, StateActionSpace
 from bayes_mdp.models import dirichlet_bernoulli

@@ -109,6 +109,18 @@ class RLSVI(eqx.Module):
     Raises:
         ValueError: `noise` or `regularization` is not greater than zero.
         TypeError: no number, no rule of replanning.
+
+    Example:
+        >>> result = bm.run(
+        ...     bm.agents.RLSVI(noise=0.1),
+        ...     bm.envs.riverswim_episodic(),
+        ...     objective=bm.Episodic(20),
+        ...     num_episodes=3,
+        ...     key=jax.random.key(0),
+        ...     options=bm.RunOptions(progress=False),
+        ... )
+        >>> float(result.visits.sum())
+        60.0
     """
 
     noise: float | Array = 1.0

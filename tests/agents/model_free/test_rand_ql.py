@@ -9,7 +9,7 @@ from scipy import stats
 
 import bayes_mdp as bm
 from bayes_mdp.agents import RandQL
-from bayes_mdp.agents.posterior_sampling import rand_ql
+from bayes_mdp.agents.model_free import episodic_q
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.mdp import Discounted, Episodic, Problem
 from tests.agents.histories import LEGAL, A, H, S, history, learn, problem
@@ -50,7 +50,7 @@ def test_the_ensemble_is_that_of_the_loop(sampled, key, monkeypatch):
         assert (horizon, num) == (H, J)
         return cheap_rates(key, visits)
 
-    monkeypatch.setattr(rand_ql, "learning_rates", rates)
+    monkeypatch.setattr(episodic_q, "learning_rates", rates)
     agent = RandQL(J, inflation=KAPPA, prior_transitions=PRIOR, max_reward=LARGEST, sampled=sampled)
     task = problem(layered=sampled)
     start = agent.init(key, task)
@@ -77,7 +77,7 @@ def test_the_law_of_the_rates(key):
 
 
 def _rates(key, visits):
-    draw = jax.jit(rand_ql.learning_rates, static_argnums=(2, 3))
+    draw = jax.jit(episodic_q.learning_rates, static_argnums=(2, 3))
     draws = [draw(k, visits, H, J, inflation=KAPPA, prior_transitions=PRIOR) for k in jax.random.split(key, 100)]
     return np.moveaxis(np.array(draws), 1, 0).reshape(2, -1)
 
