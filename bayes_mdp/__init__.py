@@ -9,5 +9,5 @@ import lazy_loader
 __version__ = "0.2.0"
 
 # The names are listed in __init__.pyi and loaded when they are first used: `import bayes_mdp` alone loads no NumPyro,
-# ArviZ, Gymnasium or matplotlib.
+# cvxpy, ArviZ, Gymnasium or matplotlib.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
 """The convex programs of K-learning and VAPOR by a cone solver: oracles for small problems. Host-side, through cvxpy.
 
 Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021: (11) as an
-exponential cone program, and its dual (27). `agents.optimism.k_learning.optimal_temperature` solves the same problem in
+exponential cone program, and its dual (27). `agents.k_learning.optimal_temperature` solves the same problem in
 milliseconds and for more steps; this checks it. With lambda >= 0 for K >= B(tau, K) and (8) for every softmax, the
 terms of the Lagrangian in K vanish where lambda is an occupancy of the mean MDP. What is left is, with
 lambda(s) = sum_a lambda(s, a),
@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 
 from bayes_mdp.planning.vapor_occupancy import VaporProblem
 from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import check_finite, check_probabilities, check_probability_rows, check_shape, require
 
 if TYPE_CHECKING:
     import cvxpy as cp
@@ -84,7 +85,7 @@ def solve_k_program(
         tau of the solver; K by the recursion at that tau; lambda from the dual variables of the solver, made feasible.
 
     Raises:
-        RuntimeError: the solver found no solution.
+        ValueError: shapes or values that do not fit. RuntimeError: the solver found no solution.
     """
     import cvxpy as cp
     from cvxpy.constraints.exponential import ExpCone
@@ -163,7 +164,23 @@ def _read(
     reward: ArrayLike, numerator: ArrayLike, rows: ArrayLike, initial: ArrayLike, legal: ArrayLike | None
 ) -> _Arrays:
     reward, numerator, rows, initial = (np.asarray(x, np.float64) for x in (reward, numerator, rows, initial))
-    legal = np.ones(reward.shape[1:], bool) if legal is None else np.asarray(legal, bool)
+    if reward.ndim != 3:
+        raise ValueError(f"reward has shape {reward.shape}, expected [step, state, action]")
+    check_finite("reward", reward)
+    shape = reward.shape
+    check_shape("numerator", numerator, shape, "as reward")
+    require(~(np.isfinite(numerator) & (numerator >= 0)), "numerator", numerator, "a finite number, zero or greater")
+    if not numerator.any():
+        raise ValueError("numerator is zero everywhere, expected a positive entry: the optimal temperature is 0")
+    check_shape("rows", rows, (*shape, shape[1]), "as reward, then next state")
+    check_probabilities("rows", rows)
+    require(rows.sum(-1) > 1.0 + 1e-6, "sum of rows", rows.sum(-1), "at most 1")
+    check_shape("initial", initial, shape[1:2], "state")
+    check_probability_rows("initial", initial)
+    legal = np.ones(shape[1:], bool) if legal is None else np.asarray(legal, bool)
+    check_shape("legal", legal, shape[1:], "state, action")
+    if (legal.sum(-1) < 2).all():
+        raise ValueError("legal leaves one action in every state, expected a choice: no temperature is best")
     return _Arrays(reward, numerator, rows, initial, legal)
 
 
@@ -246,7 +263,7 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> V
         transition_probs: [H S A S'] or [S A S'] (the same at all steps); what is missing to one is the end.
 
     Raises:
-        RuntimeError: the solver finds no optimum.
+        ValueError: the shape does not fit, a row is no distribution. RuntimeError: the solver finds no optimum.
     """
     import cvxpy as cp
 
@@ -288,7 +305,12 @@ def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint
 
 def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarray, "H S A S"]:
     rows = np.asarray(transition_probs, float)
-    return np.broadcast_to(rows, (size[0], *rows.shape)) if rows.ndim == 3 else rows
+    rows = np.broadcast_to(rows, (size[0], *rows.shape)) if rows.ndim == 3 else rows
+    check_shape("transition_probs", rows, (*size, size[1]), "as reward, then next state")
+    check_probabilities("transition_probs", rows)
+    total = rows.sum(-1)
+    require(total > 1 + 1e-5, "transition_probs", total, "a row that sums to at most 1")
+    return rows
 
 
 def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
