@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.envs.logs.columns import is_empty, read_flags, read_labels, read_rewards, read_steps
-from bayes_mdp.envs.logs.tables import Table, open_table
+from bayes_mdp.envs.logs.tables import Table, is_empty, open_table, read_flags, read_labels, read_rewards, read_steps
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_indices,

@@ -159,7 +159,7 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
 
 def labels_of(arguments: argparse.Namespace, name: str) -> "Names | None":
     """The labels that --states or --actions lists; numbers where all of them are. None: they were not given."""
-    from bayes_mdp.envs.logs.columns import as_numbers
+    from bayes_mdp.envs.logs.tables import as_numbers
 
     given = getattr(arguments, name, None)
     if given is None:

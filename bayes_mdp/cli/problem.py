@@ -382,7 +382,7 @@ def is_label(cells: "Iterable[object]", names: "Sequence[Hashable]") -> list[boo
         cells: of a column.
         names: the labels.
     """
-    from bayes_mdp.envs.logs.columns import number_of
+    from bayes_mdp.envs.logs.tables import number_of
 
     places = _places(names)
     return [str(x) in places or number_of(str(x)) in places for x in cells]
@@ -406,7 +406,7 @@ def _find(
     what: str,
     also: str = "",
 ) -> int:
-    from bayes_mdp.envs.logs.columns import number_of
+    from bayes_mdp.envs.logs.tables import number_of
     from bayes_mdp.utils.messages import did_you_mean
 
     found = places.get(text) or places.get(number_of(text), [])

@@ -16,7 +16,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.rewards import Drawn, KnownRewards
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, SiteDraws
 from bayes_mdp.inference.families.family import RewardStreams
 from bayes_mdp.inference.mixtures import MixturePosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
@@ -94,7 +94,7 @@ def _sample_conjugate(key: PRNGKeyArray, posterior: ConjugatePosterior) -> Law:
     return _law(posterior, rows, posterior.reward_cells.sample_sites(key_rewards))
 
 
-def _law(posterior: ConjugatePosterior, rows: Float[Array, "*H S A O"], drawn: Drawn) -> Law:
+def _law(posterior: ConjugatePosterior, rows: Float[Array, "*H S A O"], drawn: SiteDraws) -> Law:
     """The law for one draw of the rows and of the parameters of the rewards."""
     cells = posterior.reward_cells
     if isinstance(cells, RewardCells) and cells.known is not None and cells.known_law is None:
@@ -114,7 +114,7 @@ class SiteDraws(NamedTuple):
     """
 
     rows: Float[AnyArray, "K M O"]
-    rewards: Drawn
+    rewards: SiteDraws
 
     def law(self, posterior: CollapsedPosterior, k: IntScalar) -> Law:
         """The law that is drawn from component `k`. Traceable."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bayes_mdp.envs.logs.columns import WHOLE
 from bayes_mdp.envs.logs.tables import (
     MISSING_NUMBER,
+    WHOLE,
     Table,
     check_parquet,
     check_roles,

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from jaxtyping import Bool
 
-from bayes_mdp.envs.logs.columns import (
+from bayes_mdp.envs.logs.episodes import EpisodeOrder, episode_order, first_gap
+from bayes_mdp.envs.logs.tables import (
+    Table,
+    file_digest,
     is_empty,
+    open_table,
     read_episodes,
     read_flags,
     read_labels,
     read_rewards,
     read_steps,
 )
-from bayes_mdp.envs.logs.episodes import EpisodeOrder, episode_order, first_gap
-from bayes_mdp.envs.logs.tables import Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import log_chunks
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.utils.messages import see, warn_user

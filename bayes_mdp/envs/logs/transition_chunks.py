@@ -12,12 +12,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, open_log
-from bayes_mdp.envs.logs.columns import (
+from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled
+from bayes_mdp.envs.logs.tables import (
     EXPECTED_REWARD,
+    Table,
     as_numbers,
     expected_label,
     factorised,
     number_of,
+    plain,
     read_flags,
     read_steps,
     refuse_vague,
@@ -25,12 +28,9 @@ from bayes_mdp.envs.logs.columns import (
     reward_cells,
     reward_role,
 )
-from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled
-from bayes_mdp.envs.logs.tables import Table, plain
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
-from bayes_mdp.utils.natural_order import natural_order
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
 

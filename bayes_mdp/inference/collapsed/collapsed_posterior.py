@@ -28,8 +28,7 @@ from bayes_mdp.inference.collapsed.collapse import (
 )
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate, missing_means
-from bayes_mdp.inference.conjugate.conjugate_draws import Components
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.draws.chains import Chains, Scalars, of_conjugate_sites, run_chains, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
