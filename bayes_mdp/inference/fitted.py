@@ -30,7 +30,7 @@ from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 if TYPE_CHECKING:
-    from bayes_mdp.inference.collapsed.collapsed_posterior import SiteDraws
+    from bayes_mdp.inference.collapsed.collapsed_posterior import ComponentDraws
     from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
     from bayes_mdp.inference.conjugate.provenance import Digests
     from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -214,7 +214,7 @@ class Fitted(eqx.Module):
         del key, num
         return self
 
-    def draw_below(self, key: PRNGKeyArray) -> "SiteDraws | None":
+    def draw_below(self, key: PRNGKeyArray) -> "ComponentDraws | None":
         """One draw of what lies below each component, made on the host; None: it is drawn where it is needed.
 
         Args:

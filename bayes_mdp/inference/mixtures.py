@@ -21,8 +21,12 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
-from bayes_mdp.inference.conjugate.conjugate_draws import Components, conjugate_pair_draws
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, draw_batch
+from bayes_mdp.inference.conjugate.conjugate_posterior import (
+    Components,
+    ConjugatePosterior,
+    conjugate_pair_draws,
+    draw_batch,
+)
 from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
     drawn_rewards,

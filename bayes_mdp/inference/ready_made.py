@@ -17,13 +17,13 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
-from bayes_mdp.inference.detection.trace import program_cache
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome

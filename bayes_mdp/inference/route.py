@@ -23,7 +23,7 @@ from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe, check_proper
-from bayes_mdp.inference.detection.trace import KNOWN, Program, program_cache, trace_program
+from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.factorised import factorise
@@ -38,6 +38,7 @@ from bayes_mdp.inference.ready_made import ready_made
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.isolate import tracing
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from bayes_mdp.decisions.behaviour import action_frequencies
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import policy_value
-from bayes_mdp.inference.conjugate.conjugate_draws import row_concentrations
+from bayes_mdp.inference.conjugate.conjugate_posterior import row_concentrations
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pair_draws, pairs_of_mdp
 from bayes_mdp.mdp import (

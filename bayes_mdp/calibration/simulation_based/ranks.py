@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from numpyro import handlers
 
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
-from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, SiteDraws
+from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, ComponentDraws
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.fitted import Fitted, Law
 from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, SparseMDP, StateActionSpace, Transitions
@@ -108,8 +108,8 @@ class StagedSimulation(NamedTuple):
     """
 
     simulate: Callable[[PRNGKeyArray], Simulated]
-    infer: Callable[[PRNGKeyArray, PyTree], tuple[Fitted, SiteDraws | None]]
-    examine: Callable[[PRNGKeyArray, Simulated, Fitted, SiteDraws | None], dict[str, Rank]]
+    infer: Callable[[PRNGKeyArray, PyTree], tuple[Fitted, ComponentDraws | None]]
+    examine: Callable[[PRNGKeyArray, Simulated, Fitted, ComponentDraws | None], dict[str, Rank]]
 
 
 class _Keys(NamedTuple):
@@ -138,7 +138,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
         return Simulated(_observer(design, transitions)(law), latent, transitions, fit.summarise(transitions))
 
     def examine(
-        key: PRNGKeyArray, simulated: Simulated, posterior: Fitted, below: SiteDraws | None = None
+        key: PRNGKeyArray, simulated: Simulated, posterior: Fitted, below: ComponentDraws | None = None
     ) -> dict[str, Rank]:
         keys, (parts, latent, transitions, _) = _keys(key), simulated
         # Of each draw only what quantities need is kept: draws of whole laws would take more memory.
@@ -162,7 +162,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
     if fit.draws_on_host is not None:
         num, draws_on_host = max(design.num_draws, LEAST_COMPONENTS), fit.draws_on_host
 
-        def infer(key: PRNGKeyArray, data: PyTree) -> tuple[Fitted, SiteDraws | None]:
+        def infer(key: PRNGKeyArray, data: PyTree) -> tuple[Fitted, ComponentDraws | None]:
             key = _keys(key).fit
             posterior = draws_on_host(key, data, num)
             return posterior, posterior.draw_below(jax.random.fold_in(key, 2))
@@ -289,7 +289,7 @@ def look_at_draws(
 
 
 def _look_at_components(
-    posterior: Fitted, draws: SiteDraws, design: Design, look: Callable[[Law], Kept]
+    posterior: Fitted, draws: ComponentDraws, design: Design, look: Callable[[Law], Kept]
 ) -> tuple[Kept, Sites]:
     """`look_at_draws` where the components are draws of equal weight, with one draw of what lies below each."""
     kept = jnp.arange(design.num_draws)

@@ -21,12 +21,10 @@ import scipy.special
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
-from bayes_mdp.inference.conjugate.conjugate_draws import ROWS
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ROWS, ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnSites
-from bayes_mdp.inference.conjugate.rewards import Rewards
+from bayes_mdp.inference.conjugate.rewards import Rewards, SiteDraws
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, draw_by_weight
 from bayes_mdp.mdp.sizes import Sizes
@@ -519,7 +517,7 @@ def _tables(keys: Key[Array, " D"], rewards: Rewards, part: Int[AnyArray, " D"])
 
     def one(key: PRNGKeyArray, k: Array) -> RewardTable:
         belief: Rewards = jax.tree.map(lambda x: jnp.asarray(x)[k], rewards)
-        sites: DrawnSites = belief.sample_sites(jax.random.split(key)[0])
+        sites: SiteDraws = belief.sample_sites(jax.random.split(key)[0])
         return belief.table_of(sites)
 
     return jax.vmap(one)(keys, jnp.asarray(part))

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from bayes_mdp.envs.logs.tables import Table, is_missing, plain
-from bayes_mdp.mdp.data.similar_labels import warn_of_similar
-from bayes_mdp.utils.natural_order import natural_order
+from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.utils.validation import as_names, check_names, first_index, label_list
 
 if TYPE_CHECKING:

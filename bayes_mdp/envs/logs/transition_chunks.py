@@ -28,9 +28,8 @@ from bayes_mdp.envs.logs.columns import (
 from bayes_mdp.envs.logs.episodes import Columns, FollowedRows, OpenEpisodes, Settled
 from bayes_mdp.envs.logs.tables import Table, plain
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
-from bayes_mdp.utils.natural_order import natural_order
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
 

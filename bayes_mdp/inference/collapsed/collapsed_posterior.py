@@ -33,10 +33,9 @@ from bayes_mdp.inference.collapsed.collapse import (
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, recheck
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate, missing_means
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_draws import Components
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
+from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.conjugate.rewards import Drawn, KnownRewards
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, SiteDraws
 from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
@@ -72,7 +71,7 @@ Loop: TypeAlias = tuple[ConjugatePosterior, Float[Array, " K"]]
 """Statistics of the data so far, and log p(data so far | component)."""
 
 
-class SiteDraws(NamedTuple):
+class ComponentDraws(NamedTuple):
     """One draw of the conjugate sites of each component of a posterior.
 
     Args:
@@ -81,7 +80,7 @@ class SiteDraws(NamedTuple):
     """
 
     rows: Float[AnyArray, "K M O"]
-    rewards: Drawn
+    rewards: SiteDraws
 
     def law(self, component: ConjugatePosterior, k: IntScalar) -> Law:
         """The law that was drawn from component `k`. Traceable."""
@@ -310,7 +309,7 @@ class CollapsedPosterior(MixturePosterior):
             data = grouped(jax.tree.map(np.array, self.data_statistics), find_classes(self.hierarchy))
         return _model_of(self.hierarchy), data
 
-    def draw_below(self, key: PRNGKeyArray) -> "SiteDraws | None":
+    def draw_below(self, key: PRNGKeyArray) -> "ComponentDraws | None":
         """One draw of the conjugate sites of each component, by NumPy; None: its rewards are of a kind that JAX draws.
 
         Compiling a sampler takes longer than many such draws.
@@ -327,11 +326,11 @@ class CollapsedPosterior(MixturePosterior):
         concentration = leaves[0] + np.asarray(data.transition_probs.dense_counts, np.float64)
         rows = draw_dirichlet_rows(rng, concentration)
         if not isinstance(rewards, RewardCells):
-            return SiteDraws(rows, ())
+            return ComponentDraws(rows, ())
         prior = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves[1:])
         after = prior.after(np.asarray(rewards.data, np.float64))
         streams = RewardStreams(jax.random.fold_in(key, 1), np.arange(len(rewards.data)))
-        return SiteDraws(rows, after.draw(streams, len(rows)))
+        return ComponentDraws(rows, after.draw(streams, len(rows)))
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.

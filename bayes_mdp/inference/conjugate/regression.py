@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 import scipy.linalg
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.rewards import Cells, ComponentPrior, Drawer, Drawn, Outcome, Rewards, Weight
+from bayes_mdp.inference.conjugate.rewards import Cells, ComponentPrior, Drawer, Outcome, Rewards, SiteDraws, Weight
 from bayes_mdp.inference.conjugate.site_table import Sites
 from bayes_mdp.inference.families.family import RewardStreams, log_rising
 from bayes_mdp.mdp import Counts, StateActionSpace
@@ -169,7 +169,7 @@ class RegressionRewards(Rewards):
         shift = xp.matmul(xp.pinv(xp.asarray(self.gram), hermitian=True), xp.asarray(self.moment))
         return self.offset + xp.matmul(xp.asarray(self.features), xp.asarray(self.prior.loc) + shift)
 
-    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+    def sample_sites(self, key: PRNGKeyArray) -> SiteDraws:
         """One draw of (weights [D],), or of (weights, tau [1])."""
         fit = self._fit()
         key_tau, key_weights = jax.random.split(key)
@@ -198,13 +198,13 @@ class RegressionRewards(Rewards):
 
         return draw
 
-    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         tau = 1.0 if self._known_noise else drawn[1][0]
         mean = self.offset + xp.matmul(xp.asarray(self.features), drawn[0])
         return mean, 1.0 / (xp.asarray(self.noise_precision) * tau)
 
-    def table_of(self, drawn: Drawn) -> RewardTable:
+    def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The law of one reward in every cell for such a draw."""
         mean, noise = self.gather_drawn(drawn)
         return RewardTable(dist.Normal(mean, xp.sqrt(noise)), None, self.by_outcome)

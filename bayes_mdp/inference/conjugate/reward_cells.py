@@ -14,9 +14,9 @@ from bayes_mdp.inference.conjugate.rewards import (
     Cells,
     ComponentPrior,
     Drawer,
-    Drawn,
     Outcome,
     Rewards,
+    SiteDraws,
     Weight,
     refuse_impossible,
     weighted_density,
@@ -162,11 +162,11 @@ class RewardCells(Rewards):
         """Number of rewards that a prior without a preference weighs; one where the reward is known."""
         return self.select(xp.broadcast_to(xp.asarray(self.prior.flat_weight, float), self.data.shape[:1]), 1.0)
 
-    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+    def sample_sites(self, key: PRNGKeyArray) -> SiteDraws:
         """One draw of the parameters (named by `prior.parameters`) of the site elements."""
         return tuple(map(jnp.asarray, self.site_belief.sample(key)))
 
-    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         belief = self.site_belief
         mean, noise = belief.drawn_mean(drawn), belief.drawn_noise(drawn)
@@ -201,7 +201,7 @@ class RewardCells(Rewards):
 
         return draw
 
-    def table_of(self, drawn: Drawn) -> RewardTable:
+    def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The law of one reward in every cell for such a draw. Known numbers are laws too: normal of variance zero."""
         law = self.site_belief.law_of(drawn)
         number = jnp.arange(math.prod(self.shape)).reshape(self.shape) if self.cell is None else jnp.asarray(self.cell)

@@ -24,7 +24,7 @@ Cells = Float[AnyArray, "*cells"]
 Outcome = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""
 Weight = Float[AnyArray, "*N"]
-Drawn = tuple[Real[AnyArray, "..."], ...]
+SiteDraws = tuple[Real[AnyArray, "..."], ...]
 """One draw of the unknown parameters; of a belief by draws the number of one."""
 Drawer: TypeAlias = Callable[[int, Int[np.ndarray, " N"] | None], Float[np.ndarray, "N cells"]]
 """(number, component of each draw) -> so many further draws of mean rewards, by NumPy."""
@@ -111,15 +111,15 @@ class Rewards(eqx.Module):
         return xp.ones(self.shape)
 
     @abc.abstractmethod
-    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+    def sample_sites(self, key: PRNGKeyArray) -> SiteDraws:
         """One draw of the unknown parameters; `table_of` and `gather_drawn` say what follows."""
 
     @abc.abstractmethod
-    def table_of(self, drawn: Drawn) -> RewardTable:
+    def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The law of one reward in every cell for such a draw."""
 
     @abc.abstractmethod
-    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
 
     def sample(self, key: PRNGKeyArray) -> Cells:
@@ -288,16 +288,16 @@ class KnownRewards(Rewards):
         """Variance of one reward: zero but for that of a known law."""
         return xp.zeros_like(self.mean()) if self.known_law is None else law_variance(self.known_law)
 
-    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+    def sample_sites(self, key: PRNGKeyArray) -> SiteDraws:
         """Nothing; `key` is not used."""
         return ()
 
-    def table_of(self, drawn: Drawn) -> RewardTable:
+    def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The rewards, or their known law."""
         known = self.mean() if self.known_law is None else None
         return RewardTable(self.known_law, None if known is None else jnp.asarray(known), self.by_outcome)
 
-    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """The mean rewards and their noise."""
         return self.mean(), self.noise()
 

@@ -27,9 +27,10 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
-from bayes_mdp.inference.detection.trace import KNOWN, Message, Program, density, dtypes, program_cache
+from bayes_mdp.inference.detection.trace import KNOWN, Message, Program, density, dtypes
 from bayes_mdp.inference.families.family import check_conjugacy, gamma_terms, normal_terms, reward_laws
 from bayes_mdp.mdp import Transitions
+from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models import joint
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD

@@ -2,22 +2,20 @@
 
 The program is traced abstractly (an eager trace would compile a sampler per site), in the caller's precision, with
 copies of the user's arrays. What depends on what is read from the jaxpr (`dataflow`, `probe`). What was found out about
-a program is kept, of large programs no more than fits (`program_cache`).
+a program is kept (`mdp.space.program_cache`).
 """
 
 import hashlib
 import itertools
 import math
 import re
-import threading
 import traceback
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, wraps
+from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -640,54 +638,6 @@ def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
     kinds = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
     of_numbers = frozenset(dtype for dtype in kinds if isinstance(dtype, np.dtype))  # keys have none of numpy
     return of_numbers.union(*map(dtypes, inner_jaxprs(jaxpr)))
-
-
-@runtime_checkable
-class OfSpace(Protocol):
-    """A program of a space, or a prior of one; hashable, and equal where it computes the same."""
-
-    @property
-    def space(self) -> StateActionSpace:
-        """Sizes, names, masks."""
-        ...
-
-
-Key = TypeVar("Key", bound=OfSpace)
-Result = TypeVar("Result")
-
-PROGRAMS = 64
-CELLS = 2**25  # outcomes of all pairs, of the kept programs together: proofs hold a few tables of that size each
-
-
-def program_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
-    """`functools.lru_cache` by the size of programs: the last 64 results, and so many that their cells are 2^25.
-
-    The last result is kept whatever its size. Safe under threads; two that ask for the same result at once may both
-    compute it.
-    """
-    kept: OrderedDict[Key, Result] = OrderedDict()
-    lock = threading.Lock()
-
-    @wraps(function)
-    def cached(program: Key) -> Result:
-        with lock:
-            if program in kept:
-                kept.move_to_end(program)
-                return kept[program]
-        result = function(program)
-        with lock:
-            kept[program] = result
-            kept.move_to_end(program)
-            while len(kept) > 1 and (len(kept) > PROGRAMS or sum(map(_cells, kept)) > CELLS):
-                kept.popitem(last=False)
-        return result
-
-    return cached
-
-
-def _cells(program: OfSpace) -> int:
-    space = program.space
-    return (space.horizon or 1) * space.n_states * space.n_actions * space.n_outcomes
 
 
 @program_cache

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnRewards
+from bayes_mdp.inference.conjugate.rewards import SiteDraws
 from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, sampled_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
@@ -147,7 +147,7 @@ class FactorisedPosterior(ConjugatePosterior):
             "the log evidence and states its error"
         )
 
-    def site_values(self, rows: Float[AnyArray, "M K"], rewards: DrawnRewards) -> Mapping[str, Float[Array, "..."]]:
+    def site_values(self, rows: Float[AnyArray, "M K"], rewards: SiteDraws) -> Mapping[str, Float[Array, "..."]]:
         """{site of the program: value} for one draw of both parts' `sample_sites`.
 
         Args:

@@ -14,9 +14,9 @@ from bayes_mdp.inference.conjugate.rewards import (
     Cells,
     ComponentPrior,
     Drawer,
-    Drawn,
     Outcome,
     Rewards,
+    SiteDraws,
     Weight,
     weighted_density,
 )
@@ -135,11 +135,11 @@ class SampledRewards(Rewards):
     def data_mean(self) -> None:
         """Not known."""
 
-    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+    def sample_sites(self, key: PRNGKeyArray) -> SiteDraws:
         """The number of a draw, by weight."""
         return (jax.random.categorical(key, jnp.asarray(self.log_weights)),)
 
-    def table_of(self, drawn: Drawn) -> RewardTable:
+    def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The reward law of the draw with this number."""
         return jax.tree.map(lambda x: jnp.asarray(x)[drawn[0]], self.table)
 
@@ -150,7 +150,7 @@ class SampledRewards(Rewards):
             mean = np.asarray(self._means(), np.float64)[(slice(None), *place)]
         return lambda num, _: mean[choose(num)]
 
-    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell in the draw with this number."""
         table = self.table_of(drawn)
         return table.mean, _noise(table)

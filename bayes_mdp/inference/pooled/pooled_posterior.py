@@ -15,8 +15,7 @@ from numpyro import handlers
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotten
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_draws import Components
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior
 from bayes_mdp.inference.draws.chains import Chains, Scalars, sampled_sites
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.fitted import NO_PROGRAM

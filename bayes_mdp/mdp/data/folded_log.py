@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp.data.similar_labels import warn_of_similar
+from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts
 from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
-from bayes_mdp.utils.natural_order import natural_order
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_bool, check_labels, check_type
 

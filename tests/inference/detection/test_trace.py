@@ -14,10 +14,11 @@ import pytest
 from numpyro import handlers
 
 from bayes_mdp.inference.detection import trace
-from bayes_mdp.inference.detection.trace import CELLS, PROGRAMS, Program, program_cache, trace_program
+from bayes_mdp.inference.detection.trace import Program, trace_program
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.space import CELLS, PROGRAMS, program_cache
 from bayes_mdp.models import MDPSpec, sticky, unknown_concentration
 from tests.inference.hierarchies import SPACE
 
