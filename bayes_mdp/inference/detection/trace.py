@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,7 +29,7 @@ from numpyro.distributions import constraints
 
 from bayes_mdp.inference.families.family import families_of, registrations, reward_laws
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.space import PLATE_NAMES
+from bayes_mdp.mdp.space import PLATE_NAMES, program_cache
 from bayes_mdp.models.as_prior import JACOBIAN, PoweredDensity
 from bayes_mdp.models.dirichlet_prior import SupportedDirichlet, SupportedSimplex
 from bayes_mdp.models.isolate import Isolated, isolated_prior, traced_alone

@@ -11,6 +11,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.behaviour import read_choices
 from bayes_mdp.cli import main
+from bayes_mdp.mdp.data import log_labels
 from bayes_mdp.mdp.data.log_labels import COMMON, is_one_edit, similar_pairs
 
 
