@@ -193,10 +193,10 @@ def known(log, tmp_path, table, *more):
 
 
 def test_labels_of_known_rewards_are_text(tmp_path):
-    """The labels "007", "7" and "NA" are three; a table that was read as numbers would know one of them."""
+    """The labels "007", "7" and "na" are three; a table that was read as numbers would know one of them."""
     log = tmp_path / "log.csv"
-    log.write_text("s,a,s2\n007,x,7\n7,x,NA\nNA,x,007\n")
-    assert known(log, tmp_path, "s,a,reward\n007,x,1\n7,x,2\nNA,x,3\nelse,x,4\n") == [[1.0], [2.0], [3.0]]
+    log.write_text("s,a,s2\n007,x,7\n7,x,na\nna,x,007\n")
+    assert known(log, tmp_path, "s,a,reward\n007,x,1\n7,x,2\nna,x,3\nelse,x,4\n") == [[1.0], [2.0], [3.0]]
     log.write_text("s,a,s2\n0,x,1\n1,x,0\n")
     assert known(log, tmp_path, "s,reward\n1.0,5\n0.0,6\n") == [[6.0], [5.0]]  # as pandas writes columns with holes
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bayes_mdp.cli.options import (
     COLUMNS,
     LABELS,
+    WHOLE_LOG,
     Commands,
     add_chunks,
     add_columns,
@@ -30,12 +31,16 @@ if TYPE_CHECKING:
     from bayes_mdp.utils.typing import InitialLike
 
 
-_NOT_GIVEN = {"missing_reward": ("error",), "method": ("auto",)}
+_NOT_GIVEN = {"missing_reward": ("error",), "method": ("auto",), "decimal": (".",), "reward_at": ("step",)}
 """What an option is where nobody has given it, if not None or False."""
 _OF_A_LOG = (
     *COLUMNS,
     *LABELS,
+    *WHOLE_LOG,
     "missing_reward",
+    "sep",
+    "encoding",
+    "decimal",
     "chunksize",
     "allow_duplicates",
     "prior",
