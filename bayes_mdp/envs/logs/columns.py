@@ -330,7 +330,7 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
     return table.with_columns({table.columns["step"]: np.floor(passed / number + 0.5).astype(np.int64)})
 
 
-def _dates(column: "pd.Series[Any]", formats: Sequence[str]) -> "pd.Series[Any] | None":
+def _dates(column: Any, formats: Sequence[str]) -> Any:
     """A column as dates, NaT where a cell is none; None: it holds none, in any of the formats."""
     import pandas as pd
 
@@ -431,7 +431,7 @@ def _equal_to_one_before(frame: "pd.DataFrame") -> np.ndarray:
         return np.zeros(len(frame), bool)
 
 
-def _times(column: "pd.Series[Any]") -> tuple[np.ndarray, str] | None:
+def _times(column: Any) -> tuple[np.ndarray, str] | None:
     """Float64[N], and " days" for dates: a column as times; None: it tells none."""
     if column.dtype.kind in "iuf":
         return column.to_numpy(np.float64, na_value=np.nan), ""

@@ -264,7 +264,7 @@ class Blanks:
         return table.with_columns(changed)
 
 
-def _different(column: "pd.Series[Any]") -> list[Any]:
+def _different(column: Any) -> list[Any]:
     """The labels of a column among which one may stand for nothing, or be a negative number; others may be left out."""
     import pandas as pd
 
@@ -287,7 +287,7 @@ def _is_word(label: object, kept: set[str]) -> bool:
 def _is_absent(label: object) -> bool:
     if isinstance(label, str):
         return label.strip() in (str(ABSENT), f"{ABSENT}.0")
-    return isinstance(label, (int, float, np.number)) and label == ABSENT
+    return isinstance(label, (int, float, np.number)) and bool(label == ABSENT)
 
 
 def _is_negative(label: object) -> bool:
@@ -298,10 +298,10 @@ def _is_negative(label: object) -> bool:
             label = float(text) if text[:1] == "-" and text[1:2].isdigit() else 0.0
         except ValueError:
             return False
-    return isinstance(label, (int, float, np.number)) and label < 0 and label != ABSENT
+    return isinstance(label, (int, float, np.number)) and bool(label < 0) and label != ABSENT
 
 
-def _without(column: "pd.Series[Any]", words: list[Any]) -> "pd.Series[Any]":
+def _without(column: Any, words: list[Any]) -> Any:
     """The column, empty where one of these labels is."""
     import pandas as pd
 
