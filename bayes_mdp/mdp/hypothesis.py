@@ -222,11 +222,11 @@ class MDP(_Hypothesis):
         initial: Any = None,
         reward_by_outcome: Any = None,
     ) -> None:
-        probs = _dense("transition_probs", transition_probs)
+        probs: Any = _dense("transition_probs", transition_probs)
         reward = _mean_reward(reward, reward_by_outcome, probs, end_probs)
         self.reward, empty = _without_illegal(probs, reward, legal, end_probs)
         if empty is not None:
-            probs = np.where(empty[..., None], np.eye(empty.shape[-2])[:, None], np.asarray(probs, float))
+            probs = jnp.where(empty[..., None], np.eye(empty.shape[-2])[:, None], jnp.asarray(probs, float))
         self.transition_probs = probs
         self.end_probs, self.legal, self.initial = end_probs, legal, initial
 

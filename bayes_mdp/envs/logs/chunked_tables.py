@@ -299,7 +299,7 @@ def _parsed(
     import pandas as pd
 
     with parsing(path):
-        reader = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
+        reader: Any = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
             path,
             dtype={column: kind for column, kind in kinds.items() if kind is not None},
             keep_default_na=False,

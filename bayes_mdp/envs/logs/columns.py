@@ -54,7 +54,8 @@ def read_labels(
         codes, uniques = pd.factorize(joined if needed.all() else joined[needed.ravel()])  # -1: empty
     except TypeError as error:
         raise TypeError(
-            f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable"
+            f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable "
+            + see("how-to/read-a-log")
         ) from error
     empty = np.zeros(needed.shape, bool)
     empty[needed] = codes < 0
@@ -113,7 +114,7 @@ def refuse_vague(what: str, labels: Sequence[Hashable]) -> None:
         if isinstance(label, float) and VAGUE <= abs(label) < math.inf:
             raise ValueError(
                 f"{what} has the label {label!r}, a float so large that several whole numbers are rounded to it, "
-                "expected an integer (dtype 'Int64' has empty cells too) or text"
+                f"expected an integer (dtype 'Int64' has empty cells too) or text {see('how-to/read-a-log')}"
             )
 
 
@@ -550,7 +551,8 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
         for number, label in zip(whole, labels, strict=True):
             if number in text and not isinstance(label, str):
                 raise ValueError(
-                    f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both"
+                    f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both "
+                    + see("how-to/read-a-log")
                 )
     return whole
 

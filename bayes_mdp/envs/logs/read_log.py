@@ -17,7 +17,6 @@ from bayes_mdp.envs.logs.columns import (
     read_rewards,
     read_steps,
     refuse_repeated_steps,
-    reward_cells,
     reward_role,
     warn_of_time,
     with_counted_steps,
@@ -204,7 +203,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     try:
         return _read(table, states, actions, missing_reward == "ignore", reward_at, every, file_digest(source))
     except BadCells as first:
-        raise _all_bad(first, table, states, actions) from None
+        raise _all_bad(first, table, states, actions, missing_reward == "error" and reward_at == "step") from None
 
 
 def _read(
@@ -252,7 +251,9 @@ def _read(
         kept = np.repeat(kept, times[kept])
     *columns, observed = (None if x is None else x[kept] for x in rows)
     if not len(kept):
-        raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
+        raise ValueError(
+            f"{table.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
+        )
     columns_named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}
     return Log(
         Transitions(*columns, reward_observed=observed),
@@ -265,12 +266,24 @@ def _read(
 
 
 def _all_bad(
-    first: BadCells, table: Table, states: Sequence[Hashable] | None, actions: Sequence[Hashable] | None
+    first: BadCells,
+    table: Table,
+    states: Sequence[Hashable] | None,
+    actions: Sequence[Hashable] | None,
+    needs_rewards: bool,
 ) -> BadCells:
     """The error, with the bad cells of the other columns."""
 
     def ends() -> np.ndarray | None:
         return read_flags(table, "terminated")
+
+    def left_out() -> np.ndarray:
+        """The rows that are no transitions: the last ones, without a next state."""
+        if "next_state" in table.columns:
+            return np.zeros(len(table.frame), bool)
+        episodes, over = read_episodes(table), ends()
+        last = episode_order(np.zeros(len(table.frame), np.intp) if episodes is None else episodes).last
+        return last if over is None else last & ~over
 
     checks: dict[str, Callable[[], object]] = {
         "terminated": ends,
@@ -278,22 +291,22 @@ def _all_bad(
         "episode": lambda: read_episodes(table),
         "state": lambda: read_labels(table, ("state",), states),
         "next_state": lambda: read_labels(table, ("next_state",), states, ends()),
-        "action": lambda: read_labels(table, ("action",), actions, is_empty(table, "action")),
-        reward_role(table): lambda: reward_cells(table),
+        "action": lambda: read_labels(table, ("action",), actions, left_out() & is_empty(table, "action")),
+        reward_role(table): lambda: read_rewards(table, not needs_rewards, ~left_out()),
     }
-    errors = [first]
+    errors = {first.cells[0][1]: first}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for role, check in checks.items():
-            if role in table.columns and role != first.cells[0][1]:
+            if role in table.columns:
                 try:
                     check()
                 except BadCells as error:
-                    errors.append(error)
+                    errors.setdefault(error.cells[0][1], error)
                 except (ValueError, TypeError):  # of no single cell: it is told when the cells are right
                     pass
-    cells = sorted((cell for error in errors for cell in error.cells), key=lambda cell: cell[0])
-    return BadCells(table, cells[:MOST_TOLD], sum(error.number for error in errors))
+    cells = sorted((cell for error in errors.values() for cell in error.cells), key=lambda cell: cell[0])
+    return BadCells(table, cells[:MOST_TOLD], sum(error.number for error in errors.values()))
 
 
 def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:

@@ -214,7 +214,7 @@ def open_table(
     else:
         raise TypeError(f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame")
     if len(table.frame) == 0:
-        raise ValueError(f"{table.name} has no rows, expected at least one transition")
+        raise ValueError(f"{table.name} has no rows, expected at least one transition {see('how-to/read-a-log')}")
     return Blanks(columns, given).cleared(table)
 
 
@@ -354,7 +354,9 @@ def _open_file(path: Path, columns: dict[str, str], dialect: Dialect) -> Table:
             return Table(_read_parquet(path, columns), path.name, columns, None)
         return Table(_read_csv(path, columns, dialect), path.name, columns, path, 0, dialect)
     except pd.errors.EmptyDataError:
-        raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
+        raise ValueError(
+            f"{path.name} is empty, expected a header line and at least one transition {see('how-to/read-a-log')}"
+        ) from None
 
 
 def _read_csv(path: Path, columns: dict[str, str], dialect: Dialect) -> "pd.DataFrame":
@@ -375,7 +377,10 @@ def _read_csv(path: Path, columns: dict[str, str], dialect: Dialect) -> "pd.Data
             **dialect.of(path),
         )
     if not isinstance(frame.index, pd.RangeIndex):
-        raise ValueError(f"{path.name} has rows with more cells than the header line has names, expected as many")
+        raise ValueError(
+            f"{path.name} has rows with more cells than the header line has names, expected as many "
+            + see("how-to/read-a-log")
+        )
     return frame
 
 
@@ -410,10 +415,9 @@ def parsing(path: Path) -> Iterator[None]:
         why = " ".join(str(error).split())
         if isinstance(error, UnicodeError):
             why += (
-                ", expected the encoding of the file, such as encoding='latin-1' or 'cp1252' (in the shell --encoding) "
-                + see("how-to/read-a-log")
+                ", expected the encoding of the file, such as encoding='latin-1' or 'cp1252' (in the shell --encoding)"
             )
-        raise ValueError(f"{path.name} cannot be read as a table: {why}") from error
+        raise ValueError(f"{path.name} cannot be read as a table: {why} {see('how-to/read-a-log')}") from error
 
 
 def separator(path: Path) -> str:

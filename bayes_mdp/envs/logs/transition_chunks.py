@@ -33,6 +33,7 @@ from bayes_mdp.envs.logs.tables import Dialect, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.natural_order import natural_order
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
@@ -229,7 +230,9 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
         number += len(rows.state)
         yield rows
     if not number:
-        raise ValueError(f"{log.name} has no episode of two rows, expected at least one transition")
+        raise ValueError(
+            f"{log.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
+        )
 
 
 def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) -> Columns:
