@@ -136,7 +136,7 @@ class Table(NamedTuple):
         if isinstance(column, Several):
             return "empty in one of them"
         there = there if self.raw is None else self.raw[column].iloc[row]
-        nothing = there == "" or is_missing(np.array([there, None], object))[0]
+        nothing = is_missing(np.array([there, None], object))[0] or there == ""
         return "empty" if nothing else f"{plain(there)!r}{_COUNTS_AS_EMPTY}"
 
 
@@ -221,8 +221,8 @@ def open_table(
 class Blanks:
     """What counts as missing in columns of labels, of one source, which may come in chunks.
 
-    Text of `MISSING`, blanks around it aside; and -999 (as text too) where no other label is a negative number. What is
-    among the labels given is a label.
+    Text of `MISSING`, blanks around it aside; and -999 (as text too) where no other label is a negative number, or all
+    labels are given. What is among the labels given is a label.
 
     Args:
         columns: role -> name of the column.
@@ -235,6 +235,7 @@ class Blanks:
         self._kept = [
             {str(x) for each in some for x in (each if isinstance(each, tuple) else (each,))} for some in labels
         ]
+        self._listed = [given.get(roles[0]) is not None for roles in _LABELS]
         self._negative: list[bool] = [False] * len(_LABELS)  # whether a negative number is among the labels
         self._absent: list[bool] = [False] * len(_LABELS)  # whether -999 counted as missing
 
@@ -248,7 +249,7 @@ class Blanks:
         for i, (names, kept) in enumerate(zip(self._groups, self._kept, strict=True)):
             labels = {name: _different(table.frame[name]) for name in names}
             several = [label for found in labels.values() for label in found]
-            self._negative[i] |= any(_is_negative(label) for label in several)
+            self._negative[i] |= not self._listed[i] and any(_is_negative(label) for label in several)
             absent = str(ABSENT) not in kept and any(_is_absent(label) for label in several)
             if absent and not self._negative[i]:
                 self._absent[i] = True

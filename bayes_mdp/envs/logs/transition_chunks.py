@@ -153,7 +153,8 @@ class LabelBook:
         first = next(iter(self._names), "")
         what = f"{first if len(self._names) < 2 else f'{len(self._names)} logs, {first} first'}: {self._column}"
         found = as_numbers(what, list(self.numbers), None)
-        warn_of_similar(what, self.role, found, [self._counted(role) for role in self._rows])
+        if self._rows:
+            warn_of_similar(what, self.role, found, [self._counted(role) for role in self._rows])
         names = natural_order(set(found))
         if len(self._orders) == 1 and self._orders[0] is not None:
             number = self.numbers
