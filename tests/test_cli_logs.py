@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.cli import build_parser
-from bayes_mdp.cli.options import labels_of, log_of
+from bayes_mdp.cli.options import folded_of, labels_of, log_of
 from bayes_mdp.cli.problem import _rewards, space_of
 from tests.test_cli import refused, run
 
@@ -210,3 +210,25 @@ def test_two_known_rewards_of_a_pair_are_refused(log, tmp_path):
     with pytest.raises(ValueError, match=r"has two values of 'reward' for s 2, expected one mean reward"):
         known(log, tmp_path, table.replace("s,a,", "s,move,"))
     assert known(log, tmp_path, table.replace("3,1", "3,0")) == [[0.0] * 2] * 4
+
+
+def test_how_a_file_is_written(tmp_path):
+    path = tmp_path / "claims.csv"
+    path.write_bytes("wer;wann;s;a;c\n1;2026-01-01;ü;x;1,5\n1;2026-01-02;u;x;2\n1;2026-01-03;ü;x;\n".encode("latin-1"))
+    columns = ("--state", "s", "--action", "a", "--cost", "c", "--episode", "wer")
+    written = ("--sep", ";", "--encoding", "latin-1", "--decimal", ",")
+    arguments = parsed("fit", path, *columns, *written, "--step", "wann", "--every", "1D")
+    arguments.log = path
+    log = log_of(arguments)
+    assert log.states == ("u", "ü") and np.asarray(log.transitions.reward)[:2].tolist() == [-1.5, -2.0]
+    arguments = parsed("fit", path, path, "--allow-duplicates", *columns, *written)
+    assert folded_of(arguments).n_transitions == 2 * len(log.transitions.state)
+    arguments = parsed("fit", path, path, *columns, *written, "--step", "wann", "--every", "1D")
+    with pytest.raises(ValueError, match="--every is given with logs that are read in chunks of rows"):
+        folded_of(arguments)
+    tabs = tmp_path / "log.txt"
+    tabs.write_text("s\ta\tn\tk\nx\tgo\ty\t3\n")
+    arguments = parsed(
+        "decide", tabs, "--state", "s", "--action", "a", "--next-state", "n", "--sep", "\\t", "--count", "k"
+    )
+    assert len(log_of(arguments).transitions.state) == 3

@@ -449,8 +449,8 @@ def _worst(columns: dict[str, np.ndarray]) -> list[str]:
 
 
 def clipped(names: Sequence[object]) -> list[str]:
-    """Names of at most `LONGEST_NAME` letters: long ones lose their end, their beginning or their middle, the first by
-    which names that differ still do, or else all but what follows their common beginning.
+    """Names of at most `LONGEST_NAME` letters: long ones lose their end, their beginning, their middle, or all but what
+    follows their common beginning, the first of these by which names that differ still do; where none does, they stay.
 
     Args:
         names: as they are shown together.
@@ -466,7 +466,7 @@ def clipped(names: Sequence[object]) -> list[str]:
         lambda x: "..." + x[common : common + room],
     )
     others = set(text) - long
-    best = next((cut for cut in ways if len({*map(cut, long)} | others) == len(set(text))), ways[0])
+    best = next((cut for cut in ways if len({*map(cut, long)} | others) == len(set(text))), str)
     return [best(x) if x in long else x for x in text]
 
 

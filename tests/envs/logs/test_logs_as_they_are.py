@@ -604,14 +604,8 @@ def reference(options, rows):  # noqa: PLR0912 - a form of a file each
         for role, name in of_labels:
             if role == "next_state" and over[i]:
                 continue
-            if (
-                empty(name, i)
-                and (role != "action" or needed[i])
-                or role != "action"
-                and not empty(name, i)
-                and listed
-                and cells[name][i] not in listed
-            ):
+            unlisted = role != "action" and listed and cells[name][i] not in listed
+            if (role != "action" or needed[i]) if empty(name, i) else unlisted:
                 bad.add((i, role))
         if options["reward"] and options.get("missing_reward") != "ignore" and cells["r"][i] in WORDS and needed[i]:
             bad.add((i, "reward"))
@@ -799,7 +793,8 @@ def test_an_event_log_with_two_stays_of_a_patient(write):
         "time,patient,stay,ward,order,left\n"
         "2026-01-01 08:00,1,100,emergency,scan,0\n2026-01-01 09:00,2,101,emergency,rest,0\n"
         "2026-01-01 09:00,1,100,surgery,operate,0\n2026-01-01 10:00,1,100,surgery,rest,1\n"
-        "2026-01-01 10:00,2,101,emergency,scan,1\n2026-02-01 08:00,1,102,emergency,rest,0\n2026-02-01 09:00,1,102,surgery,rest,1\n"
+        "2026-01-01 10:00,2,101,emergency,scan,1\n2026-02-01 08:00,1,102,emergency,rest,0\n"
+        "2026-02-01 09:00,1,102,surgery,rest,1\n"
     )
     options: dict[str, Any] = {"state": "ward", "action": "order", "terminated": "left"}
     log = read_log(path, **options, episode="stay", step="time", every="1h")
