@@ -327,7 +327,9 @@ class SparseMDP(_Hypothesis):
 
         Args:
             matrices: of the probabilities of next states.
-            reward, legal, initial: as in the class.
+            reward: [S A], expected rewards.
+            legal: [S A], which actions exist in which state; None: all.
+            initial: [S], distribution of the first state; None: not stated.
             reward_by_outcome: in place of `reward`, one matrix for each action, of the rewards of next states.
 
         Raises:
@@ -370,7 +372,8 @@ class SparseMDP(_Hypothesis):
             initial: [S], as in the class.
 
         Raises:
-            ValueError: lists of other lengths, an index that is none, a pair twice. Others: as the class.
+            ValueError: lists of other lengths, an index that is none, a pair twice, and as the class.
+            TypeError: indices that are no integers, rewards that are no numbers.
 
         Example:
             >>> mdp = bm.SparseMDP.from_pairs([0, 0, 1], [0, 1, 0], [[1, 0], [0, 1], [1, 0]], [0.0, -1.0, 2.0])
