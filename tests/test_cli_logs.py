@@ -222,7 +222,7 @@ def test_how_a_file_is_written(tmp_path):
     log = log_of(arguments)
     assert log.states == ("u", "ü") and np.asarray(log.transitions.reward)[:2].tolist() == [-1.5, -2.0]
     arguments = parsed("fit", path, path, "--allow-duplicates", *columns, *written)
-    assert folded_of(arguments).n_transitions == 2 * len(log.transitions.state)
+    assert folded_of(arguments).n_transitions == 4  # what followed the last rows is not known
     arguments = parsed("fit", path, path, *columns, *written, "--step", "wann", "--every", "1D")
     with pytest.raises(ValueError, match="--every is given with logs that are read in chunks of rows"):
         folded_of(arguments)

@@ -274,8 +274,9 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
     # Labels and numbers of every row, in the order of the file.
     (person,), subjects = read_labels(table, ("subject",), None)
     missed = is_empty(table, "action") if missing == "ignore" else np.zeros(len(person), bool)
-    (choice,), action_names = read_labels(table, ("action",), actions, missed)
-    rewards, paid = read_rewards(table, missing == "ignore", np.ones(len(person), bool))
+    (choice,), action_names = read_labels(table, ("action",), actions, {"action": missed})
+    every = np.ones(len(person), bool)
+    rewards, paid = read_rewards(table, missing == "ignore", every, every)
     ends = read_flags(table, "terminated")
     seen, following, state_names = _states(table, states, ends)
     # Rows become [person, place in the person's history].
@@ -305,7 +306,9 @@ def _states(
     if "next_state" not in table.columns:
         (seen,), names = read_labels(table, ("state",), states)
         return seen, None, names
-    (seen, following), names = read_labels(table, ("state", "next_state"), states, ends)
+    (seen, following), names = read_labels(
+        table, ("state", "next_state"), states, {} if ends is None else {"next_state": ends}
+    )
     return seen, following, names
 
 

@@ -20,6 +20,7 @@ STORED = ".bmdp"  # how the names of stored posteriors end
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
 LABELS = ("states", "actions")
+MISSING = ("missing_reward", "missing_state", "gaps")
 WHOLE_LOG = {"every": None, "count": None, "reward_at": "step"}
 """What a log that is read in chunks does not have, and what it is where nobody has given it."""
 COLUMNS = ("state", "action", "reward", "cost", "next_state", "terminated", "truncated", "episode", "step")
@@ -145,6 +146,10 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=text)
     text = "an empty reward or cost is an error, or its row counts for the transition alone"
     parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
+    text = "a row without a state is an error, or a gap between what came before and what follows"
+    parser.add_argument("--missing-state", choices=("error", "gap"), default="error", help=text)
+    text = "a step that is left out is an error, or a gap as above"
+    parser.add_argument("--gaps", choices=("error", "cut"), default="error", help=text)
     text = "what is between the cells of a text file, such as ';' or '\\t' (default: a tab in .tsv, else a comma)"
     parser.add_argument("--sep", help=text)
     parser.add_argument("--encoding", help="the encoding of a text file, such as latin-1 (default: utf-8)")
@@ -246,7 +251,7 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
 
 def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `add_columns` and `add_labels` have read, as arguments of `read_log` and `fold_log`."""
-    named = {name: getattr(arguments, name) for name in (*COLUMNS, "missing_reward", "encoding", "decimal")}
+    named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING, "encoding", "decimal")}
     named["sep"] = "\t" if arguments.sep == "\\t" else arguments.sep
     return named | {name: labels_of(arguments, name) for name in LABELS}
 

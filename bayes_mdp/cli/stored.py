@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bayes_mdp.cli.options import (
     COLUMNS,
     LABELS,
+    MISSING,
     WHOLE_LOG,
     Commands,
     add_chunks,
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     from bayes_mdp.utils.typing import InitialLike
 
 
-_NOT_GIVEN = {"missing_reward": ("error",), "method": ("auto",), "decimal": (".",), "reward_at": ("step",)}
+_NOT_GIVEN = {"method": ("auto",), "decimal": (".",), "reward_at": ("step",)} | dict.fromkeys(MISSING, ("error",))
 """What an option is where nobody has given it, if not None or False."""
 _OF_A_LOG = (
     *COLUMNS,
     *LABELS,
     *WHOLE_LOG,
-    "missing_reward",
+    *MISSING,
     "sep",
     "encoding",
     "decimal",

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.mdp import MDP, Log, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
+from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_initial
@@ -62,7 +62,7 @@ def read_start(
         probs = names.initial_probs(initial)
         source = "the given distribution"
         if isinstance(initial, Log):
-            number = int(episode_numbers(initial.transitions)[-1]) + 1
+            number = len(first_rows(initial.transitions))
             source = f"the first states of the log's {number} episodes" if number > 1 else "the first state of the log"
     probs = probs / probs.sum()
     return Start(probs, True, f"{source} {_which(probs, space)}")

@@ -110,7 +110,7 @@ def _columns(data: Transitions | Counts, space: StateActionSpace, size: int) -> 
     if isinstance(data, Transitions):
         if data.reward is not None:
             found["rewards"] = _rewards(data)
-        found["next states"] = np.asarray(data.next_state, float)
+        found["next states"] = np.asarray(data.with_next_state().next_state, float)
     pairs = math.prod(space.shape)
     if size in (pairs, pairs * space.n_outcomes):
         counts = data if isinstance(data, Counts) else Counts.of(data, space)

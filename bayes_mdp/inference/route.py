@@ -556,9 +556,9 @@ def _check_known_rewards(space: StateActionSpace, data: Transitions | Counts, kn
     check_transitions(data, space)
     if data.reward is None:
         return
-    seen = True if data.reward_observed is None else np.asarray(data.reward_observed, bool)
-    cells = support.at(data.cell(space), np.asarray(data.outcome(space)))
-    cells.check("data.reward", np.asarray(data.reward, np.float64), seen)
+    seen, _ = data.observed_rewards(np.ones(np.shape(data.state)), by_outcome=known.by_outcome)
+    cells = support.at(data.cell(space), np.minimum(data.outcome(space), space.n_outcomes - 1))
+    cells.check("data.reward", np.asarray(data.reward, np.float64), seen != 0)
 
 
 def _with_sources(posterior: InferredPosterior, data: object) -> InferredPosterior:

@@ -152,7 +152,7 @@ def _rewards_of(log: Log) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"
     transitions = log.transitions
     if transitions.reward is None:
         raise ValueError("log holds no rewards, expected a column of them (read_log(reward=...))")
-    weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)))
+    weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)), by_outcome=False)
     observed = np.asarray(weight) != 0
     if not observed.any():
         raise ValueError("log holds no reward that was observed, expected some")

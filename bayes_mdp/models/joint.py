@@ -248,9 +248,10 @@ def _observe_rows(rewards: RewardTable, space: StateActionSpace, transitions: Tr
     law = rewards.at(transitions.cell(space), transitions.outcome(space))
     assert isinstance(law, dist.Distribution) and law.support is not None  # known rewards are not observed
     reward = jnp.asarray(transitions.reward, dtype=int if law.is_discrete else float)  # some laws index by the value
-    if transitions.reward_observed is not None:
+    counted, _ = transitions.observed_rewards(jnp.ones(reward.shape), by_outcome=rewards.by_outcome)
+    if transitions.reward_observed is not None or transitions.next_observed is not None:
         # a missing reward is replaced by a possible one: a masked nan would still poison the gradient
-        observed = jnp.asarray(transitions.reward_observed)
+        observed = counted != 0
         reward = jnp.where(observed, reward, law.support.feasible_like(reward))
         law = law.mask(observed)
     with numpyro.plate("row", reward.shape[0]):

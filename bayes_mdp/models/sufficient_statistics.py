@@ -156,9 +156,8 @@ class Statistics(eqx.Module):
         rewards, index = number.asarray(transitions.reward, float), tuple(map(number.asarray, index))
         zeros = number.zeros(counts.reward_count.shape, counts.reward_count.dtype)
         each = log_base_measure(law, rewards)
-        if transitions.reward_observed is not None:
-            each = xp.where(transitions.reward_observed, each, 0.0)
-        return cls(counts, add_at(zeros, index, each))
+        counted, _ = transitions.observed_rewards(xp.ones_like(each), by_outcome=by_outcome)
+        return cls(counts, add_at(zeros, index, xp.where(counted != 0, each, 0.0)))
 
     @property
     def reward_value(self) -> Float[Array, "*cells 4"]:

@@ -92,6 +92,10 @@ class ExactSums:
     def __len__(self) -> int:
         return len(self.digits)
 
+    def take(self, sums: Int[np.ndarray, " m"]) -> "ExactSums":
+        """Some of the sums, by their numbers; equal ones have equal digits again once they are `grouped`."""
+        return ExactSums(self.lowest, self.digits[sums])
+
     def grouped(self, group: Int[np.ndarray, " M"], size: int) -> "ExactSums":
         """[size]: the sums of each group, `group` in 0 .. size - 1; at most 2^30 sums."""
         *lower, top = self.digits.T

@@ -195,7 +195,7 @@ def _under(question: Question, weights: ArrayLike | None) -> dict[str, Gain]:
 
 def _arrivals(question: Question) -> Float[np.ndarray, " O"]:
     """How often each outcome came, as if it had come once more, relative to the mean."""
-    outcome = np.asarray(question.log.transitions.outcome(question.space))
+    outcome = np.asarray(question.log.transitions.with_next_state().outcome(question.space))
     arrivals = np.bincount(outcome, minlength=question.space.n_outcomes) + 1.0
     return arrivals / arrivals.mean()
 

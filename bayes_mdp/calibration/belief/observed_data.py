@@ -112,6 +112,8 @@ def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_progra
     if int(seen.used) > seen.capacity:
         return "its buffer of rewards has overflowed"
     weight = _float64(seen.weight)
+    if (np.asarray(seen.where)[weight != 0, -1] >= counts.shape[-1]).any():
+        return "of some rewards it was not observed what followed"
     whole = np.isin(weight, (0.0, 1.0)).all() and np.array_equal(counts, np.round(counts))
     return None if whole else "its transitions have weights that are neither 0 nor 1"
 
@@ -193,7 +195,8 @@ def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
         own_counts = np.asarray(conditioned_program.outcome_counts(posterior.data_statistics), np.float64)
         _check_close("transitions from", _axes(posterior), cells.transition_counts, own_counts)
     _check_same_rewards(cells, posterior)
-    return None if isinstance(data, Counts) else _rows(data, space), cells
+    # A replicate of a transition needs its outcome: those without are left out of the rows, not of the sums.
+    return None if isinstance(data, Counts) else _rows(data.with_next_state(), space), cells
 
 
 def _rows(data: Transitions, space: StateActionSpace) -> Rows:

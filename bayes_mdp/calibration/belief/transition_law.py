@@ -51,15 +51,15 @@ class Law(NamedTuple):
         return (self.rows * noise).sum(-1) if self.rewards.by_outcome else noise
 
     def log_likelihood(self, transitions: Transitions, space: StateActionSpace) -> Float[Array, ""]:
-        """log p(next states, rewards | states, actions) of the transitions; a missing reward adds nothing."""
+        """log p(next states, rewards | states, actions) of the transitions; what was not observed adds nothing."""
         cell, outcome = transitions.cell(space), transitions.outcome(space)
-        total = jnp.log(self.rows[(*cell, outcome)]).sum()
+        total = transitions.row_weight(jnp.log(self.rows[(*cell, outcome)])).sum()
         law = self.rewards.at(cell, outcome)
         if transitions.reward is None or not isinstance(law, dist.Distribution):
             return total
         density = jnp.asarray(law.log_prob(transitions.reward))
-        observed = transitions.reward_observed
-        return total + (density if observed is None else jnp.where(observed, density, 0.0)).sum()
+        counted, _ = transitions.observed_rewards(jnp.ones(density.shape), by_outcome=self.rewards.by_outcome)
+        return total + jnp.where(counted != 0, density, 0.0).sum()
 
 
 def law_of_spec(spec: MDPSpec, space: StateActionSpace) -> Law:

@@ -288,6 +288,7 @@ def _filled(log: Transitions, space: StateActionSpace) -> Transitions:
         (no if log.terminated is None else np.array(log.terminated)) if space.ends else None,
         step=None if space.horizon is None else (zero if log.step is None else np.array(log.step, np.int32)),
         reward_observed=no if log.reward is None else log.reward_observed,
+        next_observed=log.next_observed,
     )
 
 
@@ -298,4 +299,6 @@ def _again(key: PRNGKeyArray, law: Law, log: Transitions, space: StateActionSpac
     step = jnp.zeros_like(log.state) if log.step is None else log.step
     keys = jax.random.split(key, len(log.state))
     next_state, reward, terminated = jax.vmap(environment.step)(keys, log.state, log.action, step)
+    if log.next_observed is not None:
+        terminated = terminated & jnp.asarray(log.next_observed)
     return replace(log, next_state=next_state, reward=reward, terminated=terminated if space.ends else None)

@@ -183,6 +183,7 @@ def new_outcomes(
         num_replicates: R.
     """
     rng = host_generator(key)
+    first, second = first.with_next_state(), second.with_next_state()
     known = np.unique(_codes(first, space))
     state, action = np.asarray(second.state), np.asarray(second.action)
     count = np.zeros((space.n_states, space.n_actions), np.int64)
@@ -285,7 +286,7 @@ def good_turing(transitions: Transitions, space: StateActionSpace) -> float:
 
     Good (1953); it needs no belief and no second half.
     """
-    _, counts = np.unique(_codes(transitions, space), return_counts=True)
+    _, counts = np.unique(_codes(transitions.with_next_state(), space), return_counts=True)
     return float((counts == 1).sum() / counts.sum())
 
 
@@ -315,6 +316,7 @@ def chosen_value(
         done: called after each replicate.
     """
     rng = host_generator(jax.random.fold_in(key, 1))
+    second = second.with_next_state()
     mean = posterior.mean_mdp()
     probs = _action_probs(policy, mean.reward.shape[-1])
     used = np.asarray((probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0))

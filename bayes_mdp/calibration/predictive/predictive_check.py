@@ -70,13 +70,18 @@ Statistic = Callable[[Sample], float | Float[np.ndarray, "..."]]
 
 
 def previous_states(data: Transitions) -> Int[np.ndarray, " T"]:
-    """The state that each transition's state was reached from, -1 where the one before it does not lead to it."""
+    """The state that each transition's state was reached from, -1 where the one before it does not lead to it.
+
+    Of the transitions alone of which it was observed what followed.
+    """
     state, next_state = np.asarray(data.state), np.asarray(data.next_state)
     ended = np.zeros(state.shape, bool)
     for flag in (data.terminated, data.truncated):
         ended |= False if flag is None else np.asarray(flag)
+    seen = np.ones(state.shape, bool) if data.next_observed is None else np.asarray(data.next_observed)
+    ended |= ~seen
     joined = (next_state[:-1] == state[1:]) & ~ended[:-1]
-    return np.concatenate([[-1], np.where(joined, state[:-1], -1)])[: state.size]
+    return np.concatenate([[-1], np.where(joined, state[:-1], -1)])[: state.size][seen]
 
 
 def row_discrepancy(sample: Sample) -> Pairs:

@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Bool
 
 from bayes_mdp.envs.logs.episodes import EpisodeOrder
 from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
@@ -31,7 +32,10 @@ EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; i
 
 
 def read_labels(
-    table: Table, roles: Sequence[str], given: Sequence[Hashable] | None, ignored: np.ndarray | None = None
+    table: Table,
+    roles: Sequence[str],
+    given: Sequence[Hashable] | None,
+    ignored: Mapping[str, Bool[np.ndarray, " N"]] | None = None,
 ) -> tuple[list[np.ndarray], tuple[Hashable, ...]]:
     """Number the labels of several columns together: Int32[N] each, and the labels in order.
 
@@ -40,15 +44,14 @@ def read_labels(
     Args:
         roles: the columns that share labels.
         given: all labels in order, or None: those of the columns in natural order.
-        ignored: Bool[N], rows in which the last of `roles` is not looked at (its index is then 0).
+        ignored: rows in which a role is not looked at (its index is then 0).
     """
     import pandas as pd
 
     given = None if given is None else _distinct(roles[0], given)
     parts = [label_cells(table, role) for role in roles]
-    needed = np.ones((len(parts), len(parts[0])), bool)
-    if ignored is not None:
-        needed[-1] = ~ignored
+    skipped = ignored or {}
+    needed = np.stack([~skipped.get(role, np.zeros(len(parts[0]), bool)) for role in roles])
     joined = np.concatenate(_of_one_kind(parts))
     try:
         codes, uniques = pd.factorize(joined if needed.all() else joined[needed.ravel()])  # -1: empty
@@ -231,15 +234,22 @@ def reward_cells(table: Table) -> np.ndarray | None:
     return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers)
 
 
-def read_rewards(table: Table, ignore_missing: bool, keep: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Float64[N] (zero where missing), and Bool[N] which were observed (None: all of the rows to `keep`)."""
+def read_rewards(
+    table: Table, ignore_missing: bool, keep: Bool[np.ndarray, " N"], led: Bool[np.ndarray, " N"]
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Float64[N] (zero where missing), and Bool[N] which were observed (None: all of the rows to `keep`).
+
+    Args:
+        ignore_missing: whether a reward may be missing.
+        led: of which rows it is known what followed; of the others a reward may always be missing.
+    """
     numbers = reward_cells(table)
     if numbers is None:
         return None, None
     missing = np.isnan(numbers)
     needed = missing & keep
     if not ignore_missing:
-        require_cells(table, needed, reward_role(table), EXPECTED_REWARD)
+        require_cells(table, needed & led, reward_role(table), EXPECTED_REWARD)
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 

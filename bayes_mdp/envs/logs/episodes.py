@@ -1,7 +1,8 @@
 """Rows of episodes: which one follows which, whether steps go up by one, which episodes go on in the next chunk.
 
-Rows of an episode may stand anywhere in a log (`episode_order`). Where next states are those of the next rows, steps go
-up by one from row to row (`first_gap`). `OpenEpisodes` carries the last rows of episodes over the boundary of a chunk.
+Rows of an episode may stand anywhere in a log (`episode_order`). `follow` says what each row leads to. Where next
+states are those of the next rows, steps go up by one from row to row (`first_gap`). `OpenEpisodes` carries the last
+rows of episodes over the boundary of a chunk.
 """
 
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ class StepGap(NamedTuple):
             ValueError: names both rows.
         """
         expected = f"{self.expected}, the step after that of row {self.before + 1} of its episode"
-        table.refuse(self.row, "step", repr(self.found), f"{expected} {see('how-to/read-a-log')}")
+        cut = "" if self.found < self.expected else " (gaps='cut' ends a run there; in the shell --gaps cut)"
+        table.refuse(self.row, "step", repr(self.found), f"{expected}{cut} {see('how-to/read-a-log')}")
 
 
 def first_gap(
@@ -74,6 +76,8 @@ def first_gap(
     next_row: Int[np.ndarray, " N"],
     last: Bool[np.ndarray, " N"],
     row: Int[np.ndarray, " N"],
+    *,
+    may_jump: bool = False,
 ) -> StepGap | None:
     """The gap that comes first in the source; None: there is none.
 
@@ -82,14 +86,86 @@ def first_gap(
         next_row: the next row of its episode, as an index of these arrays.
         last: whether there is none.
         row: of the source, 0-based.
+        may_jump: whether steps may be left out; they still go up.
     """
     after = np.asarray(step, np.int64) + 1  # 2^31 is the step after the largest one
-    wrong = np.flatnonzero(~last & (step[next_row] != after))
+    wrong = step[next_row] < after if may_jump else step[next_row] != after
+    wrong = np.flatnonzero(~last & wrong)
     if not wrong.size:
         return None
     before = int(wrong[row[next_row[wrong]].argmin()])
     at = int(next_row[before])
     return StepGap(int(row[at]), int(row[before]), int(step[at]), int(after[before]))
+
+
+class FollowedRows(NamedTuple):
+    """What each row leads to.
+
+    Args:
+        next_state: where that was observed; else any.
+        next_observed: whether it was, or the episode ended.
+        truncated: whether the episode was cut after the row; None: not told.
+        keep: whether the row is part of the log: it has a state, and an action or, where it is not known what followed,
+            none that is missing.
+    """
+
+    next_state: Int[np.ndarray, " N"]
+    next_observed: Bool[np.ndarray, " N"]
+    truncated: Bool[np.ndarray, " N"] | None
+    keep: Bool[np.ndarray, " N"]
+
+
+def follow_rows(
+    along: EpisodeOrder,
+    state: Int[np.ndarray, " N"],
+    *,
+    known: Bool[np.ndarray, " N"],
+    without_action: Bool[np.ndarray, " N"],
+    ended: Bool[np.ndarray, " N"],
+    cut: Bool[np.ndarray, " N"] | None,
+    step: Int[np.ndarray, " N"] | None,
+) -> FollowedRows:
+    """Rows whose next state is the state of the next row of their episode.
+
+    Args:
+        along: the rows of episodes.
+        state: of each row.
+        known: whether it is known.
+        without_action: whether the action is missing.
+        ended, cut: whether the episode terminated, or was truncated there; None: not told.
+        step: as given; None: it was not, and rows follow each other.
+    """
+    _, next_row, _, last = along
+    flagged = np.zeros(len(state), bool) if cut is None else cut
+    joined = ~last & ~flagged & known[next_row]
+    if step is not None:
+        joined &= step[next_row] == np.asarray(step, np.int64) + 1
+    observed = joined | ended
+    keep = known & (observed | ~without_action)
+    # Where the next row is left out, the episode is cut although it is known what followed.
+    stops = ~ended & (~observed | ~keep[next_row])
+    return FollowedRows(state[next_row], observed, flagged | stops, keep)
+
+
+def follow_given(
+    along: EpisodeOrder,
+    *,
+    known: Bool[np.ndarray, " N"],
+    led: Bool[np.ndarray, " N"],
+    ended: Bool[np.ndarray, " N"],
+    cut: Bool[np.ndarray, " N"] | None,
+    next_state: Int[np.ndarray, " N"],
+) -> FollowedRows:
+    """Rows whose next state is given: an episode that goes on in a row without a state is cut before it.
+
+    Args:
+        along: the rows of episodes.
+        known, led: whether state and next state of each row are known.
+        ended, cut: as of `follow_rows`.
+        next_state: of each row.
+    """
+    stops = (along.last | ~known[along.next_row] | ~(led | ended)) & ~ended
+    return FollowedRows(next_state, led | ended, stops if cut is None else cut | stops, known)
 
 
 Columns = dict[str, Shaped[np.ndarray, " N"]]
@@ -101,18 +177,14 @@ class Settled:
 
     Args:
         columns: of these rows.
-        next_state: the state of the next row of the episode; of a last row its own.
         place: place of the row in its episode.
-        last: whether it is the last of its episode.
-        leads_out: whether its next row is left out (the last row of an episode that did not terminate).
+        followed: what they lead to.
         gap: steps that do not follow each other, if they are checked and some do not.
     """
 
     columns: Columns
-    next_state: Int[np.ndarray, " N"]
     place: Int[np.ndarray, " N"]
-    last: Bool[np.ndarray, " N"]
-    leads_out: Bool[np.ndarray, " N"]
+    followed: FollowedRows
     gap: StepGap | None = None
 
 
@@ -121,16 +193,17 @@ class OpenEpisodes:
     """Rows that wait for what follows. Memory: one or two rows for each episode that may go on.
 
     Args:
-        shifts: whether the next state is that of the next row; then a last row that did not terminate is left out.
-        looks_ahead: whether `last` (or, where it `shifts`, `leads_out`) must be known: rows wait for it.
+        looks_ahead: whether rows wait for the next one of their episode: the next state is its state, or it says
+            whether the episode was cut.
         counts_places: whether `place` must be known: a row of every episode is kept to the end.
         checks_steps: whether steps must follow each other (columns "step" and "row"): likewise.
+        may_jump: whether steps may be left out: a gap.
     """
 
-    shifts: bool
     looks_ahead: bool
     counts_places: bool
     checks_steps: bool = False
+    may_jump: bool = False
 
     def __post_init__(self) -> None:
         self._held: Columns | None = None
@@ -142,7 +215,8 @@ class OpenEpisodes:
         Args:
             codes: the episode of each row, an index into `labels`.
             labels: of the episodes.
-            columns: state (Int[N]), terminated (Bool[N]), and others that are carried along.
+            columns: state, action, next_state (Int[N], -1: missing; next_state only where it is given), terminated
+                (Bool[N]), and others that are carried along.
         """
         import pandas as pd
 
@@ -169,26 +243,23 @@ class OpenEpisodes:
         return self._settle(codes, pd.Index(labels), self._held, final=True)
 
     def _settle(self, codes: Int[np.ndarray, " N"], labels: "pd.Index", rows: Columns, *, final: bool) -> Settled:
-        _, next_row, place, last = episode_order(codes)
+        along = episode_order(codes)
+        _, next_row, place, last = along
         # The first row of an episode here is the one that was held, if any: it knows its place.
         base = np.zeros(len(labels), np.int64)
         base[codes[::-1]] = rows["place"][::-1]
         rows = {**rows, "place": base[codes] + place}
-        ends = rows["terminated"]
-        keep = ~last | ends if self.shifts else np.ones(len(codes), bool)
-        leads_out = ~keep[next_row]
-        settled = keep
-        if self.looks_ahead and not final:
-            settled = ~last & ~leads_out if self.shifts else ~last
+        followed = follow(along, rows, self.checks_steps)
+        settled = ~last | rows["terminated"] if self.looks_ahead and not final else np.ones(len(codes), bool)
         now = settled & ~rows["given_out"]
         # A row that was held is the one before the first of its episode here: no pair of rows is left out.
-        gap = first_gap(rows["step"], next_row, last, rows["row"]) if self.checks_steps else None
+        gap = None
+        if self.checks_steps:
+            gap = first_gap(rows["step"], next_row, last, rows["row"], may_jump=self.may_jump)
         result = Settled(
             {name: column[now] for name, column in rows.items() if name not in ("place", "given_out")},
-            rows["state"][next_row][now],
             rows["place"][now].astype(np.int32),
-            last[now],
-            leads_out[now],
+            FollowedRows(*(None if x is None else x[now] for x in followed)),
             gap,
         )
         rows["given_out"] = rows["given_out"] | now
@@ -197,3 +268,22 @@ class OpenEpisodes:
         self._held = {name: column[stays] for name, column in rows.items()}
         self._labels = labels[codes[stays]]
         return result
+
+
+def follow(along: EpisodeOrder, rows: Columns, checks_steps: bool) -> FollowedRows:
+    """What rows lead to, by their next rows or by their next states, where these are given.
+
+    Args:
+        along: the rows of episodes.
+        rows: their columns, as of `OpenEpisodes.advance`.
+        checks_steps: whether steps say which rows follow each other.
+    """
+    known, ended, cut = rows["state"] >= 0, rows["terminated"], rows.get("truncated")
+    if "next_state" in rows:
+        led = rows["next_state"] >= 0
+        return follow_given(along, known=known, led=led, ended=ended, cut=cut, next_state=rows["next_state"])
+    step = rows["step"] if checks_steps else None
+    without_action = rows["action"] < 0
+    return follow_rows(
+        along, rows["state"], known=known, without_action=without_action, ended=ended, cut=cut, step=step
+    )

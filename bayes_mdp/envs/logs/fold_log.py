@@ -7,9 +7,18 @@ import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
 from bayes_mdp.envs.logs.tables import Dialect, check_roles
-from bayes_mdp.envs.logs.transition_chunks import LabelBook, Rows, Wanted, transition_chunks
+from bayes_mdp.envs.logs.transition_chunks import LabelBook, Missing, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
-from bayes_mdp.mdp.data.folded_log import CellTable, Where, check_new_sources, joined, table_of_rows
+from bayes_mdp.mdp.data.folded_log import (
+    END,
+    FIRST_STATE,
+    UNKNOWN,
+    CellTable,
+    Where,
+    check_new_sources,
+    joined,
+    table_of_rows,
+)
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
@@ -41,6 +50,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     actions: Sequence[Hashable] | None = None,
     by_step: bool | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
+    missing_state: Literal["error", "gap"] = "error",
+    gaps: Literal["error", "cut"] = "error",
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str = ".",
@@ -61,8 +72,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Args:
         paths: a log or several: CSV or Parquet files, DataFrames, Dask dataframes (read partition by partition). An
             episode lies in one log.
-        state, action, reward, cost, next_state, terminated, truncated, episode, step, missing_reward, sep, encoding,
-            decimal: as for `read_log`. Columns without a role are looked at in the first chunk.
+        state, action, reward, cost, next_state, terminated, truncated, episode, step, missing_reward, missing_state,
+            gaps, sep, encoding, decimal: as for `read_log`. Columns without a role are looked at in the first chunk.
         space: labels are those of this space, others are refused, and steps are kept if it has a horizon.
         states, actions: all labels, in order; None: those found, in natural order, with a warning as in `read_log`.
         by_step: whether the steps of episodes are kept, for spaces with a horizon. None: if `space` has one; without
@@ -88,6 +99,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         (2, ('a', 'b'))
     """
     check_name("missing_reward", missing_reward, ("error", "ignore"))
+    check_name("missing_state", missing_state, ("error", "gap"))
+    check_name("gaps", gaps, ("error", "cut"))
     check_count("chunksize", chunksize)
     check_bool("allow_duplicates", allow_duplicates)
     if progress is not None:
@@ -110,9 +123,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         raise ValueError(
             "step and episode are both None, expected one: steps are kept (in the shell --step or --episode)"
         )
-    fold = _Fold(
-        LabelBook("state", states), LabelBook("action", actions), Wanted(by_step, False, missing_reward == "ignore")
-    )
+    missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
+    fold = _Fold(LabelBook("state", states), LabelBook("action", actions), Wanted(by_step, False, missing))
     for log in each_log(paths, roles, chunksize, {"state": states, "action": actions}, dialect):
         fold.take(log, allow_duplicates, progress)
     return fold.finish(reward is not None or cost is not None)
@@ -170,7 +182,8 @@ class _Fold:
     def _add(self, rows: Rows) -> None:
         ended = False if rows.terminated is None else rows.terminated
         step = np.zeros_like(rows.state) if rows.step is None else rows.step
-        where = Where(step, rows.state, rows.action, np.where(ended, 0, rows.next_state + 1))
+        outcome = np.where(ended, END, np.where(rows.next_observed, FIRST_STATE + rows.next_state, UNKNOWN))
+        where = Where(step, rows.state, rows.action, outcome)
         self.tables.append(table_of_rows(where, rows.reward, len(self.sources), rows.row))
         base = len(self.tables[0])
         most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)

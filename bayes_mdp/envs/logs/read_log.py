@@ -2,10 +2,11 @@
 
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from bayes_mdp.envs.logs.columns import (
     NO_ACTION,
@@ -22,9 +23,9 @@ from bayes_mdp.envs.logs.columns import (
     with_counted_steps,
     with_joined_labels,
 )
-from bayes_mdp.envs.logs.episodes import EpisodeOrder, episode_order, first_gap
+from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
 from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Several, Table, file_digest, open_table
-from bayes_mdp.envs.logs.transition_chunks import log_chunks
+from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see, warn_user
@@ -52,6 +53,8 @@ def read_log(
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
+    missing_state: Literal["error", "gap"] = "error",
+    gaps: Literal["error", "cut"] = "error",
     reward_at: Literal["step", "next", "episode"] = "step",
     every: str | None = None,
     count: str | None = None,
@@ -76,6 +79,8 @@ def read_log(
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
+    missing_state: Literal["error", "gap"] = "error",
+    gaps: Literal["error", "cut"] = "error",
     reward_at: Literal["step", "next", "episode"] = "step",
     every: str | None = None,
     count: str | None = None,
@@ -99,6 +104,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
+    missing_state: Literal["error", "gap"] = "error",
+    gaps: Literal["error", "cut"] = "error",
     reward_at: Literal["step", "next", "episode"] = "step",
     every: str | None = None,
     count: str | None = None,
@@ -121,11 +128,12 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             `actions` names it).
         reward: larger is better. None, and `cost` None: the log has no rewards (they are known to the user).
         cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
-        next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). An
-            episode's last row has no next state: it is kept if it terminated, and left out otherwise (its action and
-            reward may then be empty).
+        next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). Of an
+            episode's last row that did not terminate, and of a truncated one, it is not known what followed: the action
+            and the reward count, as transitions that are not `next_observed`. A last row without an action says which
+            state came last, and is left out.
         terminated, truncated: true / false or 1 / 0. With `episode`, the last row of an episode that did not terminate
-            counts as truncated.
+            counts as truncated. What follows a truncated row is not its next state, unless `next_state` says so.
         episode: label of the episode of each row; rows of one episode are in order of time, those of others may stand
             between them. Without `step`, the step is the row's place in its episode. A `UserWarning` says where the
             next state is not the state of the episode's next row.
@@ -138,6 +146,10 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             Empty cells, words such as NA, null or ".", and -999 where no other label is a negative number are missing
             labels, unless they are listed here.
         missing_reward: what an empty reward or cost is: an error, or a transition whose reward was not observed.
+        missing_state: what a row without a state is: an error, or a gap, which ends one run of transitions and begins
+            another. Such a row is left out; of the row before, action and reward count. Where whether a state is
+            missing depends on which it is, what is left of the log is no fair sample.
+        gaps: what a `step` is that is more than one above the step of the row before: an error, or a gap as above.
         reward_at: "step": a reward stands in the row of its action. "next": in the next row of the episode, as the
             reward of the row before; that of its last row is not observed. "episode": the last row of an episode has
             its total, the others are empty or zero; it becomes the reward of its last transition.
@@ -177,6 +189,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             f"(in the shell --next-state or --episode); or step, if all rows are one episode {see('how-to/read-a-log')}"
         )
     check_name("missing_reward", missing_reward, ("error", "ignore"))
+    check_name("missing_state", missing_state, ("error", "gap"))
+    check_name("gaps", gaps, ("error", "cut"))
     check_name("reward_at", reward_at, ("step", "next", "episode"))
     dialect = Dialect(sep, encoding, decimal)
     dialect.check()
@@ -184,15 +198,13 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
     if action is None and actions is not None and len(actions) != 1:
         raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
+    missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
     if chunksize is not None:
-        for name, value in (
-            ("every", every),
-            ("count", count),
-            ("reward_at", None if reward_at == "step" else reward_at),
-        ):
+        whole = {"every": every, "count": count, "reward_at": None if reward_at == "step" else reward_at}
+        for name, value in whole.items():
             if value is not None:
                 raise ValueError(f"{name} is {value!r} with chunksize, expected a log that is read as a whole")
-        return log_chunks(source, roles, states, actions, chunksize, missing_reward == "ignore", dialect)
+        return log_chunks(source, roles, states, actions, chunksize, missing, dialect)
     if count is not None and (episode is not None or step is not None or next_state is None):
         raise ValueError(f"count is column {count!r}, expected next_state, and neither episode nor step")
     if reward_at != "step" and episode is None and (next_state is not None or step is None):
@@ -201,47 +213,52 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     given = {"state": states, "action": actions}
     table = with_joined_labels(open_table(source, roles | {"count": count}, required, given, dialect), states)
     try:
-        return _read(table, states, actions, missing_reward == "ignore", reward_at, every, file_digest(source))
+        return _read(table, states, actions, missing, reward_at, every, file_digest(source))
     except BadCells as first:
-        raise _all_bad(first, table, states, actions, missing_reward == "error" and reward_at == "step") from None
+        raise _all_bad(first, table, states, actions, missing, every, reward_at == "step") from None
 
 
 def _read(
     table: Table,
     states: Sequence[Hashable] | None,
     actions: Sequence[Hashable] | None,
-    ignore_missing: bool,
+    missing: Missing,
     reward_at: str,
     every: str | None,
     digest: str | None,
 ) -> Log:
-    episodes = read_episodes(table)
-    if episodes is None and "next_state" not in table.columns:
-        episodes = np.zeros(len(table.frame), np.intp)
-    along = None if episodes is None else episode_order(episodes)
+    """The log of a table; arguments as of `read_log`."""
+    along, episodes = _episodes(table)
     if every is not None:
         table = with_counted_steps(table, every, along)
-    ends = read_flags(table, "terminated")
-    if "next_state" not in table.columns:
-        (state_index, *following), state_names = read_labels(table, ("state",), states)
-    else:
-        (state_index, *following), state_names = read_labels(table, ("state", "next_state"), states, ends)
-    if episodes is not None and along is not None and "step" in table.columns:
-        refuse_repeated_steps(table, episodes, along)
-    next_index, cut, steps, keep = _follow(table, along, state_index, following[0] if following else None, ends)
+    columns = _what_is_there(table, missing)
+    ends, ended, steps = read_flags(table, "terminated"), columns["terminated"], columns.get("step")
+    roles_of_states = [role for role in ("state", "next_state") if role in table.columns]
+    skipped = {"state": columns["state"] < 0}
+    if "next_state" in columns:
+        skipped["next_state"] = (columns["next_state"] < 0) | ended
+    numbers, state_names = read_labels(table, roles_of_states, states, skipped)
+    columns |= {role: np.where(skipped[role], -1, x) for role, x in zip(roles_of_states, numbers, strict=True)}
+    if along is not None and episodes is not None:
+        if steps is not None:
+            refuse_repeated_steps(table, episodes, along)
+        _check_order(table, along, columns, missing.steps)
+    followed = _followed(along, columns)
+    keep, led = followed.keep, followed.next_observed
+    untold = ~keep & (columns["action"] < 0)
     if "action" in table.columns:
-        untold = None if keep.all() else ~keep & is_empty(table, "action")
-        (action_index,), action_names = read_labels(table, ("action",), actions, untold)
+        (action_index,), action_names = read_labels(table, ("action",), actions, {"action": untold})
     else:
         action_index, action_names = np.zeros(len(keep), np.int32), (NO_ACTION,) if actions is None else tuple(actions)
     if reward_at == "step":
-        rewards, observed = read_rewards(table, ignore_missing, keep)
+        rewards, observed = read_rewards(table, missing.rewards, keep, led)
     else:
         assert along is not None  # `read_log` has looked
-        rewards, observed = moved_rewards(table, reward_at, along, ignore_missing, keep)
-    if episodes is not None and along is not None:
-        warn_of_time(table, episodes, along, action_index, action_names)
-    rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
+        rewards, observed = moved_rewards(table, reward_at, along, missing.rewards, keep)
+    if along is not None and episodes is not None:
+        warn_of_time(table, episodes, along, np.where(untold, -1, action_index), action_names)
+        steps = along.place if steps is None else steps
+    reached = np.where(led & ~ended, followed.next_state, 0)
     # Episodes one after the other, also where the rows of the source are by time: what is by episode (splits, returns,
     # where episodes start) goes by neighbouring rows.
     kept = np.flatnonzero(keep) if along is None else along.order[keep[along.order]]
@@ -249,20 +266,50 @@ def _read(
     if times is not None:
         check_memory(f"{table.name} has {int(times.sum(dtype=np.int64))} transitions", 100.0 * times.sum(dtype=float))
         kept = np.repeat(kept, times[kept])
-    *columns, observed = (None if x is None else x[kept] for x in rows)
-    if not len(kept):
+    rows = (numbers[0], action_index, rewards, reached, ends, followed.truncated, steps, observed)
+    *rows, observed = (None if x is None else x[kept] for x in rows)
+    led = led[kept]
+    if not led.any():
         raise ValueError(
             f"{table.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
         )
-    columns_named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}
-    return Log(
-        Transitions(*columns, reward_observed=observed),
-        state_names,
-        action_names,
-        table.name,
-        digest,
-        columns=columns_named,
-    )
+    transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
+    notes = _notes(columns["state"] < 0, untold, keep & ~followed.next_observed, rewards)
+    named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}
+    return Log(transitions, state_names, action_names, table.name, digest, columns=named, notes=notes)
+
+
+def _episodes(table: Table) -> tuple[EpisodeOrder | None, np.ndarray | None]:
+    """The order of rows by episode, and the number of the episode of each; None where next states alone are given."""
+    episodes = read_episodes(table)
+    if episodes is None and "next_state" not in table.columns:
+        episodes = np.zeros(len(table.frame), np.intp)
+    return None if episodes is None else episode_order(episodes), episodes
+
+
+def _what_is_there(table: Table, missing: Missing) -> Columns:
+    """Flags and steps, and for states, actions and next states 0 where there is one, and -1 where it is missing."""
+    size = len(table.frame)
+    ends, cut, steps = read_flags(table, "terminated"), read_flags(table, "truncated"), read_steps(table)
+    ended = np.zeros(size, bool) if ends is None else ends
+    columns: Columns = {"state": np.zeros(size, int), "action": np.zeros(size, int), "terminated": ended}
+    if "action" in table.columns:
+        columns["action"] = np.where(is_empty(table, "action"), -1, 0)
+    if "next_state" in table.columns:
+        columns["next_state"] = np.where(ended, -1, 0)
+    if missing.states:
+        columns |= {role: np.where(is_empty(table, role), -1, columns[role]) for role in _STATES if role in columns}
+    return columns | {k: v for k, v in (("truncated", cut), ("step", steps)) if v is not None}
+
+
+_STATES = ("state", "next_state")
+
+
+def _followed(along: EpisodeOrder | None, columns: Columns) -> FollowedRows:
+    if along is not None:
+        return follow(along, columns, "step" in columns)
+    led = (columns["next_state"] >= 0) | columns["terminated"]
+    return FollowedRows(columns["next_state"], led, columns.get("truncated"), columns["state"] >= 0)
 
 
 def _all_bad(
@@ -270,43 +317,118 @@ def _all_bad(
     table: Table,
     states: Sequence[Hashable] | None,
     actions: Sequence[Hashable] | None,
-    needs_rewards: bool,
+    missing: Missing,
+    every: str | None,
+    by_row: bool,
 ) -> BadCells:
-    """The error, with the bad cells of the other columns."""
+    """The error, with the bad cells of the other columns.
 
-    def ends() -> np.ndarray | None:
-        return read_flags(table, "terminated")
+    Args:
+        by_row: whether a reward stands in the row of its action.
+    """
 
-    def left_out() -> np.ndarray:
-        """The rows that are no transitions: the last ones, without a next state."""
-        if "next_state" in table.columns:
-            return np.zeros(len(table.frame), bool)
-        episodes, over = read_episodes(table), ends()
-        last = episode_order(np.zeros(len(table.frame), np.intp) if episodes is None else episodes).last
-        return last if over is None else last & ~over
+    def labels(role: str) -> object:
+        there = _what_is_there(table, missing)
+        empty = there[role] < 0
+        if role == "action":
+            empty = empty & ~_followed(_episodes(table)[0], there).keep
+        return read_labels(table, (role,), actions if role == "action" else states, {role: empty})
+
+    def rewards() -> object:
+        followed = _followed(_episodes(table)[0], _what_is_there(table, missing))
+        return read_rewards(table, missing.rewards or not by_row, followed.keep, followed.next_observed)
 
     checks: dict[str, Callable[[], object]] = {
-        "terminated": ends,
+        "terminated": lambda: read_flags(table, "terminated"),
         "truncated": lambda: read_flags(table, "truncated"),
         "episode": lambda: read_episodes(table),
-        "state": lambda: read_labels(table, ("state",), states),
-        "next_state": lambda: read_labels(table, ("next_state",), states, ends()),
-        "action": lambda: read_labels(table, ("action",), actions, left_out() & is_empty(table, "action")),
-        reward_role(table): lambda: read_rewards(table, not needs_rewards, ~left_out()),
+        **{role: partial(labels, role) for role in ("state", "next_state", "action")},
+        reward_role(table): rewards,
     }
     errors = {first.cells[0][1]: first}
+
+    def works(check: Callable[[], object]) -> bool:
+        """Whether a column can be read; its bad cells are kept."""
+        try:
+            check()
+        except BadCells as error:
+            errors.setdefault(error.cells[0][1], error)
+            return False
+        except (ValueError, TypeError):  # of no single cell: it is told when the cells are right
+            return False
+        return True
+
+    def states_of(role: str) -> object:
+        skipped = is_empty(table, role) if missing.states else np.zeros(len(table.frame), bool)
+        over = read_flags(table, "terminated") if role == "next_state" else None
+        return read_labels(table, (role,), states, {role: skipped if over is None else skipped | over})
+
+    def rows_of(table: Table) -> tuple[FollowedRows, np.ndarray]:
+        there = _what_is_there(table, missing)
+        followed = _followed(_episodes(table)[0], there)
+        return followed, (there["action"] < 0) & ~followed.keep
+
+    def counted() -> Table:
+        return table if every is None else with_counted_steps(table, every, _episodes(table)[0])
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for role, check in checks.items():
-            if role in table.columns:
-                try:
-                    check()
-                except BadCells as error:
-                    errors.setdefault(error.cells[0][1], error)
-                except (ValueError, TypeError):  # of no single cell: it is told when the cells are right
-                    pass
+        if works(counted):
+            table = counted()
+        checks = {role: partial(read_flags, table, role) for role in ("terminated", "truncated")}
+        fine = {role: works(check) for role, check in checks.items()}
+        fine |= {"episode": works(lambda: read_episodes(table)), "step": works(lambda: read_steps(table))}
+        for role in _STATES:
+            if role in table.columns and (fine["terminated"] or role == "state"):
+                works(partial(states_of, role))
+        if fine["truncated"] and fine["episode"] and fine["step"]:  # else it is not known which cells may be empty
+            named = {role: column for role, column in table.columns.items() if fine.get(role, True)}
+            followed, untold = rows_of(table._replace(columns=named))
+            if "action" in named:
+                works(lambda: read_labels(table, ("action",), actions, {"action": untold}))
+            unneeded = missing.rewards or not by_row
+            works(lambda: read_rewards(table, unneeded, followed.keep, followed.next_observed))
     cells = sorted((cell for error in errors.values() for cell in error.cells), key=lambda cell: cell[0])
     return BadCells(table, cells[:MOST_TOLD], sum(error.number for error in errors.values()))
+
+
+def _notes(
+    gaps: Bool[np.ndarray, " N"],
+    untold: Bool[np.ndarray, " N"],
+    unknown: Bool[np.ndarray, " N"],
+    rewards: Float[np.ndarray, " N"] | None,
+) -> tuple[str, ...]:
+    """What of the source is no transition, in words.
+
+    Args:
+        gaps: rows without a state.
+        untold: rows that are left out, without an action.
+        unknown: rows that are kept, of which it is not known what followed.
+        rewards: of all rows; None: there are none.
+    """
+    last = untold & ~gaps
+    paid = 0 if rewards is None else int((rewards[last] != 0).sum())
+    lost = f", and the rewards of {paid} of them are left out" if paid else ""
+    said = (
+        (gaps, "rows without a state are left out"),
+        (unknown, "rows do not say what followed, and count by their action and reward alone"),
+        (last, f"rows without an action say which state an episode reached last{lost}"),
+    )
+    return tuple(f"{int(rows.sum())} {what}" for rows, what in said if rows.any())
+
+
+def _check_order(table: Table, along: EpisodeOrder, columns: Columns, may_jump: bool) -> None:
+    """Refuse steps that do not follow each other, or warn of next states that are not those of the next rows."""
+    _, next_row, _, last = along
+    state, next_state = columns["state"], columns.get("next_state")
+    if next_state is not None:
+        over = last | columns["terminated"] | columns.get("truncated", False)
+        told = (next_state >= 0) & (state >= 0) & (state[next_row] >= 0)
+        _warn_of_breaks(table, told & ~over & (next_state != state[next_row]))
+    elif "step" in columns:
+        gap = first_gap(columns["step"], next_row, last, np.arange(len(state)), may_jump=may_jump)
+        if gap is not None:
+            gap.refuse(table)
 
 
 def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
@@ -319,37 +441,3 @@ def _warn_of_breaks(table: Table, breaks: Bool[np.ndarray, " N"]) -> None:
             "the episode's next row, and the episode counts as cut there: put the rows of each episode in order of "
             f"time, and see whether some are missing {see('how-to/read-a-log')}"
         )
-
-
-def _follow(
-    table: Table,
-    along: EpisodeOrder | None,
-    state: np.ndarray,
-    next_state: np.ndarray | None,
-    ends: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray]:
-    """Next state, whether truncated, step (given, or place in its episode), and whether kept, of every row.
-
-    None: not known.
-    """
-    cut = read_flags(table, "truncated")
-    keep = np.ones(len(state), bool)
-    if along is None:
-        assert next_state is not None  # `read_log` refuses a log with neither
-        return next_state, cut, read_steps(table), keep
-    _, next_row, place, last = along
-    given = read_steps(table)
-    steps = place if given is None else given
-    if next_state is not None:
-        over = last.copy()
-        for flag in (ends, cut):
-            over |= False if flag is None else flag
-        _warn_of_breaks(table, ~over & (next_state != state[next_row]))
-        stops = last if ends is None else last & ~ends
-        return next_state, stops if cut is None else cut | stops, steps, keep
-    gap = first_gap(steps, next_row, last, np.arange(len(steps)))
-    if gap is not None:
-        gap.refuse(table)
-    keep = ~last if ends is None else ~last | ends
-    leads_out = ~keep[next_row]  # its next row is left out: the episode is cut there
-    return state[next_row], leads_out if cut is None else cut | leads_out, steps, keep

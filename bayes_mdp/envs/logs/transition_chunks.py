@@ -28,7 +28,7 @@ from bayes_mdp.envs.logs.columns import (
     reward_role,
     warn_of_time,
 )
-from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled, episode_order
+from bayes_mdp.envs.logs.episodes import Columns, FollowedRows, OpenEpisodes, Settled, episode_order
 from bayes_mdp.envs.logs.tables import Dialect, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.similar_labels import warn_of_similar
@@ -169,11 +169,12 @@ class Rows(NamedTuple):
     Args:
         state, action: numbers of their labels.
         reward: minus the cost where the log has costs; nan where it was not observed; None: there is no such column.
-        next_state: number of its label; any where terminated.
+        next_state: number of its label; any where terminated, or where it is not known what followed.
         terminated: whether the transition ended the episode; None: not known.
         truncated: whether the episode was cut here; None: not known, or not asked for.
         step: of the episode; None: not known, or not asked for.
         row: of the log.
+        next_observed: whether it is known what followed.
     """
 
     state: Int[np.ndarray, " N"]
@@ -184,6 +185,22 @@ class Rows(NamedTuple):
     truncated: Bool[np.ndarray, " N"] | None
     step: Int[np.ndarray, " N"] | None
     row: Int[np.ndarray, " N"]
+    next_observed: Bool[np.ndarray, " N"]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What may be missing.
+
+    Args:
+        rewards: whether a reward may be.
+        states: whether a state may be: a gap.
+        steps: whether a step may be left out: likewise.
+    """
+
+    rewards: bool
+    states: bool
+    steps: bool
 
 
 @dataclass(frozen=True)
@@ -193,12 +210,12 @@ class Wanted:
     Args:
         steps: whether the steps of episodes are.
         truncated: whether truncations are.
-        ignore_missing: whether a reward may be empty.
+        missing: what may be missing.
     """
 
     steps: bool
     truncated: bool
-    ignore_missing: bool
+    missing: Missing
 
 
 def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wanted: Wanted) -> Iterator[Rows]:
@@ -209,11 +226,10 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
             transition.
     """
     shifts, place = "next_state" not in log.columns, wanted.steps and "step" not in log.columns
-    # The last row of an episode that did not terminate is cut; and that before one left out.
-    cuts = wanted.truncated and (shifts or "episode" in log.columns)
+    cuts = wanted.truncated and "episode" in log.columns
     joins = shifts or ("episode" in log.columns and (place or cuts))
     checks = shifts and "step" in log.columns
-    episodes = OpenEpisodes(shifts=shifts, looks_ahead=cuts, counts_places=place, checks_steps=checks)
+    episodes = OpenEpisodes(shifts or cuts, place, checks, wanted.missing.steps)
     number, table = 0, None
     for table in log:
         columns = _cells(table, states, actions, wanted)
@@ -221,15 +237,16 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
             codes, _ = factorised(table, "episode")
             warn_of_time(table, codes, episode_order(codes), columns["action"], list(actions.numbers))
         settled = _advance(table, episodes, columns) if joins else columns
-        rows = _rows(table, settled, cuts, wanted)
-        number += len(rows.state)
+        rows = _rows(table, settled, wanted)
+        number += int(rows.next_observed.sum())
         if len(rows.state):
             yield rows
     rest = episodes.finish()
-    if rest is not None and table is not None and len(rest.last):
-        rows = _rows(table, rest, cuts, wanted)
-        number += len(rows.state)
-        yield rows
+    if rest is not None and table is not None:
+        rows = _rows(table, rest, wanted)
+        number += int(rows.next_observed.sum())
+        if len(rows.state):
+            yield rows
     if not number:
         raise ValueError(
             f"{log.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
@@ -240,12 +257,12 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) 
     """The columns of a chunk as numbers. Actions and rewards may be empty: -1 and nan."""
     ends, cut = read_flags(table, "terminated"), read_flags(table, "truncated")
     columns = {
-        "state": states.number(table, "state"),
+        "state": states.number(table, "state", holes=wanted.missing.states),
         "action": _actions(table, actions),
         "row": np.arange(table.first, table.first + len(table.frame)),
     }
     if "next_state" in table.columns:
-        columns["next_state"] = states.number(table, "next_state", ends)
+        columns["next_state"] = states.number(table, "next_state", ends, holes=wanted.missing.states)
     rewards = reward_cells(table)
     if rewards is not None:
         too_large = np.abs(rewards) > LARGEST
@@ -278,24 +295,27 @@ def _advance(table: Table, episodes: OpenEpisodes, columns: Columns) -> Settled:
     return settled
 
 
-def _rows(table: Table, settled: Settled | Columns, cuts: bool, wanted: Wanted) -> Rows:
+def _rows(table: Table, settled: Settled | Columns, wanted: Wanted) -> Rows:
     """Settled rows of the log as transitions, whose actions and rewards are there."""
-    columns = settled.columns if isinstance(settled, Settled) else settled
-    next_state, cut, step = columns.get("next_state"), columns.get("truncated"), columns.get("step")
     if isinstance(settled, Settled):
-        shifts = next_state is None
-        next_state = settled.next_state if shifts else next_state
-        if cuts:
-            leads_out = settled.leads_out if shifts else settled.last & ~columns["terminated"]
-            cut = leads_out if cut is None else cut | leads_out
-        step = settled.place if step is None else step
-    assert next_state is not None  # without such a column, rows are joined
+        columns, followed, place = settled.columns, settled.followed, settled.place
+    else:
+        columns, place = settled, None
+        led = (settled["next_state"] >= 0) | settled["terminated"]
+        followed = FollowedRows(settled["next_state"], led, settled.get("truncated"), settled["state"] >= 0)
+    kept = np.flatnonzero(followed.keep)
+    columns = {name: column[kept] for name, column in columns.items()}
+    next_state, led, cut, _ = (None if x is None else x[kept] for x in followed)
+    assert next_state is not None and led is not None
+    step = columns.get("step")
+    step = place[kept] if step is None and place is not None else step
     reward, row = columns.get("reward"), columns["row"]
     _require_there(table, columns["action"] < 0, row, "action", expected_label("action"))
-    if reward is not None and not wanted.ignore_missing:
-        _require_there(table, np.isnan(reward), row, reward_role(table), EXPECTED_REWARD)
+    if reward is not None and not wanted.missing.rewards:
+        _require_there(table, np.isnan(reward) & led, row, reward_role(table), EXPECTED_REWARD)
     ends = columns["terminated"] if "terminated" in table.columns else None
-    return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, step if wanted.steps else None, row)
+    steps = step if wanted.steps else None
+    return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, steps, row, led)
 
 
 def _require_there(
@@ -311,7 +331,7 @@ def log_chunks(
     states: Sequence[Hashable] | None,
     actions: Sequence[Hashable] | None,
     chunksize: int,
-    ignore_missing: bool,
+    missing: Missing,
     dialect: Dialect = Dialect(),
 ) -> Iterator[Log]:
     """The chunks of a log; arguments and errors as for `read_log`, which checks them.
@@ -329,7 +349,7 @@ def log_chunks(
     books = LabelBook("state", states), LabelBook("action", actions)
     log = open_log(source, roles, chunksize, {"state": states, "action": actions}, dialect)
     steps = roles.get("step") is not None or roles.get("episode") is not None
-    rows = transition_chunks(log, *books, Wanted(steps, True, ignore_missing))
+    rows = transition_chunks(log, *books, Wanted(steps, True, missing))
     return (_log(some, books, log) for some in rows)
 
 
@@ -337,10 +357,11 @@ def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> 
     reward, observed = rows.reward, None
     if reward is not None and np.isnan(reward).any():
         reward, observed = np.where(np.isnan(reward), 0.0, reward), ~np.isnan(reward)
-    # The next state of a transition that ended is not looked at.
-    reached = np.maximum(rows.next_state, 0)
+    # The next state of a transition that ended, or of which it is not known what followed, is not looked at.
+    led, ended = rows.next_observed, False if rows.terminated is None else rows.terminated
+    reached = np.where(led & ~np.asarray(ended), rows.next_state, 0)
     step = None if rows.step is None else rows.step.astype(np.int32)
     columns = (rows.state, rows.action, reward, reached, rows.terminated, rows.truncated, step)
     states, actions = (book.finish()[0] for book in books)
-    transitions = Transitions(*columns, reward_observed=observed)
+    transitions = Transitions(*columns, reward_observed=observed, next_observed=None if led.all() else led)
     return Log(transitions, states, actions, source.name, columns=source.columns)

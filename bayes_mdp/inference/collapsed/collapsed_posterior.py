@@ -451,13 +451,14 @@ class CollapsedPosterior(MixturePosterior):
         prior = jnp.asarray(self.values[0])[:, jnp.asarray(self.index[0]).at[row].get(mode="clip")]
         concentration = prior + jnp.asarray(rows.counts).at[row].get(mode="clip")
         chosen, total = jnp.take(concentration, column, axis=-1, mode="clip"), concentration.sum(-1)
-        believed = (row < len(rows.prior)) & (column < prior.shape[-1]) & (weight > 0)
+        row_weight = transition.row_weight(weight)
+        believed = (row < len(rows.prior)) & (column < prior.shape[-1]) & (row_weight > 0)
         # Pólya urn: log E[p_o^w] = log rising(c_o, w) - log rising(c0, w) for each component.
-        rising = log_rising(jnp.where(chosen > 0, chosen, 1.0), weight) - log_rising(total, weight)
+        rising = log_rising(jnp.where(chosen > 0, chosen, 1.0), row_weight) - log_rising(total, row_weight)
         gain = jnp.where(believed, rising, 0.0)
         if transition.reward is None or not isinstance(rewards, RewardCells):
             return gain
-        weight, reward = transition.observed_rewards(weight)
+        weight, reward = transition.observed_rewards(weight, by_outcome=rewards.by_outcome)
         element = rewards.element(cell, outcome)
         leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)

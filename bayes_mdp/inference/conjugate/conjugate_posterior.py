@@ -563,7 +563,7 @@ class ConjugatePosterior(Fitted):
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
         cell = transitions.cell(self.space)
         weights: AnyArray = xp.broadcast_to(xp.asarray(weight, float), np.shape(transitions.state))
-        posterior = self._observe_outcomes(cell, outcome, weights)
+        posterior = self._observe_outcomes(cell, outcome, transitions.row_weight(weights))
         if transitions.reward is None:
             return posterior
         return posterior._observe_rewards(transitions, cell, outcome, weights)
@@ -631,11 +631,16 @@ class ConjugatePosterior(Fitted):
         return self.reward_cells.support()
 
     def _check_possible(self, transitions: Transitions) -> None:
-        outcome = np.asarray(transitions.outcome(self.space))
-        self.transition_probs.check(transitions.cell(self.space), outcome)
+        complete = (
+            transitions if transitions.next_observed is None else unmasked(transitions, transitions.next_observed)
+        )
+        if complete is not None:
+            self.transition_probs.check(complete.cell(self.space), np.asarray(complete.outcome(self.space)))
         if transitions.reward is not None:
-            reward, seen = np.asarray(transitions.reward, float), transitions.reward_observed
-            seen = np.ones(reward.shape, bool) if seen is None else np.asarray(seen)
+            # Where there is no outcome, a reward whose law needs one is not looked at.
+            outcome = np.minimum(transitions.outcome(self.space), self.space.n_outcomes - 1)
+            counted, _ = transitions.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
+            reward, seen = np.asarray(transitions.reward, float), counted != 0
             self.reward_cells.check_rewards("transitions.reward", transitions.cell(self.space), outcome, reward, seen)
 
     def _observe_outcomes(
@@ -660,7 +665,7 @@ class ConjugatePosterior(Fitted):
         rewards = self.reward_cells
         if not rewards.learns and not rewards.has_constant:
             return self
-        weight, reward = transitions.observed_rewards(weight)
+        weight, reward = transitions.observed_rewards(weight, by_outcome=self.rewards_by_outcome)
         has_constant = rewards.has_constant
         rewards, more = rewards.observe(cell, outcome, reward, weight)
         # A leaf that nothing changes stays the same one: compiled loops do not carry it.

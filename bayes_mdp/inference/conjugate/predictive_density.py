@@ -19,11 +19,13 @@ from bayes_mdp.utils.validation import check_type, is_concrete
 def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
     """Log-probability of the next state (or end) of each transition, each by itself; -inf where it is impossible.
 
+    Zero where it was not observed what followed.
+
     Raises:
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """
     place = _place(posterior, transitions)
-    return jnp.log(pick(posterior.transition_probs.mean(), place))
+    return transitions.row_weight(jnp.log(pick(posterior.transition_probs.mean(), place)))
 
 
 def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
@@ -35,9 +37,8 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
     *cell, outcome = _place(posterior, transitions)
     if transitions.reward is None:
         return jnp.zeros(jnp.shape(transitions.state))
-    seen = jnp.ones(jnp.shape(transitions.state), bool)
-    if transitions.reward_observed is not None:
-        seen = jnp.asarray(transitions.reward_observed)
+    weight = jnp.ones(jnp.shape(transitions.state))
+    seen = transitions.observed_rewards(weight, by_outcome=posterior.rewards_by_outcome)[0] != 0
     reward = jnp.asarray(transitions.reward, float)
     if is_concrete(reward):
         where = tuple(cell), np.asarray(outcome)
@@ -65,15 +66,18 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Arr
     rows, rewards = posterior.transition_probs, posterior.reward_cells
     cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space)
     weight = jnp.asarray(weight, float)
+    row_weight = transition.row_weight(weight)
     # log E[p_o^w] = rising(c_o, w) / rising(c0, w); known rows (no concentration) are exact powers.
     concentration = jnp.asarray(pick(rows.concentration, cell))
     seen, total = concentration[outcome], concentration.sum(-1)
-    rising = log_rising(jnp.where(seen > 0, seen, 1.0), weight) - log_rising(jnp.where(total > 0, total, 1.0), weight)
-    gain = jnp.where(seen > 0, rising, weight * jnp.log(pick(rows.mean(), (*cell, outcome))))
-    gain = jnp.where(weight != 0, gain, 0.0)
+    rising = log_rising(jnp.where(seen > 0, seen, 1.0), row_weight) - log_rising(
+        jnp.where(total > 0, total, 1.0), row_weight
+    )
+    gain = jnp.where(seen > 0, rising, row_weight * jnp.log(pick(rows.mean(), (*cell, outcome))))
+    gain = jnp.where(row_weight != 0, gain, 0.0)
     if transition.reward is None:
         return gain
-    weight, reward = transition.observed_rewards(weight)
+    weight, reward = transition.observed_rewards(weight, by_outcome=posterior.rewards_by_outcome)
     return gain + rewards.log_predictive(cell, outcome, reward, weight)
 
 

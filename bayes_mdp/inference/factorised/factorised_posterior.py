@@ -275,7 +275,8 @@ class FactorisedPosterior(ConjugatePosterior):
         if kept is None or kept.reward is None:
             return
         flat = jax.tree.map(np.atleast_1d, kept)
-        seen = np.ones(flat.state.shape) if flat.reward_observed is None else np.asarray(flat.reward_observed, float)
+        by_outcome = self.rewards_by_outcome
+        seen, _ = flat.observed_rewards(np.ones(flat.state.shape), by_outcome=by_outcome)
         reward = np.where(seen > 0, np.asarray(flat.reward, float), 0.0)
         densities = _densities(self.rewards, flat.cell(self.space), flat.outcome(self.space), reward, seen)
         index = first_index(~np.isfinite(np.asarray(densities).max(0)))

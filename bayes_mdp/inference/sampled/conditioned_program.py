@@ -114,7 +114,7 @@ def _observe_rows(spec: MDPSpec, space: StateActionSpace, data_statistics: Rows,
             numpyro.sample(OBSERVED_REWARD, RewardRows(law, data_statistics.weight), obs=data_statistics.reward)
 
 
-def rows_of(transitions: Transitions, space: StateActionSpace) -> Rows:
+def rows_of(transitions: Transitions, space: StateActionSpace, *, by_outcome: bool) -> Rows:
     """All of `transitions`, in a buffer that holds just them. Traceable."""
     size = jnp.size(transitions.state)
     empty = Rows(
@@ -124,9 +124,11 @@ def rows_of(transitions: Transitions, space: StateActionSpace) -> Rows:
         jnp.zeros(size),
         jnp.zeros((), jnp.int32),
     )
-    found = add_data(empty, transitions, jnp.ones(jnp.shape(transitions.state)), space, None) if size else empty
-    assert isinstance(found, Rows)
-    return found
+    if not size:
+        return empty
+    rows = add_data(empty, transitions, jnp.ones(jnp.shape(transitions.state)), space, None, by_outcome=by_outcome)
+    assert isinstance(rows, Rows)
+    return rows
 
 
 def add_data(
@@ -135,23 +137,26 @@ def add_data(
     weight: Float[AnyArray, "*N"],
     space: StateActionSpace,
     law: type[dist.Distribution] | None,
+    *,
+    by_outcome: bool,
 ) -> DataStatistics:
     """`data_statistics` and `transitions`, with the weights of an update. Traceable; scalars are scattered in place.
 
     Args:
         law: type of the reward law; None: rewards are known, or `data_statistics` holds rows.
+        by_outcome: whether the law of a reward depends on the outcome.
     """
     where = (*transitions.cell(space), transitions.outcome(space))
     if isinstance(data_statistics, Rows):
-        number = _added(data_statistics.transitions, where, weight)
+        number = _added(data_statistics.transitions, where, transitions.row_weight(weight))
         data_statistics = replace(data_statistics, transitions=number)
     else:
-        number = _added(data_statistics.counts.transitions, where, weight)
+        number = _added(data_statistics.counts.transitions, where, transitions.row_weight(weight))
         counts = Counts(number, *data_statistics.counts.reward_moments)
         data_statistics = Statistics(counts, data_statistics.log_base)
     if transitions.reward is None:
         return data_statistics
-    weight, reward = transitions.observed_rewards(jnp.asarray(weight))
+    weight, reward = transitions.observed_rewards(jnp.asarray(weight), by_outcome=by_outcome)
     return add_rewards(data_statistics, where, reward, weight, law)
 
 

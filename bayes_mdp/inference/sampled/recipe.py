@@ -38,6 +38,7 @@ class Facts(NamedTuple):
     law: type[dist.Distribution] | None
     structure: PyTree
     observed: Observed
+    by_outcome: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,7 @@ class Recipe:
         digest: of all that is computed.
         rewards_only: the data are the rewards, given the outcomes; the transition law is not looked at.
         observed: (name, number of values) of the sites that the program observes itself.
+        by_outcome: whether the law of a reward depends on the outcome.
     """
 
     prior: Prior | None = field(repr=False)
@@ -68,6 +70,7 @@ class Recipe:
     digest: str
     rewards_only: bool = False
     observed: Observed | None = ()
+    by_outcome: bool = False
 
     @property
     def nuts(self) -> NUTS | None:
@@ -117,7 +120,7 @@ class Recipe:
             cast(Prior, handlers.substitute(self.prior, substitute_fn=improper_value)), self.space, data
         )
         if isinstance(summary, Transitions):
-            summary = rows_of(summary, self.space)
+            summary = rows_of(summary, self.space, by_outcome=self.by_outcome)
         if isinstance(data, Transitions) and not np.size(data.state):
             self.refuse_improper()
         return summary
@@ -227,7 +230,9 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
     law = facts.law
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure, facts.observed))
     names, observed = tuple(latents), facts.observed
-    return Recipe(prior, space, method, law, names, improper, facts.drawable, digest, rewards_only, observed)
+    return Recipe(
+        prior, space, method, law, names, improper, facts.drawable, digest, rewards_only, observed, facts.by_outcome
+    )
 
 
 def samples_of(trace: Mapping[str, Site]) -> list[Site]:
@@ -254,5 +259,5 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     # A factor is observed too, and has no values.
     seen = [site for site in samples if site["is_observed"] and not isinstance(unwrap(site["fn"]), dist.Unit)]
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
-    found.append(Facts(latents, drawable, law, jax.tree.structure(table), observed))
+    found.append(Facts(latents, drawable, law, jax.tree.structure(table), observed, table.by_outcome))
     return [density(site) for site in samples], transition_table(specs[0], space), table

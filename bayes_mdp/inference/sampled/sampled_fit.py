@@ -156,7 +156,8 @@ def statistics_on_host(recipe: Recipe, data: Transitions | Counts) -> DataStatis
 def _add(
     recipe: Recipe, data_statistics: DataStatistics, transitions: Transitions, weight: Float[AnyArray, " M"]
 ) -> DataStatistics:
-    return add_data(data_statistics, transitions, weight, recipe.space, recipe.statistics_law)
+    law = recipe.statistics_law
+    return add_data(data_statistics, transitions, weight, recipe.space, law, by_outcome=recipe.by_outcome)
 
 
 def no_transitions() -> Transitions:
@@ -299,6 +300,7 @@ class PossibleOutcomes:
         """
         if isinstance(data, Transitions):
             check_transitions(data, self.space)
+            data = data.with_next_state()
             index = tuple(np.atleast_1d(np.asarray(x)) for x in (*data.cell(self.space), data.outcome(self.space)))
         else:
             index = np.nonzero(np.asarray(data.transitions))

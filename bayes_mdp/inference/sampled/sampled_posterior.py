@@ -314,19 +314,20 @@ class SampledPosterior(WeightedSamples, Fitted):
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
         top = jnp.max(new)
-        data_statistics = add_data(self.data_statistics, transitions, weight, self.space, self.recipe.statistics_law)
+        law, by_outcome = self.recipe.statistics_law, self.rewards.by_outcome
+        data_statistics = add_data(self.data_statistics, transitions, weight, self.space, law, by_outcome=by_outcome)
         return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), data_statistics=data_statistics)
 
     def _log_likelihoods(self, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> Float[Array, "N *K"]:
         """Weight times log density of each transition under each draw; 0 where the weight is 0."""
         cell, outcome = transitions.cell(self.space), transitions.outcome(self.space)
-        kept = weight != 0
+        row_weight = transitions.row_weight(weight)
 
         def one(rows: Float[Array, "*H S A O"], rewards: RewardTable) -> Float[Array, "*K"]:
-            density = jnp.where(kept, weight * jnp.log(rows[(*cell, outcome)]), 0.0)
+            density = jnp.where(row_weight != 0, row_weight * jnp.log(rows[(*cell, outcome)]), 0.0)
             if transitions.reward is None or rewards.law is None:
                 return density
-            observed, reward = transitions.observed_rewards(jnp.asarray(weight))
+            observed, reward = transitions.observed_rewards(jnp.asarray(weight), by_outcome=rewards.by_outcome)
             return density + RewardRows(rewards.at(cell, outcome), observed).log_prob(reward)
 
         return jax.vmap(one)(jax.tree.map(jnp.asarray, self.transition_probs), self.rewards)
@@ -343,8 +344,10 @@ class SampledPosterior(WeightedSamples, Fitted):
         if kept is None:
             return
         if kept.reward is not None:
-            seen = True if kept.reward_observed is None else np.asarray(kept.reward_observed)
-            support = self.reward_support().at(kept.cell(self.space), np.asarray(kept.outcome(self.space)))
+            ones = np.ones(np.shape(kept.state))
+            seen = kept.observed_rewards(ones, by_outcome=self.rewards.by_outcome)[0] != 0
+            outcome = np.minimum(kept.outcome(self.space), self.space.n_outcomes - 1)
+            support = self.reward_support().at(kept.cell(self.space), outcome)
             support.check("transitions.reward", np.asarray(kept.reward, float), seen)
         # Impossible data: density zero under every draw, which no reweighting could express.
         densities = _densities(self, kept, jnp.ones(jnp.shape(kept.state)))

@@ -25,12 +25,14 @@ Column = Int[np.ndarray, " M"]
 _MOST_KEYS = 2**62
 _DENSE = 4
 _ROWS = 2**40
+UNKNOWN, END, FIRST_STATE = 0, 1, 2
+"""Outcomes of cells: not observed, the end of the episode, the first state (then all others)."""
 _BLOCK = 2**20
 Cells = Float[np.ndarray, "..."]
 
 
 class Where(NamedTuple):
-    """The coordinates of cells or of rows; `outcome` is 1 + the next state, 0 for the end of an episode.
+    """The coordinates of cells or of rows; `outcome` is `UNKNOWN`, `END`, or `FIRST_STATE` + the next state.
 
     That way the numbers stay what they are when more states are found.
     """
@@ -93,9 +95,19 @@ class CellTable:
     def renumbered(self, states: Int[np.ndarray, " _"], actions: Int[np.ndarray, " _"]) -> "CellTable":
         """The cells under other numbers, the new number of each state and action; cells that coincide are pooled."""
         step, state, action, outcome = self.where
-        outcome = np.where(outcome == 0, 0, 1 + states[outcome - 1]).astype(np.int32)
+        reached = np.maximum(outcome - FIRST_STATE, 0)
+        outcome = np.where(outcome < FIRST_STATE, outcome, FIRST_STATE + states[reached]).astype(np.int32)
         where = Where(step, states[state].astype(np.int32), actions[action].astype(np.int32), outcome)
         return replace(self, where=where).compact()
+
+    def take(self, cells: Int[np.ndarray, " m"]) -> "CellTable":
+        """Some of the cells, by their numbers; they keep their order."""
+        if len(cells) == len(self):
+            return self
+        columns = (self.count, self.reward_count, self.seen)
+        count, rewards, seen = (column[cells] for column in columns)
+        where = Where(*(x[cells] for x in self.where))
+        return CellTable(where, count, rewards, self.total.take(cells), self.squares.take(cells), seen)
 
     def of_source(self, first: int) -> "CellTable":
         """The same with the indices of sources raised by `first`."""
@@ -215,7 +227,13 @@ class FoldedLog:
     def __str__(self) -> str:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
-        return f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}"
+        unknown = int(self.cells.count.sum()) - self.n_transitions
+        apart = (
+            f"; {unknown} rows do not say what followed, and count by their action and reward alone" if unknown else ""
+        )
+        return (
+            f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{apart}"
+        )
 
     def _said_of_costs(self) -> str:
         """That rewards are minus costs, and of how many logs where not of all."""
@@ -232,13 +250,13 @@ class FoldedLog:
 
     @property
     def n_transitions(self) -> int:
-        """Number of transitions."""
-        return int(self.cells.count.sum())
+        """Number of transitions, those apart of which it is not known what followed."""
+        return int(self.cells.count[self.cells.where.outcome != UNKNOWN].sum())
 
     @property
     def ends(self) -> bool:
         """Whether a transition terminated."""
-        return bool((self.cells.where.outcome == 0).any())
+        return bool((self.cells.where.outcome == END).any())
 
     @property
     def n_steps(self) -> int:
@@ -262,9 +280,13 @@ class FoldedLog:
         """
         check_bool("by_outcome", by_outcome)
         index = self._index(space)
+        known = self.cells.where.outcome != UNKNOWN
         n = np.zeros((*space.shape, space.n_outcomes))
-        np.add.at(n, index, self.cells.count)  # cells that differ in their steps alone fall together
-        return Counts(n, *(self._rewards(index, n.shape) if by_outcome else self._rewards(index[:-1], n.shape[:-1])))
+        reached = tuple(i[known] for i in index)
+        np.add.at(n, reached, self.cells.count[known])  # cells that differ in their steps alone fall together
+        if by_outcome:  # a reward says nothing there without its outcome
+            return Counts(n, *self._rewards(reached, n.shape, np.flatnonzero(known)))
+        return Counts(n, *self._rewards(index[:-1], n.shape[:-1], np.arange(len(known))))
 
     def check(self, space: "StateActionSpace") -> None:
         """Refuse a space that cannot hold the log; errors as of `counts`, which makes the arrays.
@@ -282,11 +304,19 @@ class FoldedLog:
         if space.horizon is not None and not self.by_step:
             raise ValueError("folded has no steps, expected a log folded with by_step=True (the space has a horizon)")
 
-    def _rewards(self, index: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Iterator[Cells]:
-        """Number, mean and squared deviations of the rewards, in arrays of this shape; `index`: of each cell there."""
+    def _rewards(
+        self, index: tuple[np.ndarray, ...], shape: tuple[int, ...], cells: Int[np.ndarray, " m"]
+    ) -> Iterator[Cells]:
+        """Number, mean and squared deviations of the rewards of some cells, in arrays of this shape.
+
+        Args:
+            index: of each of these cells there.
+            shape: of the arrays.
+            cells: their numbers.
+        """
         flat = np.ravel_multi_index(index, shape)
         group, size = group_rows((flat,))
-        pooled = self.cells.grouped(group, size)
+        pooled = self.cells.take(cells).grouped(group, size)
         place = np.empty(size, np.intp)
         place[group] = flat
         for values in (pooled.reward_count, *pooled.reward_moments()):
@@ -298,13 +328,14 @@ class FoldedLog:
         """Index of every cell in an array [*H S A O] of the space; errors as of `counts`."""
         self._check_labels(space)
         where = self.cells.where
-        reached = np.where(where.outcome == 0, space.n_states, where.outcome - 1)
+        known, reached = where.outcome != UNKNOWN, np.maximum(where.outcome - FIRST_STATE, 0)
+        reached = np.where(where.outcome == END, space.n_states, reached)
         pair = (where.state, where.action)
         cell = pair if space.horizon is None else (where.step, *pair)
         if space.horizon is not None:
             self._refuse(where.step >= space.horizon, f"a step below the horizon {space.horizon}")
         if not space.ends:
-            self._refuse(where.outcome == 0, "a space with ends=True")
+            self._refuse(where.outcome == END, "a space with ends=True")
         if space.legal is not None:
             self._refuse(~space.legal[pair], "a legal action of the state")
         if space.successors is not None:
@@ -313,10 +344,10 @@ class FoldedLog:
                 np.asarray(space.place(tuple(x[i : i + _BLOCK] for x in cell), reached[i : i + _BLOCK])) for i in blocks
             ]
             reached = np.concatenate(parts)
-            self._refuse(reached == space.n_outcomes, "a listed successor")
+            self._refuse(known & (reached == space.n_outcomes), "a listed successor")
         elif space.support is not None:
             at = cell if space.support.ndim == 4 else pair
-            self._refuse(~space.support[(*at, reached)], "an outcome in the known support")
+            self._refuse(known & ~space.support[(*at, reached)], "an outcome in the known support")
         return (*cell, reached)
 
     def _refuse(self, bad: np.ndarray, expected: str) -> None:
@@ -327,7 +358,8 @@ class FoldedLog:
         step, state, action, outcome = (int(x[place]) for x in self.cells.where)
         number, row = self.cells.source_and_row(place)
         source = self.sources[number]
-        target = "the end of the episode" if outcome == 0 else f"next state {self.states[outcome - 1]!r}"
+        unknown = {UNKNOWN: "an unknown state", END: "the end of the episode"}
+        target = unknown.get(outcome) or f"next state {self.states[outcome - FIRST_STATE]!r}"
         at = f", at step {step}" if self.by_step else ""
         raise ValueError(
             f"{source.name}, row {row + 1}: action {self.actions[action]!r} in state {self.states[state]!r}{at} leads "
@@ -376,8 +408,8 @@ class FoldedLog:
         where, count = self.cells.where, self.cells.count
         what = f"{len(self.sources)} logs, {self.sources[0].name} first"
         if found[0]:
-            went_on = where.outcome > 0
-            reached = np.bincount(where.outcome[went_on] - 1, count[went_on], len(self.states))
+            went_on = where.outcome >= FIRST_STATE
+            reached = np.bincount(where.outcome[went_on] - FIRST_STATE, count[went_on], len(self.states))
             left = np.bincount(where.state, count, len(self.states))
             warn_of_similar(f"{what}: state", "state", self.states, [left, reached])
         if found[1]:

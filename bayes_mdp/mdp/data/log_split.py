@@ -18,13 +18,16 @@ NO_EPISODES, NO_END = "an average reward has no episodes", "no episode of the lo
 def episode_numbers(transitions: Transitions) -> Int[np.ndarray, " N"]:
     """The episode of each transition, counted from zero: a new one begins after `terminated` or `truncated`.
 
-    Also where the state is not the one that the row before led to: the rows are in the order of time.
+    Also where it was not observed what followed, and where the state is not the one that the row before led to: the
+    rows are in the order of time.
     """
     state, reached = (np.asarray(x) for x in (transitions.state, transitions.next_state))
     after = np.zeros(len(state), bool)
     for flag in (transitions.terminated, transitions.truncated):
         if flag is not None:
             after |= np.asarray(flag)
+    if transitions.next_observed is not None:
+        after |= ~np.asarray(transitions.next_observed)
     begins = np.zeros(len(state), bool)
     begins[1:] = after[:-1] | (reached[:-1] != state[1:])
     return np.cumsum(begins)
@@ -32,10 +35,30 @@ def episode_numbers(transitions: Transitions) -> Int[np.ndarray, " N"]:
 
 def first_states(log: Log) -> Float[np.ndarray, " S"]:
     """How often episodes of the log begin in each state, as probabilities; of a log without rows zeros."""
-    number = episode_numbers(log.transitions)
-    first = np.flatnonzero(np.diff(number, prepend=-1))
+    first = first_rows(log.transitions)
     counts = np.bincount(np.asarray(log.transitions.state)[first], minlength=len(log.states))
     return counts / max(counts.sum(), 1)
+
+
+def first_rows(transitions: Transitions) -> Int[np.ndarray, " episodes"]:
+    """The rows in which episodes begin: not those after a gap, where one goes on."""
+    first = np.flatnonzero(np.diff(episode_numbers(transitions), prepend=-1))
+    return first[_are_starts(transitions, first)]
+
+
+def _whole_episodes(transitions: Transitions) -> Int[np.ndarray, " N"]:
+    """The episode of each transition, counted from zero, where one that goes on after a gap is one."""
+    begins = np.zeros(np.shape(transitions.state), bool)
+    begins[first_rows(transitions)] = True
+    return np.cumsum(begins) - begins[:1].sum()
+
+
+def _are_starts(transitions: Transitions, rows: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+    """Whether an episode begins in these rows, and does not go on after a gap: what its first step is says so."""
+    if transitions.step is None:
+        return np.ones(len(rows), bool)
+    step = np.asarray(transitions.step)
+    return step[rows] == step.min(initial=0)
 
 
 def has_episodes(log: Log) -> bool:
@@ -72,7 +95,7 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
     check_type("log", log, Log, "a Log (see read_log)")
     check_number("share", share, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     transitions = log.transitions
-    number = episode_numbers(transitions)
+    number = _whole_episodes(transitions)
     episodes = int(number[-1]) + 1 if len(number) else 0
     flags = [np.asarray(x).any() for x in (transitions.terminated, transitions.truncated) if x is not None]
     if episodes < 2 and (any(flags) or len(number) < 2):
@@ -93,7 +116,7 @@ def halves_in_time(log: Log) -> tuple[Log, Log]:
     Args:
         log: as a whole, of two rows at least.
     """
-    number = episode_numbers(log.transitions)
+    number = _whole_episodes(log.transitions)
     if number[-1] == 0:
         number = np.arange(len(number))
     earlier = number < (number[-1] + 1) // 2
@@ -120,8 +143,9 @@ def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"]
     step = np.arange(len(number)) - begin[number]
     last = np.append(begin[1:], len(number)) - 1
     ended = np.zeros(count, bool) if transitions.terminated is None else np.asarray(transitions.terminated)[last]
+    ended &= _are_starts(transitions, begin)
     if isinstance(objective, Episodic):
-        ended = ended | (step[last] + 1 >= objective.horizon)
+        ended = ended | (_are_starts(transitions, begin) & (step[last] + 1 >= objective.horizon))
     whole = int(ended.sum())
     if not whole:
         long = f", none has {objective.horizon} steps" if isinstance(objective, Episodic) else ""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from bayes_mdp.mdp.data.folded_log import FoldedLog
+from bayes_mdp.mdp.data.folded_log import END, FIRST_STATE, UNKNOWN, FoldedLog, Where
 from bayes_mdp.mdp.data.transitions import Log
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.validation import check_index
@@ -69,9 +69,10 @@ def _observed(
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
     """State, action and next state (or `end`) of the transitions, each at least once."""
     if isinstance(log, FoldedLog):
-        where = log.cells.where
-        columns = where.state, where.action, np.where(where.outcome == 0, end, where.outcome - 1)
+        where = Where(*(x[log.cells.where.outcome != UNKNOWN] for x in log.cells.where))
+        columns = where.state, where.action, np.where(where.outcome == END, end, where.outcome - FIRST_STATE)
     else:
-        columns = log.transitions.state, log.transitions.action, log.transitions.outcome(end)
+        complete = log.transitions.with_next_state()
+        columns = complete.state, complete.action, complete.outcome(end)
     state, action, reached = (np.asarray(column, np.int64) for column in columns)
     return state, action, reached

@@ -79,6 +79,10 @@ class Transitions(eqx.Module):
         truncated: Bool[N], the episode was cut here: bootstrap. None: never.
         step: Int[N], step of the episode; needed where rows depend on it. None: all zero.
         reward_observed: Bool[N], false where the reward of a transition is missing. None: all were observed.
+        next_observed: Bool[N], false where it is not known what followed: the last row of an episode that did not
+            terminate, a row before a gap. The action and the reward count, `next_state` is not looked at, and the row
+            of the pair learns nothing. A reward whose law depends on the outcome says nothing without it and is left
+            out. None: all were observed.
 
     Raises:
         ValueError: columns of other lengths, an index too large for JAX's integers, a reward too large for its floats
@@ -101,6 +105,9 @@ class Transitions(eqx.Module):
     reward_observed: Bool[AnyArray, "*N"] | None = eqx.field(
         default=None, kw_only=True, converter=partial(_flags, "reward_observed")
     )
+    next_observed: Bool[AnyArray, "*N"] | None = eqx.field(
+        default=None, kw_only=True, converter=partial(_flags, "next_observed")
+    )
 
     def __check_init__(self) -> None:
         for name, column in vars(self).items():
@@ -108,41 +115,83 @@ class Transitions(eqx.Module):
                 check_shape(f"transitions.{name}", column, jnp.shape(self.state), "as transitions.state")
         if self.reward is not None and is_concrete(self.reward, self.reward_observed):
             _check_squares(np.asarray(self.reward), self.reward_observed)
+        if self.terminated is not None and is_concrete(self.terminated, self.next_observed):
+            both = self.terminated & ~np.asarray(True if self.next_observed is None else self.next_observed)
+            row = first_index(np.asarray(both))
+            if row is not None:
+                raise ValueError(
+                    f"transitions.terminated{list(row)} is True and next_observed{list(row)} is False, expected one of "
+                    "them: that an episode ended there is an observation"
+                )
 
     def outcome(self, space: "StateActionSpace | int") -> Int[AnyArray, "*N"]:
         """Index of the outcome in a row of `space`: the next state, or the number of states ("end") where terminated.
 
         In a space with `successors` the place in the list of the pair; K (there is no such place) where it is not
-        listed. For a belief that has no space, the number of states is enough.
+        listed. For a belief that has no space, the number of states is enough. Where what followed was not
+        observed, the number of outcomes: no index of a row, so that what forgets `row_weight` fails.
         """
         reached = self.next_state
+        # By numpy where everything is concrete: eager JAX would compile it.
+        xp = np if is_concrete(reached, self.terminated, self.next_observed) else jnp
         if self.terminated is not None:
             end = space if isinstance(space, int) else space.n_states
-            # By numpy where everything is concrete: eager JAX would compile it.
-            xp = np if is_concrete(reached, self.terminated) else jnp
             reached = xp.where(self.terminated, end, reached)
-        if isinstance(space, int) or space.successors is None:
+        if not isinstance(space, int) and space.successors is not None:
+            reached = space.place(self.cell(space), reached)
+        if self.next_observed is None:
             return reached
-        return space.place(self.cell(space), reached)
+        return xp.where(self.next_observed, reached, space + 1 if isinstance(space, int) else space.n_outcomes)
 
     @overload
-    def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]: ...
+    def row_weight(self, weight: Float[Array, "*N"]) -> Float[Array, "*N"]: ...
 
     @overload
-    def observed_rewards(
-        self, weight: Float[AnyArray, "*N"]
-    ) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]: ...
+    def row_weight(self, weight: Float[AnyArray, "*N"]) -> Float[AnyArray, "*N"]: ...
 
-    def observed_rewards(self, weight: Float[AnyArray, "*N"]) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]:
-        """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed.
-
-        By numpy, and numpy arrays, where the weight is one.
+    def row_weight(self, weight: Float[AnyArray, "*N"]) -> Float[AnyArray, "*N"]:
+        """With which weight the row of the pair learns from each transition: zero where `next_observed` is false.
 
         Args:
             weight: of each transition, a factor without unit.
         """
+        if self.next_observed is None:
+            return weight
+        xp = np if isinstance(weight, np.ndarray) and is_concrete(self.next_observed) else jnp
+        return xp.where(self.next_observed, weight, 0.0)
+
+    def with_next_state(self) -> "Transitions":
+        """The transitions of which it was observed what followed. Host side."""
+        if self.next_observed is None:
+            return self
+        seen = np.asarray(self.next_observed)
+        return replace(jax.tree.map(lambda x: np.asarray(x)[seen], self), next_observed=None)
+
+    @overload
+    def observed_rewards(
+        self, weight: Float[Array, "*N"], *, by_outcome: bool
+    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]: ...
+
+    @overload
+    def observed_rewards(
+        self, weight: Float[AnyArray, "*N"], *, by_outcome: bool
+    ) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]: ...
+
+    def observed_rewards(
+        self, weight: Float[AnyArray, "*N"], *, by_outcome: bool
+    ) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]:
+        """(weight, reward) of every transition, both zero where the weight is zero or the reward says nothing.
+
+        That is where it was not observed, or where its law needs the outcome and that was not. By numpy, and numpy
+        arrays, where the weight is one.
+
+        Args:
+            weight: of each transition, a factor without unit.
+            by_outcome: whether the law of a reward depends on the outcome.
+        """
         xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
         count = weight if self.reward_observed is None else xp.where(self.reward_observed, weight, 0.0)
+        count = self.row_weight(count) if by_outcome else count
         return count, xp.where(count != 0, xp.asarray(self.reward, count.dtype), 0.0)
 
     def cell(self, space: "StateActionSpace") -> tuple[Int[AnyArray, "*N"], ...]:
@@ -171,6 +220,7 @@ class Log(eqx.Module):
         digest: SHA-256 of the file, as hexadecimal digits; None: it was none, or a part of one.
         columns: role ("state", "action", "reward", ...) -> name of its column, as pairs or a mapping; for what is
             printed. Roles without a column are left out.
+        notes: what of the source is no transition, one sentence each, for what is printed.
 
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
@@ -183,6 +233,7 @@ class Log(eqx.Module):
     source: str = eqx.field(default="log", static=True)
     digest: str | None = eqx.field(default=None, static=True)
     columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
+    notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
 
     def column(self, role: str) -> Hashable:
         """The name of the column of a role; the role itself where it is not known.
@@ -198,16 +249,23 @@ class Log(eqx.Module):
         return dict(self.columns).get("cost")
 
     @property
+    def n_transitions(self) -> int:
+        """Number of transitions, those apart of which it is not known what followed."""
+        seen = self.transitions.next_observed
+        return int(np.size(self.transitions.state) if seen is None else np.sum(seen))
+
+    @property
     def ends(self) -> bool:
         """Whether a transition terminated."""
         return bool(np.any(self.transitions.terminated))
 
     def __str__(self) -> str:
-        """Its size, its labels, and that rewards are minus costs where they are."""
+        """Its size, its labels, that rewards are minus costs where they are, and what is no transition."""
         named = (("state", self.states), ("action", self.actions))
         sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({label_list(x)})" for what, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
-        return f"{np.size(self.transitions.state)} transitions of {self.source}: {', '.join(sizes)}{cost}"
+        notes = "".join(f"; {note}" for note in self.notes)
+        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{cost}{notes}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
@@ -292,13 +350,17 @@ class Counts(eqx.Module):
             xp, table = jnp, _Table
             weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         cell, outcome = transitions.cell(space), transitions.outcome(space)
-        outcomes = table((*space.shape, space.n_outcomes), (*cell, outcome))
+        # What was not observed to lead anywhere counts in one column more, which is left out at the end.
+        width = space.n_outcomes + (transitions.next_observed is not None)
+        outcomes = table((*space.shape, width), (*cell, outcome))
         cells = outcomes if by_outcome else table(space.shape, cell)
         moments = 3 * (xp.zeros(cells.shape),)
         if transitions.reward is not None:
-            samples = (*transitions.observed_rewards(weights), xp.zeros_like(weights))
+            samples = (*transitions.observed_rewards(weights, by_outcome=by_outcome), xp.zeros_like(weights))
             moments = pool_moments(samples, cells.add, cells.expand)
-        return cls(*(jnp.asarray(part, dtype=float) for part in (outcomes.add(weights), *moments)))
+        moments = tuple(x[..., : space.n_outcomes] for x in moments) if by_outcome else moments
+        counts = outcomes.add(weights)[..., : space.n_outcomes]
+        return cls(*(jnp.asarray(part, dtype=float) for part in (counts, *moments)))
 
     def merge(self, other: "Counts") -> "Counts":
         """The statistics of this data set and `other` together, of the same shapes."""
@@ -399,7 +461,8 @@ def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
     check_index("transitions.action", transitions.action, space.n_actions, "action")
     reached = np.asarray(transitions.next_state)
     ended = np.zeros(reached.shape, bool) if transitions.terminated is None else np.asarray(transitions.terminated)
-    check_index("transitions.next_state", np.where(ended, 0, reached), space.n_states, "state")
+    seen = np.ones(reached.shape, bool) if transitions.next_observed is None else np.asarray(transitions.next_observed)
+    check_index("transitions.next_state", np.where(ended | ~seen, 0, reached), space.n_states, "state")
     if not space.ends:
         row = first_index(ended)
         if row is not None:
@@ -413,10 +476,12 @@ def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
         observed = transitions.reward_observed
         reward = reward if observed is None else np.where(np.asarray(observed), reward, 0.0)
         check_finite("transitions.reward", reward)
-    _check_masks(transitions, space, np.where(ended, space.n_states, reached))
+    _check_masks(transitions, space, np.where(ended, space.n_states, np.where(seen, reached, 0)), seen)
 
 
-def _check_masks(transitions: Transitions, space: "StateActionSpace", reached: np.ndarray) -> None:
+def _check_masks(
+    transitions: Transitions, space: "StateActionSpace", reached: np.ndarray, seen: Bool[np.ndarray, "*N"]
+) -> None:
     cell = tuple(np.asarray(i) for i in transitions.cell(space))
     if space.legal is not None:
         row = first_index(~space.legal[cell[-2:]])
@@ -427,10 +492,10 @@ def _check_masks(transitions: Transitions, space: "StateActionSpace", reached: n
     if space.successors is not None:
         with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
             place = np.asarray(space.place(cell, reached))
-        row, among = first_index(place == space.n_outcomes), "a listed successor"
+        row, among = first_index(seen & (place == space.n_outcomes)), "a listed successor"
     elif space.support is not None:
         where = cell if space.support.ndim == 4 else cell[-2:]
-        row, among = first_index(~space.support[(*where, reached)]), "an outcome in the known support"
+        row, among = first_index(seen & ~space.support[(*where, reached)]), "an outcome in the known support"
     else:
         return
     if row is not None:

@@ -76,9 +76,15 @@ def test_a_gap_behind_a_terminated_row_in_an_earlier_chunk_is_found():
 def test_rows_of_finished_episodes_are_kept_only_where_steps_are_checked():
     held = {}
     for checks in (False, True):
-        episodes = OpenEpisodes(shifts=True, looks_ahead=False, counts_places=False, checks_steps=checks)
+        episodes = OpenEpisodes(looks_ahead=True, counts_places=False, checks_steps=checks)
         codes = np.arange(5)
-        columns = {"state": codes, "terminated": np.ones(5, bool), "step": np.zeros(5, int), "row": codes}
+        columns = {
+            "state": codes,
+            "action": codes,
+            "terminated": np.ones(5, bool),
+            "step": np.zeros(5, int),
+            "row": codes,
+        }
         episodes.advance(codes, range(5), columns)
         held[checks] = len(episodes._labels)
     assert held == {False: 0, True: 5}

@@ -25,8 +25,10 @@ def independent(log, space, by_outcome):
         step = () if space.horizon is None else (int(t.step[i]),)
         cell = (*step, int(t.state[i]), int(t.action[i]))
         outcome = space.n_states if ends[i] else int(t.next_state[i])
-        n[(*cell, outcome)] += 1
-        if observed[i]:
+        led = t.next_observed is None or bool(t.next_observed[i])
+        if led:
+            n[(*cell, outcome)] += 1
+        if observed[i] and (led or not by_outcome):
             moments.setdefault((*cell, outcome) if by_outcome else cell, []).append(Fraction(float(t.reward[i])))
     count, mean, ss = (np.zeros(n.shape if by_outcome else n.shape[:-1]) for _ in range(3))
     for cell, rewards in moments.items():
@@ -76,7 +78,7 @@ def test_any_chunks_give_the_counts_of_the_log(seeds):
         assert_same(folds[0].counts(flat), independent(log, flat, False))
         for other in folds[1:]:
             assert_same_log(folds[0], other)
-        assert folds[0].n_transitions == len(log.transitions.state) and folds[0].n_rows == len(frame)
+        assert folds[0].n_transitions == log.n_transitions and folds[0].n_rows == len(frame)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "tsv.gz"])

@@ -119,17 +119,20 @@ def test_states_are_shifted_within_interleaved_episodes(write):
     log = read_log(write(EPISODES), state="s", action="a", episode="e", terminated="d")
     data: Any = log.transitions
     states = np.array(log.states)
-    np.testing.assert_array_equal(states[data.state], [0, 1, 2, 5, 6])
-    np.testing.assert_array_equal(states[data.next_state][~data.terminated], [1, 2, 6, 7])
-    np.testing.assert_array_equal(data.terminated, [False, False, True, False, False])
-    np.testing.assert_array_equal(data.truncated, [False, False, False, False, True])
-    np.testing.assert_array_equal(data.step, [0, 1, 2, 0, 1])
+    np.testing.assert_array_equal(states[data.state], [0, 1, 2, 5, 6, 7, 9])
+    np.testing.assert_array_equal(data.next_observed, [True, True, True, True, True, False, False])
+    np.testing.assert_array_equal(states[data.next_state][data.next_observed & ~data.terminated], [1, 2, 6, 7])
+    np.testing.assert_array_equal(data.terminated, [False, False, True, False, False, False, False])
+    np.testing.assert_array_equal(data.truncated, [False, False, False, False, False, True, True])
+    np.testing.assert_array_equal(data.step, [0, 1, 2, 0, 1, 2, 0])
+    assert str(log).startswith("5 transitions of ") and "; 2 rows do not say what followed" in str(log)
 
 
-def test_without_flags_the_last_row_is_left_out_and_the_one_before_is_truncated(write):
+def test_without_flags_it_is_not_known_what_followed_the_last_row(write):
     data = read_log(write(EPISODES), state="s", action="a", episode="e").transitions
-    np.testing.assert_array_equal(data.state, [0, 1, 3, 4])
-    np.testing.assert_array_equal(data.truncated, [False, True, False, True])
+    np.testing.assert_array_equal(data.state, [0, 1, 2, 3, 4, 5, 6])
+    np.testing.assert_array_equal(data.next_observed, [True, True, False, True, True, False, False])
+    np.testing.assert_array_equal(data.truncated, [False, False, True, False, False, True, True])
     assert data.terminated is None
 
 
@@ -142,6 +145,7 @@ def test_a_last_row_that_is_left_out_may_hold_the_final_state_alone(write):
     np.testing.assert_array_equal(data.action, [0, 1, 0])
     np.testing.assert_array_equal(data.reward, [1.0, 2.0, 3.0])
     assert data.reward_observed is None
+    assert "; 2 rows without an action say which state an episode reached last" in str(log)
     with pytest.raises(ValueError, match=r"row 2 \(line 3\): action 'a' is empty"):
         read_log(write(text.replace("x,1,9,2", "x,1,,2")), **options)
     with pytest.raises(ValueError, match=r"row 2 \(line 3\): reward 'r' is empty"):
@@ -289,7 +293,7 @@ def test_steps_that_do_not_follow_each_other_are_refused():
     """Next states are those of the next rows: a gap, or another order, would join what does not belong together."""
     table = pd.DataFrame({"e": [1, 2, 1, 2, 1], "n": [0, 3, 1, 4, 2], "s": list("abcab"), "a": 5 * ["go"]})
     columns: dict[str, Any] = {"state": "s", "action": "a", "episode": "e", "step": "n"}
-    assert np.asarray(read_log(table, **columns).transitions.step).tolist() == [0, 1, 3]
+    assert np.asarray(read_log(table, **columns).transitions.step).tolist() == [0, 1, 2, 3, 4]
     for steps, where in (([0, 3, 1, 4, 5], "row 5"), ([0, 4, 1, 3, 2], "row 4"), ([1, 3, 0, 4, 2], "row 3")):
         with pytest.raises(ValueError, match=rf"{where}: step 'n' is .*, expected .*, the step after that of row"):
             read_log(table.assign(n=steps), **columns)

@@ -26,6 +26,8 @@ def rows(logs):
         observed = np.ones(size, bool) if t.reward_observed is None else t.reward_observed
         reward = none if t.reward is None else np.where(observed, t.reward, 0.0)
         cut, step = (none if x is None else x for x in (t.truncated, t.step))
+        led = np.ones(size, bool) if t.next_observed is None else t.next_observed
+        following = np.where(led, following, -2)
         found += zip(t.state, t.action, reward, following, ends, cut, step, observed, strict=True)
     return [tuple(x.item() if hasattr(x, "item") else x for x in row) for row in found]
 
