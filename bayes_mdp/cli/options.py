@@ -20,7 +20,6 @@ STORED = ".bmdp"  # how the names of stored posteriors end
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
 LABELS = ("states", "actions")
-MISSING = ("missing_reward", "missing_state", "gaps")
 WHOLE_LOG = {"every": None, "count": None, "reward_at": "step"}
 """What a log that is read in chunks does not have, and what it is where nobody has given it."""
 COLUMNS = ("state", "action", "reward", "cost", "next_state", "terminated", "truncated", "episode", "step")
@@ -138,17 +137,21 @@ def required_objective(arguments: argparse.Namespace) -> "Objective":
     return objective
 
 
+MISSING = ("missing_reward", "missing_state", "gaps")
+"""What may be missing from a log, as arguments of `read_log` and `fold_log`."""
+
+
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """The columns of a log, and how they are written. `required`: those of state and action must be named."""
+    """The columns of a log, what may be missing, and how a file is written. `required`: those of state and action must be named."""
     for name in COLUMNS:
         needed = required and name in ("state", "action")
         text = f"column of {_DESCRIBED.get(name, name)}"
         parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=text)
     text = "an empty reward or cost is an error, or its row counts for the transition alone"
     parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
-    text = "a row without a state is an error, or a gap between what came before and what follows"
+    text = "an empty state is an error, or ends one run of transitions; the row before it counts by action and reward"
     parser.add_argument("--missing-state", choices=("error", "gap"), default="error", help=text)
-    text = "a step that is left out is an error, or a gap as above"
+    text = "a step that is left out is an error, or ends one run of transitions likewise"
     parser.add_argument("--gaps", choices=("error", "cut"), default="error", help=text)
     text = "what is between the cells of a text file, such as ';' or '\\t' (default: a tab in .tsv, else a comma)"
     parser.add_argument("--sep", help=text)

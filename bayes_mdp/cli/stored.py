@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bayes_mdp.utils.typing import InitialLike
 
 
-_NOT_GIVEN = {"method": ("auto",), "decimal": (".",), "reward_at": ("step",)} | dict.fromkeys(MISSING, ("error",))
+_NOT_GIVEN = {**dict.fromkeys(MISSING, ("error",)), "method": ("auto",), "decimal": (".",), "reward_at": ("step",)}
 """What an option is where nobody has given it, if not None or False."""
 _OF_A_LOG = (
     *COLUMNS,
