@@ -142,7 +142,10 @@ MISSING = ("missing_reward", "missing_state", "gaps")
 
 
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """The columns of a log, what may be missing, and how a file is written. `required`: those of state and action must be named."""
+    """The columns of a log, what may be missing, and how a file is written.
+
+    `required`: those of state and action must be named.
+    """
     for name in COLUMNS:
         needed = required and name in ("state", "action")
         text = f"column of {_DESCRIBED.get(name, name)}"

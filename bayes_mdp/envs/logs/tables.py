@@ -91,7 +91,7 @@ class Table(NamedTuple):
 
     frame: "pd.DataFrame"
     name: str
-    columns: dict[str, str]
+    columns: dict[str, Any]
     text: Path | None
     first: int = 0
     dialect: Dialect = Dialect()
@@ -345,7 +345,7 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     return columns
 
 
-def _open_file(path: Path, columns: dict[str, str], dialect: Dialect) -> Table:
+def _open_file(path: Path, columns: dict[str, Any], dialect: Dialect) -> Table:
     import pandas as pd
 
     if not path.is_file():
@@ -360,7 +360,7 @@ def _open_file(path: Path, columns: dict[str, str], dialect: Dialect) -> Table:
         ) from None
 
 
-def _read_csv(path: Path, columns: dict[str, str], dialect: Dialect) -> "pd.DataFrame":
+def _read_csv(path: Path, columns: dict[str, Any], dialect: Dialect) -> "pd.DataFrame":
     """Labels and flags as text; rewards and steps as numbers, or as text where some cell is no number."""
     import pandas as pd
 
@@ -445,7 +445,7 @@ def _lines(path: Path, rows: set[int], dialect: Dialect) -> dict[int, int]:
     return places
 
 
-def _read_parquet(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
+def _read_parquet(path: Path, columns: dict[str, Any]) -> "pd.DataFrame":
     pyarrow = check_parquet(path)
     try:
         require_columns(path.name, columns, pyarrow.parquet.read_schema(path).names)
@@ -458,7 +458,7 @@ def _read_parquet(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {error}") from error
 
 
-def _rising(path: Path, columns: dict[str, str]) -> list[str]:
+def _rising(path: Path, columns: dict[str, Any]) -> list[str]:
     """Columns without a role, of numbers and dates, that never fall within an episode of the first rows."""
     import pyarrow.parquet
 
@@ -490,7 +490,7 @@ def check_parquet(path: Path) -> Any:
     return pyarrow
 
 
-def require_columns(name: str, columns: dict[str, str], present: list[Hashable]) -> None:
+def require_columns(name: str, columns: dict[str, Any], present: list[Hashable]) -> None:
     """Refuse columns that are not there, or more than once."""
     each = [(role, name) for role, column in columns.items() for name in names_of({role: column})]
     for role, column in each:

@@ -5,6 +5,7 @@ The last tests compare with a reader in plain Python, and read six real forms wh
 
 import csv
 import datetime
+import inspect
 import itertools
 import re
 import warnings
@@ -501,7 +502,7 @@ def test_every_message_names_a_page_that_has_its_argument(write):
         for name in names:
             assert f"`{name}=" in page, (message, name)
     # Every argument of `read_log` is on the page.
-    for name in set(read_log.__kwdefaults__) - {"chunksize"}:
+    for name in set(inspect.signature(read_log).parameters) - {"source", "state", "action", "chunksize"}:
         assert f"`{name}=" in page, name
 
 
