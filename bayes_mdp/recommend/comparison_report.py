@@ -207,7 +207,7 @@ def _sources(log: Log | FoldedLog) -> tuple[Source, ...]:
     """The files that were read as a whole; none: it was no file, or a part of one."""
     if isinstance(log, FoldedLog):
         return log.sources
-    rows = np.size(log.transitions.state)
+    rows = log.n_transitions
     return () if log.digest is None else (Source(log.source, log.digest, rows, log.cost),)
 
 
@@ -241,7 +241,7 @@ def _origin(
     for source in () if log is None else _sources(log):
         origin[f"log {source.name}"] = f"SHA-256 {source.digest}, {source.rows:,} rows"
     if isinstance(log, Log) and log.digest is None:
-        origin["log"] = f"{log.source}, {np.size(log.transitions.state):,} transitions"
+        origin["log"] = f"{log.source}, {log.n_transitions:,} transitions"
     if log is None and (learnt := _digests(posterior)):
         origin["logs that the posterior has learnt from"] = f"SHA-256 {', '.join(row.hex() for row in learnt)}"
     origin["columns"] = ", ".join(f"{role} {str(name)!r}" for role, name in columns.items())

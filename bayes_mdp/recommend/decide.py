@@ -206,7 +206,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         differences(judge, shown, today, objective, start),
         variance_shares(judge, shown, objective, start),
         log.source if log.cost is None else f"{log.source} (rewards are minus column {log.cost!r})",
-        len(log.transitions.state),
+        log.n_transitions,
         problem.split,
         space,
         str(whole),
