@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.cli import build_parser
-from bayes_mdp.cli.options import labels_of, log_of
+from bayes_mdp.cli.options import folded_of, labels_of, log_of
 from bayes_mdp.cli.problem import _rewards, space_of
 from tests.test_cli import refused, run
 
@@ -193,10 +193,10 @@ def known(log, tmp_path, table, *more):
 
 
 def test_labels_of_known_rewards_are_text(tmp_path):
-    """The labels "007", "7" and "NA" are three; a table that was read as numbers would know one of them."""
+    """The labels "007", "7" and "na" are three; a table that was read as numbers would know one of them."""
     log = tmp_path / "log.csv"
-    log.write_text("s,a,s2\n007,x,7\n7,x,NA\nNA,x,007\n")
-    assert known(log, tmp_path, "s,a,reward\n007,x,1\n7,x,2\nNA,x,3\nelse,x,4\n") == [[1.0], [2.0], [3.0]]
+    log.write_text("s,a,s2\n007,x,7\n7,x,na\nna,x,007\n")
+    assert known(log, tmp_path, "s,a,reward\n007,x,1\n7,x,2\nna,x,3\nelse,x,4\n") == [[1.0], [2.0], [3.0]]
     log.write_text("s,a,s2\n0,x,1\n1,x,0\n")
     assert known(log, tmp_path, "s,reward\n1.0,5\n0.0,6\n") == [[6.0], [5.0]]  # as pandas writes columns with holes
 
@@ -210,3 +210,25 @@ def test_two_known_rewards_of_a_pair_are_refused(log, tmp_path):
     with pytest.raises(ValueError, match=r"has two values of 'reward' for s 2, expected one mean reward"):
         known(log, tmp_path, table.replace("s,a,", "s,move,"))
     assert known(log, tmp_path, table.replace("3,1", "3,0")) == [[0.0] * 2] * 4
+
+
+def test_how_a_file_is_written(tmp_path):
+    path = tmp_path / "claims.csv"
+    path.write_bytes("wer;wann;s;a;c\n1;2026-01-01;ü;x;1,5\n1;2026-01-02;u;x;2\n1;2026-01-03;ü;x;\n".encode("latin-1"))
+    columns = ("--state", "s", "--action", "a", "--cost", "c", "--episode", "wer")
+    written = ("--sep", ";", "--encoding", "latin-1", "--decimal", ",")
+    arguments = parsed("fit", path, *columns, *written, "--step", "wann", "--every", "1D")
+    arguments.log = path
+    log = log_of(arguments)
+    assert log.states == ("u", "ü") and np.asarray(log.transitions.reward)[:2].tolist() == [-1.5, -2.0]
+    arguments = parsed("fit", path, path, "--allow-duplicates", *columns, *written)
+    assert folded_of(arguments).n_transitions == 4  # what followed the last rows is not known
+    arguments = parsed("fit", path, path, *columns, *written, "--step", "wann", "--every", "1D")
+    with pytest.raises(ValueError, match="--every is given with logs that are read in chunks of rows"):
+        folded_of(arguments)
+    tabs = tmp_path / "log.txt"
+    tabs.write_text("s\ta\tn\tk\nx\tgo\ty\t3\n")
+    arguments = parsed(
+        "decide", tabs, "--state", "s", "--action", "a", "--next-state", "n", "--sep", "\\t", "--count", "k"
+    )
+    assert len(log_of(arguments).transitions.state) == 3

@@ -270,7 +270,7 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
         raise TypeError("reward and cost are both None, expected the name of one column")
     roles = {"subject": subject, "action": action, "reward": reward, "cost": cost, "state": state}
     roles |= {"next_state": next_state, "terminated": terminated, "trial": trial}
-    table = open_table(source, roles, ("subject", "action"))
+    table = open_table(source, roles, ("subject", "action"), {"state": states, "action": actions})
     # Labels and numbers of every row, in the order of the file.
     (person,), subjects = read_labels(table, ("subject",), None)
     missed = is_empty(table, "action") if missing == "ignore" else np.zeros(len(person), bool)

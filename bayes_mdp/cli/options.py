@@ -20,6 +20,8 @@ STORED = ".bmdp"  # how the names of stored posteriors end
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
 LABELS = ("states", "actions")
+WHOLE_LOG = {"every": None, "count": None, "reward_at": "step"}
+"""What a log that is read in chunks does not have, and what it is where nobody has given it."""
 COLUMNS = ("state", "action", "reward", "cost", "next_state", "terminated", "truncated", "episode", "step")
 _DESCRIBED = {
     "state": "the state",
@@ -140,7 +142,10 @@ MISSING = ("missing_reward", "missing_state", "gaps")
 
 
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """The columns of a log, and what may be missing. `required`: those of state and action must be named."""
+    """The columns of a log, what may be missing, and how a file is written.
+
+    `required`: those of state and action must be named.
+    """
     for name in COLUMNS:
         needed = required and name in ("state", "action")
         text = f"column of {_DESCRIBED.get(name, name)}"
@@ -151,6 +156,16 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
     parser.add_argument("--missing-state", choices=("error", "gap"), default="error", help=text)
     text = "a step that is left out is an error, or ends one run of transitions likewise"
     parser.add_argument("--gaps", choices=("error", "cut"), default="error", help=text)
+    text = "what is between the cells of a text file, such as ';' or '\\t' (default: a tab in .tsv, else a comma)"
+    parser.add_argument("--sep", help=text)
+    parser.add_argument("--encoding", help="the encoding of a text file, such as latin-1 (default: utf-8)")
+    parser.add_argument("--decimal", choices=(".", ","), default=".", help="the sign of decimals in a text file")
+    text = "the length of a step where --step is a column of dates, such as 1D, 12h, 1W or 1M"
+    parser.add_argument("--every", help=text)
+    text = "the row of a reward: that of its action, the next row of the episode, or the last one, with the total"
+    parser.add_argument("--reward-at", choices=("step", "next", "episode"), default="step", help=text)
+    text = "column of how many transitions a row stands for"
+    parser.add_argument("--count", metavar="COLUMN", help=text)
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
@@ -219,7 +234,7 @@ def log_of(arguments: argparse.Namespace) -> "Log":
 
     refuse_stored(arguments.log)
     with warnings_in_one_line():
-        return read_log(arguments.log, **_columns(arguments))
+        return read_log(arguments.log, **_columns(arguments), **{name: getattr(arguments, name) for name in WHOLE_LOG})
 
 
 def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
@@ -227,6 +242,12 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
     from bayes_mdp.envs import fold_log
 
     refuse_stored(*arguments.log)
+    for name, usual in WHOLE_LOG.items():
+        if getattr(arguments, name) != usual:
+            raise ValueError(
+                f"--{name.replace('_', '-')} is given with logs that are read in chunks of rows, expected one log that "
+                "is read as a whole"
+            )
     size = 10**6 if arguments.chunksize is None else arguments.chunksize
     duplicates = arguments.allow_duplicates
     options = {"space": space, "chunksize": size, "allow_duplicates": duplicates}
@@ -236,7 +257,8 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
 
 def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `add_columns` and `add_labels` have read, as arguments of `read_log` and `fold_log`."""
-    named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING)}
+    named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING, "encoding", "decimal")}
+    named["sep"] = "\t" if arguments.sep == "\\t" else arguments.sep
     return named | {name: labels_of(arguments, name) for name in LABELS}
 
 

@@ -207,7 +207,7 @@ def read_table(option: str, path: str, columns: list[str], more_labels: Sequence
     """
     import pandas as pd
 
-    from bayes_mdp.envs.logs.tables import MISSING_NUMBER, separator
+    from bayes_mdp.envs.logs.tables import MISSING, separator
 
     labels, between = {*columns, *more_labels}, separator(Path(path))
     try:
@@ -217,7 +217,7 @@ def read_table(option: str, path: str, columns: list[str], more_labels: Sequence
             sep=between,
             dtype=dict.fromkeys(labels, str),
             keep_default_na=False,
-            na_values={name: list(MISSING_NUMBER) for name in others},
+            na_values={name: list(MISSING) for name in others},
         )
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(f"{option} is {path!r}, expected a CSV file: {error}") from None

@@ -9,6 +9,7 @@ from bayes_mdp.cli.options import (
     COLUMNS,
     LABELS,
     MISSING,
+    WHOLE_LOG,
     Commands,
     add_chunks,
     add_columns,
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
     from bayes_mdp.utils.typing import InitialLike
 
 
-_NOT_GIVEN = {**dict.fromkeys(MISSING, ("error",)), "method": ("auto",)}
+_NOT_GIVEN = {**dict.fromkeys(MISSING, ("error",)), "method": ("auto",), "decimal": (".",), "reward_at": ("step",)}
 """What an option is where nobody has given it, if not None or False."""
 _OF_A_LOG = (
     *COLUMNS,
     *LABELS,
+    *WHOLE_LOG,
     *MISSING,
+    "sep",
+    "encoding",
+    "decimal",
     "chunksize",
     "allow_duplicates",
     "prior",

@@ -9,7 +9,7 @@ the row from its mean.
 """
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -428,11 +428,13 @@ def _worst(columns: dict[str, np.ndarray]) -> list[str]:
     total = len(columns["visits"])
     shown = {name: values[:SHOWN_PAIRS].tolist() for name, values in columns.items()}
     named = [name for name in PLATE_NAMES if name in columns]
-    text = {name: [_clip(x) for x in shown[name]] for name in named}
+    words = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
+    short = dict(zip(map(str, words), clipped(words), strict=True))
+    text = {name: [short[str(x)] for x in shown[name]] for name in named}
     text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
     for name, heading in HEADINGS.items():
         if name == "likeliest":
-            text[heading] = ["(several)" if x is None else _clip(x) for x in shown[name]]
+            text[heading] = ["(several)" if x is None else short[str(x)] for x in shown[name]]
         else:
             digits = ".3g" if name.startswith("reward") else ".3f"
             text[heading] = [f"{x:{digits}}" for x in shown[name]]
@@ -446,9 +448,26 @@ def _worst(columns: dict[str, np.ndarray]) -> list[str]:
     return [title, *("  " + "  ".join(line).rstrip() for line in zip(*aligned, strict=True))]
 
 
-def _clip(name: object) -> str:
-    text = " ".join(str(name).split())
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 3] + "..."
+def clipped(names: Sequence[object]) -> list[str]:
+    """Names of at most `LONGEST_NAME` letters: long ones lose their end, their beginning, their middle, or all but what
+    follows their common beginning, the first of these by which names that differ still do; where none does, they stay.
+
+    Args:
+        names: as they are shown together.
+    """
+    text = [" ".join(str(name).split()) for name in names]
+    long, room = {x for x in text if len(x) > LONGEST_NAME}, LONGEST_NAME - 3
+    first, last = min(long, default=""), max(long, default="")
+    common = next((i for i, (x, y) in enumerate(zip(first, last, strict=False)) if x != y), 0)
+    ways: tuple[Callable[[str], str], ...] = (
+        lambda x: x[:room] + "...",
+        lambda x: "..." + x[-room:],
+        lambda x: x[: room // 2] + "..." + x[room // 2 - room :],
+        lambda x: "..." + x[common : common + room],
+    )
+    others = set(text) - long
+    best = next((cut for cut in ways if len({*map(cut, long)} | others) == len(set(text))), str)
+    return [best(x) if x in long else x for x in text]
 
 
 def _count(number: RealScalar, noun: str) -> str:
@@ -457,7 +476,7 @@ def _count(number: RealScalar, noun: str) -> str:
 
 def _listing(names: list[str]) -> str:
     more = len(names) - SHOWN_STATES
-    shown = ", ".join(_clip(name) for name in names[:SHOWN_STATES])
+    shown = ", ".join(clipped(names[:SHOWN_STATES]))
     return f"{shown} and {more} more" if more > 0 else shown
 
 

@@ -14,7 +14,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
-from bayes_mdp.inference.summary import WIDTH, describe, table
+from bayes_mdp.inference.summary import WIDTH, clipped, describe, table
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 S, A = 3, 2
@@ -174,3 +174,19 @@ def test_without_values_it_is_the_repr(x64):
 def test_printing_does_not_load_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)  # `import pandas` raises ImportError
     assert "Most uncertain pairs (6 of 6" in str(_posterior())
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["short", "customer-177"], ["short", "customer-177"]),
+        (["a very long name", "another long name"], ["a very lo...", "another l..."]),
+        (["customer-1765", "customer-1766", "x"], ["...omer-1765", "...omer-1766", "x"]),
+        (2 * ["site-a-of-customer-1"] + ["site-a-of-customer-2"], 2 * ["...ustomer-1"] + ["...ustomer-2"]),
+        (["site-a-customer-x", "site-a-customer-y", "site-b-customer-x"],) * 2,
+        (["same-start-1-same-end-of-it", "same-start-2-same-end-of-it"], ["...1-same-en", "...2-same-en"]),
+    ],
+)
+def test_names_are_cut_where_they_differ(names, shown):
+    """ "customer-..., customer-..." told nobody anything."""
+    assert clipped(names) == shown

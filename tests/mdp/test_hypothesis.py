@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 from bayes_mdp.mdp import MDP, SparseMDP, restart_at_ends, unroll
 
@@ -172,3 +173,126 @@ def test_restart_at_ends():
     rows, reward, ends = (np.stack([x] * 2) for x in (ROWS * 0.75, REWARD, ends))
     stepped = MDP(rows, reward, end_probs=ends, initial=np.eye(3)[0])
     assert restart_at_ends(stepped).transition_probs.shape == (2, 3, 2, 3)
+
+
+# As other tools hold them.
+
+
+def by_action(array):
+    """[S A S'] as one sparse matrix for each action."""
+    return [scipy.sparse.csr_array(array[:, a]) for a in range(array.shape[1])]
+
+
+def test_rewards_of_outcomes_are_averaged(x64):
+    rng = np.random.default_rng(0)
+    rows, paid = rng.dirichlet(np.ones(4), size=(3, 2)), rng.normal(size=(3, 2, 4))
+    rows, ends = rows[..., :3], rows[..., 3]
+    mean = [[sum(rows[s, a, z] * paid[s, a, z] for z in range(3)) for a in range(2)] for s in range(3)]
+    made = MDP(rows / rows.sum(-1, keepdims=True), reward_by_outcome=paid[..., :3])
+    np.testing.assert_allclose(made.reward, mean / rows.sum(-1), rtol=1e-12)
+    with_end = MDP(rows, end_probs=ends, reward_by_outcome=paid)
+    np.testing.assert_allclose(with_end.reward, mean + ends * paid[..., 3], rtol=1e-12)
+    successor = np.broadcast_to(np.arange(3), (3, 2, 3))
+    sparse = SparseMDP(successor, rows, end_probs=ends, reward_by_outcome=paid)
+    np.testing.assert_allclose(sparse.reward, with_end.reward, rtol=1e-12)
+    # What cannot happen may be -inf.
+    certain = MDP(ROWS, reward_by_outcome=np.where(ROWS > 0, 2.0, -np.inf))
+    np.testing.assert_array_equal(certain.reward, np.full((3, 2), 2.0))
+    np.testing.assert_array_equal(
+        jax.jit(lambda x: MDP(x, reward_by_outcome=2 * x).reward)(ROWS), (2 * ROWS**2).sum(-1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({}, TypeError, "reward is None, expected .* reward_by_outcome"),
+        ({"reward": REWARD, "reward_by_outcome": ROWS}, ValueError, "reward and reward_by_outcome are both given"),
+        ({"reward_by_outcome": REWARD}, ValueError, r"reward_by_outcome has shape \(3, 2\), expected \(3, 2, 3\)"),
+        (
+            {"reward_by_outcome": ROWS, "end_probs": np.zeros((3, 2))},
+            ValueError,
+            r"expected \(3, 2, 4\).*last, the end",
+        ),
+    ],
+)
+def test_rewards_that_are_not_clear_are_refused(options, kind, message):
+    with pytest.raises(kind, match=message):
+        MDP(ROWS, **options)
+
+
+def test_sparse_matrices_of_actions(x64):
+    rng = np.random.default_rng(1)
+    rows = rng.dirichlet(np.full(6, 0.3), size=(6, 2))
+    rows = np.where(rows > 0.2, rows, 0.0)
+    rows[..., 0] += 1 - rows.sum(-1)
+    paid = np.where(rows > 0, rng.normal(size=rows.shape), 0.0)
+    reward = (rows * paid).sum(-1)
+    dense = MDP(by_action(rows), reward)
+    np.testing.assert_array_equal(dense.transition_probs, rows)
+    for made in (
+        SparseMDP.from_matrices(by_action(rows), reward),
+        SparseMDP.from_matrices(by_action(rows), reward_by_outcome=by_action(paid)),
+        MDP(by_action(rows), reward_by_outcome=by_action(paid)),
+    ):
+        np.testing.assert_allclose(made.transition_probs, rows, rtol=1e-12)
+        np.testing.assert_allclose(made.reward, reward, rtol=1e-12)
+    assert SparseMDP.from_matrices(by_action(rows), reward).successor.shape[-1] == (rows > 0).sum(-1).max()
+    with pytest.raises(ValueError, match=r"matrices have the shapes \[\(2, 2\), \(6, 6\)\]"):
+        SparseMDP.from_matrices([*by_action(rows), scipy.sparse.eye(2).tocsr()], reward)
+    with pytest.raises(ValueError, match="expected a sparse one per action"):
+        MDP([by_action(rows)[0], rows[:, 1]], reward)
+
+
+def test_pairs_as_quantecon_lists_them(x64):
+    """The example of its page on the state-action formulation: action 1 does not exist in state 1."""
+    s, a, reward = [0, 0, 1], [0, 1, 0], [5.0, 10.0, -1.0]
+    rows = np.array([[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]])
+    for probs in (rows, scipy.sparse.csr_matrix(rows)):
+        mdp = SparseMDP.from_pairs(s, a, probs, reward, initial=[1.0, 0.0])
+        np.testing.assert_array_equal(mdp.legal, [[True, True], [True, False]])
+        np.testing.assert_array_equal(mdp.reward, [[5.0, 10.0], [-1.0, 0.0]])
+        np.testing.assert_array_equal(mdp.transition_probs[np.array(s), np.array(a)], rows)
+    product = np.full((2, 2, 2), 0.0)
+    product[s, a] = rows
+    infinite = np.full((2, 2), -np.inf)
+    infinite[s, a] = reward
+    for made in (MDP(product, infinite, legal=infinite > -np.inf), mdp):
+        # Policy 0 in both states, discount .95: v1 = -20, v0 = (5 + .475 v1) / .525.
+        value = np.linalg.solve(
+            np.eye(2) - 0.95 * np.asarray(made.transition_probs[:, 0]), np.asarray(made.reward[:, 0])
+        )
+        np.testing.assert_allclose(value, [(5 - 0.475 * 20) / 0.525, -20.0], rtol=1e-12)
+    with pytest.raises(ValueError, match="a pair twice"):
+        SparseMDP.from_pairs([0, 0], [0, 0], rows[:2], [0.0, 0.0])
+    with pytest.raises(ValueError, match=r"state\[2\] is 2, expected a state index"):
+        SparseMDP.from_pairs([0, 0, 2], a, rows, reward)
+
+
+def test_illegal_pairs_may_be_empty():
+    rows, reward = with_(ROWS, (1, 1), 0.0), with_(REWARD, (1, 1), -np.inf)
+    with pytest.raises(ValueError, match=r"reward\[1, 1\] is -inf, .* is False in legal="):
+        MDP(ROWS, reward)
+    with pytest.raises(ValueError, match=r"transition_probs\[1, 1\] sums to 0, .* is False in legal="):
+        MDP(rows, REWARD)
+    legal = with_(np.ones((3, 2), bool), (1, 1), False)
+    mdp = MDP(rows, reward, legal=legal)
+    np.testing.assert_array_equal(mdp.transition_probs[1, 1], [0.0, 1.0, 0.0])  # it stays
+    np.testing.assert_array_equal(mdp.reward, with_(REWARD, (1, 1), 0.0))
+    with pytest.raises(ValueError, match=r"reward\[0, 0\] is -inf"):
+        MDP(rows, with_(reward, (0, 0), -np.inf), legal=legal)
+    np.testing.assert_array_equal(MDP(ROWS, REWARD, legal=legal).transition_probs, ROWS)
+
+
+def test_absent_places_are_minus_one():
+    successor = np.array([[[0, 1], [2, -1]]] * 3)
+    probability = np.array([[[0.5, 0.5], [1.0, 0.0]]] * 3)
+    np.testing.assert_array_equal(SparseMDP(successor, probability, REWARD).transition_probs, ROWS)
+    with pytest.raises(ValueError, match=r"probability\[0, 1, 1\] is 0.1.*, expected 0 where successor is -1"):
+        SparseMDP(successor, with_(probability, (0, 1), [0.9, 0.1]), REWARD)
+    with pytest.raises(ValueError, match=r"successor\[0, 0, 0\] is -2"):
+        SparseMDP(with_(successor, (0, 0, 0), -2), probability, REWARD)
+    # An empty row of an illegal pair leads to its own state.
+    legal = with_(np.ones((3, 2), bool), (1, 1), False)
+    empty = SparseMDP(with_(successor, (1, 1), -1), with_(probability, (1, 1), 0.0), REWARD, legal=legal)
+    np.testing.assert_array_equal(empty.transition_probs[1, 1], [0.0, 1.0, 0.0])

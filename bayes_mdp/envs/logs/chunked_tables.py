@@ -7,16 +7,20 @@ numbers: their text is known again from them.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from bayes_mdp.envs.logs.columns import WHOLE
 from bayes_mdp.envs.logs.tables import (
-    MISSING_NUMBER,
+    MISSING,
+    Blanks,
+    Dialect,
+    Several,
     Table,
     check_parquet,
     check_roles,
@@ -24,7 +28,6 @@ from bayes_mdp.envs.logs.tables import (
     header,
     parsing,
     require_columns,
-    separator,
 )
 from bayes_mdp.utils.validation import described
 
@@ -52,6 +55,8 @@ class ChunkedLog:
         name: for messages.
         columns: role -> name of the column.
         chunksize: most rows of a chunk.
+        given: role -> all labels, or None; see `Blanks`.
+        dialect: of a file.
         rows: how many were read so far.
     """
 
@@ -59,16 +64,19 @@ class ChunkedLog:
     name: str
     columns: dict[str, str]
     chunksize: int
+    given: Mapping[str, Sequence[Hashable] | None] = field(default_factory=dict)
+    dialect: Dialect = field(default_factory=Dialect)
     rows: int = 0
     _sha: Any = field(default_factory=hashlib.sha256)
 
     def __iter__(self) -> Iterator[Table]:
+        blanks = Blanks(self.columns, self.given)
         for frame in self._frames():
             for start in range(0, len(frame), self.chunksize):
                 piece = frame.iloc[start : start + self.chunksize] if len(frame) > self.chunksize else frame
                 text = self.content if isinstance(self.content, Path) and not _is_parquet(self.content) else None
                 first, self.rows = self.rows, self.rows + len(piece)
-                yield Table(piece, self.name, self.columns, text, first)
+                yield blanks.cleared(Table(piece, self.name, self.columns, text, first, self.dialect))
         if not self.rows:
             raise ValueError(f"{self.name} has no rows, expected at least one transition")
 
@@ -82,8 +90,10 @@ class ChunkedLog:
 
     def _frames(self) -> Iterator["pd.DataFrame"]:
         if isinstance(self.content, Path):
-            parts = _parquet_frames if _is_parquet(self.content) else csv_frames
-            yield from parts(self.content, self.columns, self.chunksize)
+            if _is_parquet(self.content):
+                yield from _parquet_frames(self.content, self.columns, self.chunksize)
+            else:
+                yield from csv_frames(self.content, self.columns, self.chunksize, self.dialect)
             return
         yield from map(self._hashed, _partitions(self.content, self.chunksize))
 
@@ -105,13 +115,22 @@ class ChunkedLog:
         return frame
 
 
-def open_log(source: object, roles: dict[str, Any], chunksize: int, name: str = "the DataFrame") -> ChunkedLog:
+def open_log(
+    source: object,
+    roles: dict[str, Any],
+    chunksize: int,
+    given: Mapping[str, Sequence[Hashable] | None] = MappingProxyType({}),
+    dialect: Dialect = Dialect(),
+    name: str = "the DataFrame",
+) -> ChunkedLog:
     """A log to be read in chunks.
 
     Args:
         source: a path, a DataFrame or a dataframe in partitions.
         roles: role -> name of a column or None.
         chunksize: most rows of a chunk.
+        given: role -> all labels, or None.
+        dialect: of a file.
         name: of a source that is no file.
 
     Raises:
@@ -119,19 +138,31 @@ def open_log(source: object, roles: dict[str, Any], chunksize: int, name: str = 
     """
     import pandas as pd
 
-    columns = check_roles(roles)
+    columns = check_roles(roles, ("state",))
+    several = next((role for role, column in columns.items() if isinstance(column, Several)), None)
+    if several is not None:
+        raise ValueError(
+            f"{several} is {list(columns[several])}, expected one column of a log that is read in chunks: join them in "
+            "the file, or read it as a whole (read_log without chunksize)"
+        )
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if not path.is_file():
             raise FileNotFoundError(f"source is {str(path)!r}, expected a file that exists")
-        return ChunkedLog(path, path.name, columns, chunksize)
+        return ChunkedLog(path, path.name, columns, chunksize, given, dialect)
     if isinstance(source, (pd.DataFrame, Partitioned)):
-        return ChunkedLog(source, name, columns, chunksize)
+        return ChunkedLog(source, name, columns, chunksize, given)
     raise TypeError(f"source is {described(source)}, expected a path, a DataFrame or a Dask dataframe")
 
 
-def each_log(sources: object, roles: dict[str, Any], chunksize: int) -> Iterator[ChunkedLog]:
-    """One log, or those of an iterable.
+def each_log(
+    sources: object,
+    roles: dict[str, Any],
+    chunksize: int,
+    given: Mapping[str, Sequence[Hashable] | None] = MappingProxyType({}),
+    dialect: Dialect = Dialect(),
+) -> Iterator[ChunkedLog]:
+    """One log, or those of an iterable; arguments as for `open_log`.
 
     Raises:
         ValueError: the iterable is empty. Others: see `open_log`.
@@ -139,11 +170,11 @@ def each_log(sources: object, roles: dict[str, Any], chunksize: int) -> Iterator
     import pandas as pd
 
     if isinstance(sources, (str, os.PathLike, pd.DataFrame, Partitioned)) or not isinstance(sources, Iterable):
-        yield open_log(sources, roles, chunksize)
+        yield open_log(sources, roles, chunksize, given, dialect)
         return
     i = -1
     for i, source in enumerate(sources):
-        yield open_log(source, roles, chunksize, f"DataFrame {i}")
+        yield open_log(source, roles, chunksize, given, dialect, f"DataFrame {i}")
     if i < 0:
         raise ValueError("paths is empty, expected at least one log")
 
@@ -194,13 +225,16 @@ _BLOCK = 2**18
 _MARGIN = 3
 
 
-def csv_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iterator["pd.DataFrame"]:
+def csv_frames(
+    path: Path, columns: dict[str, str], chunksize: int, dialect: Dialect = Dialect()
+) -> Iterator["pd.DataFrame"]:
     """Labels as whole numbers or text, flags as they are, rewards, costs and steps as numbers (text where one is not).
 
     Args:
         path: the file.
         columns: role -> name of the column.
         chunksize: most rows of a frame.
+        dialect: of the file.
 
     Raises:
         ValueError: it cannot be read as a table, a column that is missing.
@@ -208,11 +242,11 @@ def csv_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iterator[
     import pandas as pd
 
     try:
-        require_columns(path.name, columns, header(path))
+        require_columns(path.name, columns, header(path, dialect))
         numbers = {columns[role] for role in _NUMBERS if role in columns}
         labels = {columns[role] for role in _LABELS if role in columns} - numbers
         kinds: dict[str, Any] = dict.fromkeys(numbers, "float64")
-        if _has_odd_numbers(path):
+        if dialect != Dialect() or _has_odd_numbers(path):
             kinds |= dict.fromkeys(labels, object)
         done = 0
         doubtful: set[str] = set()  # numbers with holes, or with decimals: the text of the chunk says which
@@ -220,7 +254,7 @@ def csv_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iterator[
         while True:
             changed = {}
             try:
-                for i, frame in enumerate(_parsed(path, columns, numbers, chunksize, kinds)):
+                for i, frame in enumerate(_parsed(path, columns, numbers, chunksize, kinds, dialect)):
                     if i >= done:
                         changed = {c: "Int64" for c in doubtful if _all_whole(frame[c])}
                         doubtful.clear()
@@ -260,19 +294,19 @@ def _all_whole(column: Any) -> bool:
 
 
 def _parsed(
-    path: Path, columns: dict[str, str], numbers: set[str], chunksize: int, kinds: dict[str, Any]
+    path: Path, columns: dict[str, str], numbers: set[str], chunksize: int, kinds: dict[str, Any], dialect: Dialect
 ) -> Iterator["pd.DataFrame"]:
     import pandas as pd
 
     with parsing(path):
-        reader = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
+        reader: Any = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
             path,
-            sep=separator(path),
             dtype={column: kind for column, kind in kinds.items() if kind is not None},
             keep_default_na=False,
-            na_values={c: list(MISSING_NUMBER) if c in numbers else [""] for c in columns.values()},
+            na_values={c: list(MISSING) if c in numbers else [""] for c in columns.values()},
             low_memory=False,
             chunksize=chunksize,
+            **dialect.of(path),
         )
     with reader:
         while True:

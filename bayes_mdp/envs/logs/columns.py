@@ -3,14 +3,16 @@
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool
 
-from bayes_mdp.envs.logs.tables import Table, is_missing, plain
+from bayes_mdp.envs.logs.episodes import EpisodeOrder
+from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
-from bayes_mdp.utils.validation import as_names, check_names, first_index, label_list
+from bayes_mdp.utils.messages import amount, see, warn_user
+from bayes_mdp.utils.validation import as_names, check_names, label_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
 FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
+NO_ACTION = "none"
+"""The action of a log without actions."""
 LARGEST_STEP = 2**31 - 1
 LONGEST_NUMBER = 1000
 VAGUE = 2**53
 """From here on floats are not all whole numbers."""
+_DATES = " (dates: say how long a step is, every='1D'; in the shell --every)"
 EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; in the shell --missing-reward ignore)"
 
 
@@ -51,7 +56,8 @@ def read_labels(
         codes, uniques = pd.factorize(joined if needed.all() else joined[needed.ravel()])  # -1: empty
     except TypeError as error:
         raise TypeError(
-            f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable"
+            f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable "
+            + see("how-to/read-a-log")
         ) from error
     empty = np.zeros(needed.shape, bool)
     empty[needed] = codes < 0
@@ -63,7 +69,13 @@ def read_labels(
     labels = list(map(plain, uniques))
     refuse_vague(what, labels)
     found = as_numbers(what, labels, given)
-    names = natural_order(set(found)) if given is None else given
+    if given is None:
+        order = category_order(table, roles)
+        names = natural_order(set(found))
+        if order is not None:
+            names = tuple(found[labels.index(label)] for label in order if label in labels)
+    else:
+        names = given
     number = {label: i for i, label in enumerate(names)}
     index = np.zeros(needed.size, np.int32)
     index[needed.ravel()] = np.array([number.get(label, -1) for label in found], np.int32)[codes]
@@ -104,8 +116,65 @@ def refuse_vague(what: str, labels: Sequence[Hashable]) -> None:
         if isinstance(label, float) and VAGUE <= abs(label) < math.inf:
             raise ValueError(
                 f"{what} has the label {label!r}, a float so large that several whole numbers are rounded to it, "
-                "expected an integer (dtype 'Int64' has empty cells too) or text"
+                f"expected an integer (dtype 'Int64' has empty cells too) or text {see('how-to/read-a-log')}"
             )
+
+
+def category_order(table: Table, roles: Sequence[str]) -> list[Hashable] | None:
+    """The labels in the order of the categories of the columns, where these are ordered alike; else None."""
+    import pandas as pd
+
+    kinds = [table.frame[table.columns[role]].dtype for role in roles if role in table.columns]
+    first = kinds[0]
+    if not isinstance(first, pd.CategoricalDtype) or not first.ordered:
+        return None
+    orders = [list(map(plain, kind.categories)) for kind in kinds if isinstance(kind, pd.CategoricalDtype)]
+    alike = len(orders) == len(kinds) and all(order == orders[0] for order in orders)
+    return orders[0] if alike else None
+
+
+def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
+    """The table with one column of tuples for each state of several columns; empty where one of them is.
+
+    Each part of a label is a number where a single column of labels would hold numbers.
+
+    Args:
+        given: all states, as tuples, or None.
+    """
+    import pandas as pd
+
+    several = {role: column for role, column in table.columns.items() if isinstance(column, Several)}
+    if not several:
+        return table
+    if len({len(column) for column in several.values()}) > 1 or ("next_state" in table.columns and len(several) < 2):
+        raise ValueError(
+            f"state is {_listed(table.columns['state'])} and next_state {_listed(table.columns['next_state'])}, "
+            "expected as many columns of each"
+        )
+    codes = {role: np.zeros((0, len(table.frame)), np.intp) for role in several}
+    parts = []
+    for i, names in enumerate(zip(*several.values(), strict=True)):
+        cells = [label_cells(table._replace(columns={"state": name}), "state") for name in names]
+        number, uniques = pd.factorize(np.concatenate(_of_one_kind(cells)))
+        known = (
+            None if given is None else [x[i] for x in given if isinstance(x, tuple) and len(x) == len(several["state"])]
+        )
+        what = f"{table.name}: column {names[0]!r}"
+        parts.append(as_numbers(what, list(map(plain, uniques)), known))
+        for role, column in zip(several, number.reshape(len(names), -1), strict=True):
+            codes[role] = np.concatenate([codes[role], column[None]])
+    changed = {}
+    for role, column in several.items():
+        distinct, which = np.unique(codes[role], axis=1, return_inverse=True)
+        labels = np.empty(distinct.shape[1], object)
+        for j, of_parts in enumerate(distinct.T.tolist()):
+            labels[j] = tuple(part[k] for part, k in zip(parts, of_parts, strict=True)) if min(of_parts) >= 0 else None
+        changed[column] = labels[which.ravel()]
+    return table.with_columns(changed)
+
+
+def _listed(column: object) -> str:
+    return repr(list(column)) if isinstance(column, Several) else repr(column)
 
 
 def is_empty(table: Table, role: str) -> np.ndarray:
@@ -183,6 +252,41 @@ def read_rewards(
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
+def moved_rewards(
+    table: Table, reward_at: str, along: EpisodeOrder, ignore_missing: bool, keep: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """As `read_rewards`, of rewards that stand in another row than that of their action.
+
+    Args:
+        reward_at: "next": in the next row of the episode; "episode": the total of an episode in its last row.
+        along: the rows of episodes.
+        ignore_missing, keep: as for `read_rewards`.
+    """
+    cells = reward_cells(table)
+    if cells is None:
+        raise ValueError(f"reward_at is {reward_at!r}, expected the column of the reward or cost too")
+    role, (_, next_row, place, last) = reward_role(table), along
+    missing = np.isnan(cells)
+    if reward_at == "next":
+        if not ignore_missing:
+            require_cells(table, missing & (place > 0), role, EXPECTED_REWARD)
+        moved = np.where(last, np.nan, cells[next_row])
+    else:
+        require_cells(
+            table,
+            ~last & ~missing & (cells != 0),
+            role,
+            "empty or 0: reward_at='episode' takes the total of an episode",
+        )
+        if not ignore_missing:
+            require_cells(table, missing & last, role, EXPECTED_REWARD)
+        moved = np.where(last, cells, 0.0)
+        before = ~last & last[next_row] & ~keep[next_row]  # its last row is no transition
+        moved[before] = cells[next_row[before]]
+    unknown = np.isnan(moved)
+    return np.where(unknown, 0.0, moved), ~unknown if (unknown & keep).any() else None
+
+
 def read_steps(table: Table, role: str = "step") -> np.ndarray | None:
     """Int32[N] steps of the episode (or other whole numbers); None where the role is not given."""
     values = table.values(role)
@@ -191,8 +295,220 @@ def read_steps(table: Table, role: str = "step") -> np.ndarray | None:
     numbers = _numbers(values)
     with np.errstate(invalid="ignore"):
         whole = (numbers >= 0) & (numbers == np.floor(numbers)) & (numbers <= LARGEST_STEP)
-        require_cells(table, ~whole, role, f"a whole number from 0 to {LARGEST_STEP}")
+        require_cells(table, ~whole, role, f"a whole number from 0 to {LARGEST_STEP}{_DATES if role == 'step' else ''}")
     return numbers.astype(np.int32)
+
+
+_PERIODS = {"D": "D", "h": "h", "H": "h", "min": "min", "s": "s", "W": "W"}
+_PERIODS |= {x: x[0] for x in ("M", "ME", "MS", "Q", "QE", "QS", "Y", "YE", "YS")}
+
+
+def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> Table:
+    """The table with steps in place of the dates of its column of steps, from 0 at the first row of each episode.
+
+    A step is one day (hour, ... of the calendar); of several, as "7D", the nearest number of them since the first row.
+
+    Args:
+        every: the length of a step as pandas writes it.
+        along: the rows of episodes; None: there are none.
+
+    Raises:
+        ValueError: no length of time; no column of steps or of episodes; a cell that is no date, or before that of the
+            first row of its episode.
+    """
+    import pandas as pd
+
+    match = re.fullmatch(r"(\d*)([A-Za-z]+)", every) if isinstance(every, str) else None
+    number, unit = (1, None) if match is None else (int(match[1] or 1), _PERIODS.get(match[2]))
+    if unit is None or number < 1:
+        raise ValueError(f"every is {every!r}, expected the length of a step, such as '1D', '12h', '1W' or '1M'")
+    if "step" not in table.columns or along is None:
+        raise ValueError(f"every is {every!r}, expected step, a column of dates, and episode too")
+    column = table.frame[table.columns["step"]]
+    dates = _dates(column, ("ISO8601",))
+    none = np.ones(len(column), bool) if dates is None else np.asarray(dates.isna())
+    require_cells(table, none, "step", "a date such as 2026-01-31 or 2026-01-31 08:00")
+    assert dates is not None
+    local = dates.dt.tz_localize(None) if isinstance(dates.dtype, pd.DatetimeTZDtype) else dates
+    count = pd.PeriodIndex(local, freq=unit).asi8
+    order, _, place, _ = along
+    start = np.flatnonzero(place[order] == 0)
+    first = np.empty(len(count), np.int64)
+    first[order] = np.repeat(count[order[start]], np.diff(np.append(start, len(order))))
+    passed = count - first
+    require_cells(table, passed < 0, "step", "a date not before that of the first row of its episode")
+    return table.with_columns({table.columns["step"]: np.floor(passed / number + 0.5).astype(np.int64)})
+
+
+def _dates(column: Any, formats: Sequence[str]) -> Any:
+    """A column as dates, NaT where a cell is none; None: it holds none, in any of the formats."""
+    import pandas as pd
+
+    if column.dtype.kind == "M":
+        return column
+    if column.dtype.kind != "O" or pd.api.types.infer_dtype(column, skipna=True) not in _KINDS_OF_DATES:
+        return None
+    parsed = (pd.to_datetime(column, format=form, errors="coerce") for form in formats)
+    return next((dates for dates in parsed if dates.notna().any()), None)
+
+
+_KINDS_OF_DATES = ("string", "datetime", "datetime64", "date")
+
+
+def refuse_repeated_steps(table: Table, episodes: np.ndarray, along: EpisodeOrder) -> None:
+    """Refuse two rows of one episode that have the same step.
+
+    Raises:
+        ValueError: names both.
+    """
+    steps = read_steps(table)
+    assert steps is not None
+    if (along.last | (steps[along.next_row] > steps)).all():
+        return
+    order = np.lexsort((steps, episodes))
+    same = np.append(False, (np.diff(steps[order]) == 0) & (np.diff(episodes[order]) == 0))
+    if same.any():
+        row = int(order[same].min())
+        before = int(np.flatnonzero((steps == steps[row]) & (episodes == episodes[row]))[0])
+        table.fail(row, "step", f"each step of an episode once: row {table.first + before + 1} has it too")
+
+
+# Columns without a role that tell the time.
+
+_SAMPLED = 10_000
+_FEWEST = 8
+"""Pairs of rows from which on numbers that always rise are no chance."""
+_UNEQUAL = 1.5
+_FORMATS = ("ISO8601", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y")
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d")
+_TOLD_ACTIONS = 4
+
+
+def warn_of_time(
+    table: Table, episodes: np.ndarray, along: EpisodeOrder, action: np.ndarray, actions: Sequence[Hashable]
+) -> None:
+    """Warn where rows are not equally far apart, and where rows are there twice, as columns without a role tell.
+
+    A column of numbers or dates that rises from row to row within every episode tells the time; largest and smallest
+    increment then differ by a factor of at most 1.5. Rows that are equal in all columns are there twice where such a
+    column rises without them.
+
+    Args:
+        episodes: number of the episode of each row.
+        along: their order.
+        action: of each row, an index of `actions`; negative: none.
+    """
+    has_step = "step" in table.columns
+    if "next_state" in table.columns and has_step:
+        steps = read_steps(table)
+        assert steps is not None
+        _warn_of_increments(table, table.columns["step"], steps.astype(float), along, action, actions, "")
+    used = set(names_of(table.columns)) | set(table.columns.values())
+    sample = along.order[:_SAMPLED]
+    some = table.frame.iloc[sample]
+    again: np.ndarray | None = None
+    for column in table.frame.columns:
+        if column in used:
+            continue
+        few = _times(some[column])
+        if few is None:
+            continue
+        if again is None:
+            again = _equal_to_one_before(some)
+        if not _rises(few[0][~again], episodes[sample][~again]):
+            continue
+        found = _times(table.frame[column])
+        if found is None:
+            continue
+        times, unit = found
+        if _rises(times[along.order], episodes[along.order]):
+            _warn_of_increments(table, column, times, along, action, actions, unit)
+        elif not has_step:
+            has_step = _warn_of_repeated(table, times, episodes)
+
+
+def _rises(times: np.ndarray, episodes: np.ndarray) -> bool:
+    """Whether times never fall or stay between neighbours of one episode, of which there are some."""
+    within = np.diff(episodes) == 0
+    return bool(within.any() and not (np.diff(times)[within] <= 0).any())  # nan: not known
+
+
+def _equal_to_one_before(frame: "pd.DataFrame") -> np.ndarray:
+    """Bool[N], which rows are equal in all columns to one before them."""
+    try:
+        return frame.duplicated().to_numpy()
+    except TypeError:  # cells that cannot be hashed
+        return np.zeros(len(frame), bool)
+
+
+def _times(column: Any) -> tuple[np.ndarray, str] | None:
+    """Float64[N], and " days" for dates: a column as times; None: it tells none."""
+    if column.dtype.kind in "iuf":
+        return column.to_numpy(np.float64, na_value=np.nan), ""
+    cells = column.dropna()
+    if column.dtype.kind == "O" and (cells.empty or not _DATE.match(str(cells.iloc[0]))):
+        return None
+    dates = _dates(column, _FORMATS)
+    if dates is None:
+        return None
+    since = (dates - dates.min()).dt.total_seconds().to_numpy(np.float64)
+    return since / 86400.0, " days"
+
+
+def _warn_of_increments(
+    table: Table,
+    column: Hashable,
+    times: np.ndarray,
+    along: EpisodeOrder,
+    action: np.ndarray,
+    actions: Sequence[Hashable],
+    unit: str,
+) -> None:
+    unnamed = str(column).strip() == "" or str(column).startswith("Unnamed:")
+    if unnamed or (len(times) > 1 and (np.diff(times) == 1).all()):  # the number of the row
+        return
+    change = (times[along.next_row] - times)[~along.last]
+    known = ~np.isnan(change)
+    change = change[known]
+    if len(change) < (1 if unit else _FEWEST) or (change <= 0).any() or change.max() <= _UNEQUAL * change.min():
+        return
+    taken = action[~along.last][known]
+    means = {actions[a]: float(change[taken == a].mean()) for a in np.unique(taken[taken >= 0])[: _TOLD_ACTIONS + 1]}
+    many = len(means) > _TOLD_ACTIONS
+    if len(means) > 1 and max(means.values()) > 1.1 * min(means.values()):
+        told = list(means.items())[:_TOLD_ACTIONS]
+        apart = ", ".join(
+            f"{amount(mean)}{unit} {'apart ' if i == 0 else ''}under {label!r}" for i, (label, mean) in enumerate(told)
+        )
+        apart = f"on average {apart}{', ...' if many else ''}"
+    else:
+        apart = f"{amount(change.min())} to {amount(change.max())}{unit} apart"
+    what = f"step {column!r} jumps" if column == table.columns.get("step") else f"column {column!r} looks like time"
+    warn_user(
+        f"{table.name}: {what}: rows are {apart}, and each counts as one step, as if all were equally long: bring the "
+        f"rows to equal times before policies are compared {see('how-to/read-a-log')}"
+    )
+
+
+def _warn_of_repeated(table: Table, times: np.ndarray, episodes: np.ndarray) -> bool:
+    """Warn of rows that are equal, in all columns, to one before, if time rises without them; whether there are any."""
+    again = _equal_to_one_before(table.frame)
+    order = np.argsort(episodes, kind="stable")
+    order = order[~again[order]]
+    pairs = int((np.diff(episodes[order]) == 0).sum())
+    if not again.any() or pairs < _FEWEST or not _rises(times[order], episodes[order]):
+        return False
+    row, frame = int(np.argmax(again)), table.frame
+    there = frame.iloc[row]
+    before = int(np.argmax(((frame == there) | (frame.isna() & there.isna())).all(axis=1).to_numpy()))
+    number = int(again.sum())
+    which = "1 row is" if number == 1 else f"{number} rows are"
+    warn_user(
+        f"{table.name}: {which} equal in all columns to a row before, such as row {table.first + row + 1} to row "
+        f"{table.first + before + 1}, and each counts as a transition: remove what was written twice "
+        + see("how-to/read-a-log")
+    )
+    return True
 
 
 def read_episodes(table: Table) -> np.ndarray | None:
@@ -207,10 +523,11 @@ def read_episodes(table: Table) -> np.ndarray | None:
 
 
 def require_cells(table: Table, bad: np.ndarray, role: str, expected: str) -> None:
-    """Refuse the first cell of a role that is bad."""
-    index = first_index(bad)
-    if index is not None:
-        table.fail(index[0], role, expected)
+    """Refuse the cells of a role that are bad; the first of them are named."""
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        cells = [(table.first + int(row), role, table.shown(int(row), role), expected) for row in rows[:MOST_TOLD]]
+        raise BadCells(table, cells, rows.size)
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
@@ -243,7 +560,8 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
         for number, label in zip(whole, labels, strict=True):
             if number in text and not isinstance(label, str):
                 raise ValueError(
-                    f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both"
+                    f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both "
+                    + see("how-to/read-a-log")
                 )
     return whole
 

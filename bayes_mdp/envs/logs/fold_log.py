@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
-from bayes_mdp.envs.logs.tables import check_roles
+from bayes_mdp.envs.logs.tables import Dialect, check_roles
 from bayes_mdp.envs.logs.transition_chunks import LabelBook, Missing, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import (
@@ -20,6 +20,7 @@ from bayes_mdp.mdp.data.folded_log import (
     table_of_rows,
 )
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     paths: "LogSource | Iterable[LogSource]",
     *,
     state: str,
-    action: str,
+    action: str | None,
     reward: str | None = None,
     cost: str | None = None,
     next_state: str | None = None,
@@ -51,6 +52,9 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     missing_reward: Literal["error", "ignore"] = "error",
     missing_state: Literal["error", "gap"] = "error",
     gaps: Literal["error", "cut"] = "error",
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
     chunksize: int = 1_000_000,
     allow_duplicates: bool = False,
     progress: Progress | None = None,
@@ -68,8 +72,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Args:
         paths: a log or several: CSV or Parquet files, DataFrames, Dask dataframes (read partition by partition). An
             episode lies in one log.
-        state, action, reward, cost, next_state, terminated, truncated, episode, step, missing_reward,
-            missing_state, gaps: as for `read_log`.
+        state, action, reward, cost, next_state, terminated, truncated, episode, step, missing_reward, missing_state,
+            gaps, sep, encoding, decimal: as for `read_log`. Columns without a role are looked at in the first chunk.
         space: labels are those of this space, others are refused, and steps are kept if it has a horizon.
         states, actions: all labels, in order; None: those found, in natural order, with a warning as in `read_log`.
         by_step: whether the steps of episodes are kept, for spaces with a horizon. None: if `space` has one; without
@@ -101,14 +105,16 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     check_bool("allow_duplicates", allow_duplicates)
     if progress is not None:
         check_callable("progress", progress)
-    if next_state is None and episode is None:
+    if next_state is None and episode is None and step is None:
         raise ValueError(
             "next_state and episode are both None, expected one: next states, or episodes to shift states in "
-            "(in the shell --next-state or --episode)"
+            f"(in the shell --next-state or --episode); or step, if all rows are one episode {see('how-to/read-a-log')}"
         )
+    dialect = Dialect(sep, encoding, decimal)
+    dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
-    check_roles(roles)
+    check_roles(roles, ("state",))
     for name, labels in (("states", states), ("actions", actions)):
         if labels is not None:
             check_names(name, as_names(labels))
@@ -119,7 +125,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         )
     missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
     fold = _Fold(LabelBook("state", states), LabelBook("action", actions), Wanted(by_step, False, missing))
-    for log in each_log(paths, roles, chunksize):
+    for log in each_log(paths, roles, chunksize, {"state": states, "action": actions}, dialect):
         fold.take(log, allow_duplicates, progress)
     return fold.finish(reward is not None or cost is not None)
 

@@ -1,23 +1,33 @@
 """`read_log`: transitions from a CSV or Parquet file or a pandas DataFrame with named columns."""
 
-from collections.abc import Hashable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from bayes_mdp.envs.logs.columns import (
+    NO_ACTION,
     is_empty,
+    moved_rewards,
     read_episodes,
     read_flags,
     read_labels,
     read_rewards,
     read_steps,
+    refuse_repeated_steps,
+    reward_role,
+    warn_of_time,
+    with_counted_steps,
+    with_joined_labels,
 )
 from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
-from bayes_mdp.envs.logs.tables import Table, file_digest, open_table
+from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.validation import check_name
 
@@ -31,11 +41,11 @@ if TYPE_CHECKING:
 def read_log(
     source: "str | os.PathLike[str] | pd.DataFrame",
     *,
-    state: str,
-    action: str,
+    state: str | list[str],
+    action: str | None,
     reward: str | None = None,
     cost: str | None = None,
-    next_state: str | None = None,
+    next_state: str | list[str] | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
     episode: str | None = None,
@@ -45,17 +55,23 @@ def read_log(
     missing_reward: Literal["error", "ignore"] = "error",
     missing_state: Literal["error", "gap"] = "error",
     gaps: Literal["error", "cut"] = "error",
+    reward_at: Literal["step", "next", "episode"] = "step",
+    every: str | None = None,
+    count: str | None = None,
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
     chunksize: None = None,
 ) -> Log: ...
 @overload
 def read_log(
     source: "str | os.PathLike[str] | pd.DataFrame",
     *,
-    state: str,
-    action: str,
+    state: str | list[str],
+    action: str | None,
     reward: str | None = None,
     cost: str | None = None,
-    next_state: str | None = None,
+    next_state: str | list[str] | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
     episode: str | None = None,
@@ -65,16 +81,22 @@ def read_log(
     missing_reward: Literal["error", "ignore"] = "error",
     missing_state: Literal["error", "gap"] = "error",
     gaps: Literal["error", "cut"] = "error",
+    reward_at: Literal["step", "next", "episode"] = "step",
+    every: str | None = None,
+    count: str | None = None,
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
     chunksize: int,
 ) -> Iterator[Log]: ...
 def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
     source: "str | os.PathLike[str] | pd.DataFrame",
     *,
-    state: str,
-    action: str,
+    state: str | list[str],
+    action: str | None,
     reward: str | None = None,
     cost: str | None = None,
-    next_state: str | None = None,
+    next_state: str | list[str] | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
     episode: str | None = None,
@@ -84,6 +106,12 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     missing_reward: Literal["error", "ignore"] = "error",
     missing_state: Literal["error", "gap"] = "error",
     gaps: Literal["error", "cut"] = "error",
+    reward_at: Literal["step", "next", "episode"] = "step",
+    every: str | None = None,
+    count: str | None = None,
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
     chunksize: int | None = None,
 ) -> Log | Iterator[Log]:
     """Read one transition per row. `state`, `action`, ... are names of columns.
@@ -95,6 +123,9 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Args:
         source: a path (`.parquet`, `.pq`: Parquet; `.tsv`: tab-separated; else CSV with a header line), or a
             DataFrame.
+        state: the column, or several: with ["grade", "load"] labels are tuples (and `next_state` has as many).
+        action: None: there are none, and the log is a chain of states, whose only action is called "none" (or as
+            `actions` names it).
         reward: larger is better. None, and `cost` None: the log has no rewards (they are known to the user).
         cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
         next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). Of an
@@ -106,18 +137,32 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         episode: label of the episode of each row; rows of one episode are in order of time, those of others may stand
             between them. Without `step`, the step is the row's place in its episode. A `UserWarning` says where the
             next state is not the state of the episode's next row.
-        step: step of the episode, 0 at its first. Where next states are those of the next rows, steps have to go up by
-            one from row to row: a gap, or rows in another order, would join states that do not follow each other.
-        states, actions: all labels, in order, others are refused; None: those of the log. A `UserWarning` then names
-            labels that may be two spellings of one: text that differs in case, blanks, hyphens or underscores alone,
-            and a word of letters in one row that is one edit from one in 20 rows.
+        step: step of the episode, 0 at its first; without `episode` and `next_state` all rows are one episode. Where
+            next states are those of the next rows, steps have to go up by one from row to row: a gap, or rows in
+            another order, would join states that do not follow each other.
+        states, actions: all labels, in order, others are refused; None: those of the log (of ordered categories in
+            their order). A `UserWarning` then names labels that may be two spellings of one: text that differs in case,
+            blanks, hyphens or underscores alone, and a word of letters in one row that is one edit from one in 20 rows.
+            Empty cells, words such as NA, null or ".", and -999 where no other label is a negative number are missing
+            labels, unless they are listed here.
         missing_reward: what an empty reward or cost is: an error, or a transition whose reward was not observed.
         missing_state: what a row without a state is: an error, or a gap, which ends one run of transitions and begins
             another. Such a row is left out; of the row before, action and reward count. Where whether a state is
             missing depends on which it is, what is left of the log is no fair sample.
         gaps: what a `step` is that is more than one above the step of the row before: an error, or a gap as above.
+        reward_at: "step": a reward stands in the row of its action. "next": in the next row of the episode, as the
+            reward of the row before; that of its last row is not observed. "episode": the last row of an episode has
+            its total, the others are empty or zero; it becomes the reward of its last transition.
+        every: the length of a step where `step` is a column of dates or times: "1D", "12h", "1W", "1M" (of the
+            calendar).
+        count: how many transitions a row stands for, where rows are (state, action, next state, number).
+        sep, encoding, decimal: of a text file: what is between cells (";"), its characters ("latin-1"; None: UTF-8),
+            and the sign of decimals (",").
         chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
             then needed. See `fold_log`, which keeps no transitions.
+
+    A `UserWarning` says where a column without a role (or `step`) looks like time that passes unequally from row to
+    row, and where rows are equal in all columns to others, although such a column tells all others apart.
 
     Returns:
         A `Log` of numpy arrays (int32, float64), with the labels behind the indices. With `chunksize` an iterator of
@@ -126,8 +171,9 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: `reward` and `cost` are both given; no rows, a column that is missing, a cell that cannot be read, a
-            step that does not follow the one before: which row, column, what was there.
+        ValueError: `reward` and `cost` are both given; no rows, a column that is missing, cells that cannot be read
+            (the first ten are named), a step that does not follow the one before, or twice in an episode: which row,
+            column, what was there.
         ImportError: Parquet without pyarrow.
 
     Example:
@@ -137,59 +183,213 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log.states, log.transitions.next_state.tolist()
         (('a', 'b'), [1, 0])
     """
-    if next_state is None and episode is None:
+    if next_state is None and episode is None and step is None:
         raise ValueError(
             "next_state and episode are both None, expected one: next states, or episodes to shift states in "
-            "(in the shell --next-state or --episode)"
+            f"(in the shell --next-state or --episode); or step, if all rows are one episode {see('how-to/read-a-log')}"
         )
     check_name("missing_reward", missing_reward, ("error", "ignore"))
     check_name("missing_state", missing_state, ("error", "gap"))
     check_name("gaps", gaps, ("error", "cut"))
+    check_name("reward_at", reward_at, ("step", "next", "episode"))
+    dialect = Dialect(sep, encoding, decimal)
+    dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    if action is None and actions is not None and len(actions) != 1:
+        raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
+    missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
     if chunksize is not None:
-        missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
-        return log_chunks(source, roles, states, actions, chunksize, missing)
-    table = open_table(source, roles)
-    ends, cut = read_flags(table, "terminated"), read_flags(table, "truncated")
-    ended = np.zeros(len(table.frame), bool) if ends is None else ends
-    roles_of_states = ("state",) if next_state is None else ("state", "next_state")
-    skipped = {"state": np.zeros(len(ended), bool), "next_state": ended}
-    if missing_state == "gap":
-        skipped = {role: skipped[role] | is_empty(table, role) for role in roles_of_states}
-    (state_index, *given), state_names = read_labels(table, roles_of_states, states, skipped)
-    columns = {
-        "state": np.where(skipped["state"], -1, state_index),
-        "action": np.where(is_empty(table, "action"), -1, 0),
-        "terminated": ended,
-    }
-    if given:
-        columns["next_state"] = np.where(skipped["next_state"], -1, given[0])
-    steps = read_steps(table)
-    columns |= {k: v for k, v in (("truncated", cut), ("step", steps)) if v is not None}
-    episodes = read_episodes(table)
-    along = None if episodes is None else episode_order(episodes)
-    if along is None:
-        followed = FollowedRows(columns["next_state"], (columns["next_state"] >= 0) | ended, cut, columns["state"] >= 0)
-    else:
-        _check_order(table, along, columns, gaps == "cut")
-        followed = follow(along, columns, steps is not None)
-        steps = along.place if steps is None else steps
+        whole = {"every": every, "count": count, "reward_at": None if reward_at == "step" else reward_at}
+        for name, value in whole.items():
+            if value is not None:
+                raise ValueError(f"{name} is {value!r} with chunksize, expected a log that is read as a whole")
+        return log_chunks(source, roles, states, actions, chunksize, missing, dialect)
+    if count is not None and (episode is not None or step is not None or next_state is None):
+        raise ValueError(f"count is column {count!r}, expected next_state, and neither episode nor step")
+    if reward_at != "step" and episode is None and (next_state is not None or step is None):
+        raise ValueError(f"reward_at is {reward_at!r}, expected episode, whose rows are in order of time")
+    required = ("state",) if action is None else ("state", "action")
+    given = {"state": states, "action": actions}
+    table = with_joined_labels(open_table(source, roles | {"count": count}, required, given, dialect), states)
+    try:
+        return _read(table, states, actions, missing, reward_at, every, file_digest(source))
+    except BadCells as first:
+        raise _all_bad(first, table, states, actions, missing, every, reward_at == "step") from None
+
+
+def _read(
+    table: Table,
+    states: Sequence[Hashable] | None,
+    actions: Sequence[Hashable] | None,
+    missing: Missing,
+    reward_at: str,
+    every: str | None,
+    digest: str | None,
+) -> Log:
+    """The log of a table; arguments as of `read_log`."""
+    along, episodes = _episodes(table)
+    if every is not None:
+        table = with_counted_steps(table, every, along)
+    columns = _what_is_there(table, missing)
+    ends, ended, steps = read_flags(table, "terminated"), columns["terminated"], columns.get("step")
+    roles_of_states = [role for role in ("state", "next_state") if role in table.columns]
+    skipped = {"state": columns["state"] < 0}
+    if "next_state" in columns:
+        skipped["next_state"] = (columns["next_state"] < 0) | ended
+    numbers, state_names = read_labels(table, roles_of_states, states, skipped)
+    columns |= {role: np.where(skipped[role], -1, x) for role, x in zip(roles_of_states, numbers, strict=True)}
+    if along is not None and episodes is not None:
+        if steps is not None:
+            refuse_repeated_steps(table, episodes, along)
+        _check_order(table, along, columns, missing.steps)
+    followed = _followed(along, columns)
     keep, led = followed.keep, followed.next_observed
     untold = ~keep & (columns["action"] < 0)
-    (action_index,), action_names = read_labels(table, ("action",), actions, {"action": untold})
-    rewards, observed = read_rewards(table, missing_reward == "ignore", keep, led)
+    if "action" in table.columns:
+        (action_index,), action_names = read_labels(table, ("action",), actions, {"action": untold})
+    else:
+        action_index, action_names = np.zeros(len(keep), np.int32), (NO_ACTION,) if actions is None else tuple(actions)
+    if reward_at == "step":
+        rewards, observed = read_rewards(table, missing.rewards, keep, led)
+    else:
+        assert along is not None  # `read_log` has looked
+        rewards, observed = moved_rewards(table, reward_at, along, missing.rewards, keep)
+    if along is not None and episodes is not None:
+        warn_of_time(table, episodes, along, np.where(untold, -1, action_index), action_names)
+        steps = along.place if steps is None else steps
     reached = np.where(led & ~ended, followed.next_state, 0)
     # Episodes one after the other, also where the rows of the source are by time: what is by episode (splits, returns,
     # where episodes start) goes by neighbouring rows.
     kept = np.flatnonzero(keep) if along is None else along.order[keep[along.order]]
-    rows = (state_index, action_index, rewards, reached, ends, followed.truncated, steps, observed, led)
-    *rows, observed, led = (None if x is None else x[kept] for x in rows)
+    times = read_steps(table, "count")
+    if times is not None:
+        check_memory(f"{table.name} has {int(times.sum(dtype=np.int64))} transitions", 100.0 * times.sum(dtype=float))
+        kept = np.repeat(kept, times[kept])
+    rows = (numbers[0], action_index, rewards, reached, ends, followed.truncated, steps, observed)
+    *rows, observed = (None if x is None else x[kept] for x in rows)
+    led = led[kept]
     if not led.any():
-        raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
+        raise ValueError(
+            f"{table.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
+        )
     transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
     notes = _notes(columns["state"] < 0, untold, keep & ~followed.next_observed, rewards)
-    return Log(transitions, state_names, action_names, table.name, file_digest(source), columns=roles, notes=notes)
+    named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}
+    return Log(transitions, state_names, action_names, table.name, digest, columns=named, notes=notes)
+
+
+def _episodes(table: Table) -> tuple[EpisodeOrder | None, np.ndarray | None]:
+    """The order of rows by episode, and the number of the episode of each; None where next states alone are given."""
+    episodes = read_episodes(table)
+    if episodes is None and "next_state" not in table.columns:
+        episodes = np.zeros(len(table.frame), np.intp)
+    return None if episodes is None else episode_order(episodes), episodes
+
+
+def _what_is_there(table: Table, missing: Missing) -> Columns:
+    """Flags and steps, and for states, actions and next states 0 where there is one, and -1 where it is missing."""
+    size = len(table.frame)
+    ends, cut, steps = read_flags(table, "terminated"), read_flags(table, "truncated"), read_steps(table)
+    ended = np.zeros(size, bool) if ends is None else ends
+    columns: Columns = {"state": np.zeros(size, int), "action": np.zeros(size, int), "terminated": ended}
+    if "action" in table.columns:
+        columns["action"] = np.where(is_empty(table, "action"), -1, 0)
+    if "next_state" in table.columns:
+        columns["next_state"] = np.where(ended, -1, 0)
+    if missing.states:
+        columns |= {role: np.where(is_empty(table, role), -1, columns[role]) for role in _STATES if role in columns}
+    return columns | {k: v for k, v in (("truncated", cut), ("step", steps)) if v is not None}
+
+
+_STATES = ("state", "next_state")
+
+
+def _followed(along: EpisodeOrder | None, columns: Columns) -> FollowedRows:
+    if along is not None:
+        return follow(along, columns, "step" in columns)
+    led = (columns["next_state"] >= 0) | columns["terminated"]
+    return FollowedRows(columns["next_state"], led, columns.get("truncated"), columns["state"] >= 0)
+
+
+def _all_bad(
+    first: BadCells,
+    table: Table,
+    states: Sequence[Hashable] | None,
+    actions: Sequence[Hashable] | None,
+    missing: Missing,
+    every: str | None,
+    by_row: bool,
+) -> BadCells:
+    """The error, with the bad cells of the other columns.
+
+    Args:
+        by_row: whether a reward stands in the row of its action.
+    """
+
+    def labels(role: str) -> object:
+        there = _what_is_there(table, missing)
+        empty = there[role] < 0
+        if role == "action":
+            empty = empty & ~_followed(_episodes(table)[0], there).keep
+        return read_labels(table, (role,), actions if role == "action" else states, {role: empty})
+
+    def rewards() -> object:
+        followed = _followed(_episodes(table)[0], _what_is_there(table, missing))
+        return read_rewards(table, missing.rewards or not by_row, followed.keep, followed.next_observed)
+
+    checks: dict[str, Callable[[], object]] = {
+        "terminated": lambda: read_flags(table, "terminated"),
+        "truncated": lambda: read_flags(table, "truncated"),
+        "episode": lambda: read_episodes(table),
+        **{role: partial(labels, role) for role in ("state", "next_state", "action")},
+        reward_role(table): rewards,
+    }
+    errors = {first.cells[0][1]: first}
+
+    def works(check: Callable[[], object]) -> bool:
+        """Whether a column can be read; its bad cells are kept."""
+        try:
+            check()
+        except BadCells as error:
+            errors.setdefault(error.cells[0][1], error)
+            return False
+        except (ValueError, TypeError):  # of no single cell: it is told when the cells are right
+            return False
+        return True
+
+    def states_of(role: str) -> object:
+        skipped = is_empty(table, role) if missing.states else np.zeros(len(table.frame), bool)
+        over = read_flags(table, "terminated") if role == "next_state" else None
+        return read_labels(table, (role,), states, {role: skipped if over is None else skipped | over})
+
+    def rows_of(table: Table) -> tuple[FollowedRows, np.ndarray]:
+        there = _what_is_there(table, missing)
+        followed = _followed(_episodes(table)[0], there)
+        return followed, (there["action"] < 0) & ~followed.keep
+
+    def counted() -> Table:
+        return table if every is None else with_counted_steps(table, every, _episodes(table)[0])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if works(counted):
+            table = counted()
+        checks = {role: partial(read_flags, table, role) for role in ("terminated", "truncated")}
+        fine = {role: works(check) for role, check in checks.items()}
+        fine |= {"episode": works(lambda: read_episodes(table)), "step": works(lambda: read_steps(table))}
+        for role in _STATES:
+            if role in table.columns and (fine["terminated"] or role == "state"):
+                works(partial(states_of, role))
+        if fine["truncated"] and fine["episode"] and fine["step"]:  # else it is not known which cells may be empty
+            named = {role: column for role, column in table.columns.items() if fine.get(role, True)}
+            followed, untold = rows_of(table._replace(columns=named))
+            if "action" in named:
+                works(lambda: read_labels(table, ("action",), actions, {"action": untold}))
+            unneeded = missing.rewards or not by_row
+            works(lambda: read_rewards(table, unneeded, followed.keep, followed.next_observed))
+    cells = sorted((cell for error in errors.values() for cell in error.cells), key=lambda cell: cell[0])
+    return BadCells(table, cells[:MOST_TOLD], sum(error.number for error in errors.values()))
 
 
 def _notes(

@@ -1,13 +1,15 @@
 """Tables with named columns: a CSV or Parquet file or a DataFrame, opened as a whole. Every error names the row."""
 
+import codecs
 import csv
 import hashlib
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from lzma import LZMAError
 from pathlib import Path
 from tarfile import TarError
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from zipfile import BadZipFile
 from zlib import error as zlib_error
@@ -15,57 +17,188 @@ from zlib import error as zlib_error
 import numpy as np
 
 from bayes_mdp.utils.messages import see
-from bayes_mdp.utils.validation import described
+from bayes_mdp.utils.validation import check_name, check_type, described
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _DIGESTED = 2**18  # bytes at once
-MISSING_NUMBER = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+MISSING = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None", ".")
+"""What a cell holds that holds nothing, as R, SAS, SQL, spreadsheets and pandas write it."""
+ABSENT = -999
+"""A code for what is missing: of labels that are no other negative numbers."""
+_SAMPLED = 10_000  # rows
+MOST_TOLD = 10
+"""Bad cells that one message names."""
+_LABELS = (("state", "next_state"), ("action",), ("episode",), ("subject",))
+
+
+class Dialect(NamedTuple):
+    """How a file writes a table.
+
+    Args:
+        sep: between cells, one character; None: a tab in `.tsv`, else a comma.
+        encoding: of its characters; None: UTF-8.
+        decimal: the sign of decimals in numbers.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+
+    def check(self) -> None:
+        """Refuse what is none.
+
+        Raises:
+            ValueError, TypeError: one sentence.
+        """
+        if self.sep is not None:
+            check_type("sep", self.sep, str, "one character, such as ';'")
+            if len(self.sep) != 1:
+                raise ValueError(f"sep is {self.sep!r}, expected one character, such as ';' or '\\t'")
+        check_name("decimal", self.decimal, (".", ","))
+        if self.encoding is not None:
+            check_type("encoding", self.encoding, str, "the name of an encoding, such as 'latin-1'")
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise ValueError(
+                    f"encoding is {self.encoding!r}, expected one that Python knows, such as 'utf-8', 'latin-1' or "
+                    "'cp1252'"
+                ) from None
+
+    def of(self, path: Path) -> dict[str, Any]:
+        """Arguments of `pandas.read_csv`.
+
+        Args:
+            path: of the file.
+        """
+        return {"sep": self.sep or separator(path), "encoding": self.encoding, "decimal": self.decimal}
 
 
 class Table(NamedTuple):
     """A source that was opened.
 
     Args:
-        frame: the columns that are used, by name.
+        frame: the columns of the source, by name; of labels, what counts as missing is.
         name: the source, for messages.
         columns: role ("state", "reward", "cost", ...) -> name of the column, for the roles that are given.
         text: the file, where it is one whose rows are lines of text; else None.
         first: number of the first row here in the source, where the frame is a chunk of it.
+        dialect: of the file.
+        raw: the frame as it was found.
     """
 
     frame: "pd.DataFrame"
     name: str
-    columns: dict[str, str]
+    columns: dict[str, Any]
     text: Path | None
     first: int = 0
+    dialect: Dialect = Dialect()
+    raw: "pd.DataFrame | None" = None
 
     def values(self, role: str) -> np.ndarray | None:
         """The column of a role as an array, None where the role is not given."""
         return self.frame[self.columns[role]].to_numpy() if role in self.columns else None
 
+    def with_columns(self, changed: Mapping[Any, Any]) -> "Table":
+        """The table with other cells in some of its columns, or with more columns.
+
+        Args:
+            changed: name of a column -> its cells.
+        """
+        if not changed:
+            return self
+        frame = self.frame.copy(deep=False)
+        for name, cells in changed.items():
+            frame[name] = cells
+        return self._replace(frame=frame, raw=self.frame if self.raw is None else self.raw)
+
     def fail(self, row: int, role: str, expected: str) -> NoReturn:
         """Refuse the cell of a role in a row of the frame (0-based; the message has that of the source, 1-based)."""
-        there = self.frame[self.columns[role]].iloc[row]
-        shown = "empty" if is_missing(np.array([there], object))[0] else repr(plain(there))
-        self.refuse(self.first + row, role, shown, expected)
+        raise BadCells(self, [(self.first + row, role, self.shown(row, role), expected)])
 
     def refuse(self, row: int, role: str, shown: str, expected: str) -> NoReturn:
         """Refuse the cell of a role in a row of the source (0-based here)."""
-        number = None if self.text is None else _line(self.text, row)
-        line = "" if number is None else f" (line {number})"
-        raise ValueError(
-            f"{self.name}, row {row + 1}{line}: {role} {self.columns[role]!r} is {shown}, expected {expected}"
-        )
+        raise BadCells(self, [(row, role, shown, expected)])
+
+    def shown(self, row: int, role: str) -> str:
+        """What the cell of a role holds, in words.
+
+        Args:
+            row: of the frame.
+            role: of its column.
+        """
+        column = self.columns[role]
+        there = self.frame[column].iloc[row]
+        if not is_missing(np.array([there, None], object))[0]:
+            return repr(plain(there))
+        if isinstance(column, Several):
+            return "empty in one of them"
+        there = there if self.raw is None else self.raw[column].iloc[row]
+        nothing = is_missing(np.array([there, None], object))[0] or there == ""
+        return "empty" if nothing else f"{plain(there)!r}{_COUNTS_AS_EMPTY}"
+
+
+_COUNTS_AS_EMPTY = ", which counts as empty"
+
+
+class Several(tuple[Hashable, ...]):
+    """The names of columns that one label is made of, as the name of the column of these labels."""
+
+    __slots__ = ()
+
+
+def names_of(columns: Mapping[str, Any]) -> list[Any]:
+    """The columns of the source that are used, in the order of their roles."""
+    return [name for column in columns.values() for name in (column if isinstance(column, Several) else (column,))]
+
+
+def listing(role: str) -> str:
+    """The argument that lists the labels of a role."""
+    return "actions" if role == "action" else "states"
+
+
+class BadCells(ValueError):
+    """Cells that cannot be read.
+
+    Args:
+        table: that they are in.
+        cells: (row of the source, from 0; role; what is there; what was expected) of those that are named.
+        number: how many there are.
+    """
+
+    def __init__(self, table: Table, cells: "list[tuple[int, str, str, str]]", number: int | None = None) -> None:
+        self.table, self.cells, self.number = table, cells, len(cells) if number is None else number
+        lines = {} if table.text is None else _lines(table.text, {row for row, *_ in cells}, table.dialect)
+        where = [f"row {row + 1}{f' (line {lines[row]})' if row in lines else ''}" for row, *_ in cells]
+        _, role, shown, expected = cells[0]
+        parts, known = [f"{where[0]}: {role} {table.columns[role]!r} is {shown}, expected {expected}"], {expected}
+        for place, (_, role, shown, expected) in zip(where[1:], cells[1:], strict=True):
+            told = "" if expected in known else f", expected {expected}"
+            parts.append(f"{place}: {role} {table.columns[role]!r} is {shown}{told}")
+            known.add(expected)
+        more = f"; {self.number} such cells in all" if self.number > 1 else ""
+        words = [role for _, role, shown, _ in cells if shown.endswith(_COUNTS_AS_EMPTY)]
+        if words:
+            named = listing(words[0])
+            more += f"; a word that is a label is listed in {named}= (in the shell --{named})"
+        page = "" if parts[-1].endswith(")") and not more and "(see " in parts[-1] else f" {see('how-to/read-a-log')}"
+        super().__init__(f"{table.name}, {'; '.join(parts)}{more}{page}")
 
 
 def open_table(
     source: "str | os.PathLike[str] | pd.DataFrame",
-    roles: dict[str, str | None],
+    roles: dict[str, Any],
     required: Sequence[str] = ("state", "action"),
+    given: Mapping[str, Sequence[Hashable] | None] = MappingProxyType({}),
+    dialect: Dialect = Dialect(),
 ) -> Table:
-    """Open a path or a DataFrame and keep the columns of `roles` (role -> column name or None), some `required`.
+    """Open a path or a DataFrame, with the columns of `roles` (role -> column name or None), some `required`.
+
+    Args:
+        given: role -> all labels; a word for what is missing is a label where it is listed.
+        dialect: of a file.
 
     Raises:
         FileNotFoundError, ImportError, TypeError, ValueError: see `read_log`.
@@ -77,22 +210,125 @@ def open_table(
         require_columns("the DataFrame", columns, list(source.columns))
         table = Table(source, "the DataFrame", columns, None)
     elif isinstance(source, (str, os.PathLike)):
-        table = _open_file(Path(source), columns)
+        table = _open_file(Path(source), columns, dialect)
     else:
         raise TypeError(f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame")
     if len(table.frame) == 0:
-        raise ValueError(f"{table.name} has no rows, expected at least one transition")
-    return table
+        raise ValueError(f"{table.name} has no rows, expected at least one transition {see('how-to/read-a-log')}")
+    return Blanks(columns, given).cleared(table)
+
+
+class Blanks:
+    """What counts as missing in columns of labels, of one source, which may come in chunks.
+
+    Text of `MISSING`, blanks around it aside; and -999 (as text too) where no other label is a negative number, or all
+    labels are given. What is among the labels given is a label.
+
+    Args:
+        columns: role -> name of the column.
+        given: role -> all labels, or None.
+    """
+
+    def __init__(self, columns: dict[str, Any], given: Mapping[str, Sequence[Hashable] | None]) -> None:
+        self._groups = [names_of({role: columns[role] for role in roles if role in columns}) for roles in _LABELS]
+        labels = [given.get(roles[0]) or () for roles in _LABELS]
+        self._kept = [
+            {str(x) for each in some for x in (each if isinstance(each, tuple) else (each,))} for some in labels
+        ]
+        self._listed = [given.get(roles[0]) is not None for roles in _LABELS]
+        self._negative: list[bool] = [False] * len(_LABELS)  # whether a negative number is among the labels
+        self._absent: list[bool] = [False] * len(_LABELS)  # whether -999 counted as missing
+
+    def cleared(self, table: Table) -> Table:
+        """The table, empty where a label is missing.
+
+        Raises:
+            ValueError: a chunk with negative numbers after one in which -999 counted as missing.
+        """
+        changed: dict[Any, Any] = {}
+        for i, (names, kept) in enumerate(zip(self._groups, self._kept, strict=True)):
+            labels = {name: _different(table.frame[name]) for name in names}
+            several = [label for found in labels.values() for label in found]
+            self._negative[i] |= not self._listed[i] and any(_is_negative(label) for label in several)
+            absent = str(ABSENT) not in kept and any(_is_absent(label) for label in several)
+            if absent and not self._negative[i]:
+                self._absent[i] = True
+            if self._negative[i] and self._absent[i]:
+                raise ValueError(
+                    f"{table.name}: column {names[0]!r} has {ABSENT}, which counts as empty, and later other negative "
+                    f"numbers, expected all labels ({listing(_LABELS[i][0])}=[...]) {see('how-to/read-a-log')}"
+                )
+            for name, found in labels.items():
+                words = [x for x in found if _is_word(x, kept) or (absent and self._absent[i] and _is_absent(x))]
+                if words:
+                    changed[name] = _without(table.frame[name], words)
+        return table.with_columns(changed)
+
+
+def _different(column: Any) -> list[Any]:
+    """The labels of a column among which one may stand for nothing, or be a negative number; others may be left out."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return list(column.cat.categories)
+    kind = column.dtype.kind
+    if kind in "iuf":
+        negative = column < 0
+        return list(map(plain, column[negative.fillna(False)].unique())) if negative.any() else []
+    try:
+        return list(column.unique()) if kind in "OUTS" else []
+    except TypeError:  # what cannot be hashed is refused elsewhere, which names its row
+        return []
+
+
+def _is_word(label: object, kept: set[str]) -> bool:
+    return isinstance(label, str) and label.strip() in MISSING and not {label, label.strip()} & kept
+
+
+def _is_absent(label: object) -> bool:
+    if isinstance(label, str):
+        return label.strip() in (str(ABSENT), f"{ABSENT}.0")
+    return isinstance(label, (int, float, np.number)) and bool(label == ABSENT)
+
+
+def _is_negative(label: object) -> bool:
+    """Whether it is a negative number other than -999."""
+    if isinstance(label, str):
+        text = label.strip()
+        try:
+            label = float(text) if text[:1] == "-" and text[1:2].isdigit() else 0.0
+        except ValueError:
+            return False
+    return isinstance(label, (int, float, np.number)) and bool(label < 0) and label != ABSENT
+
+
+def _without(column: Any, words: list[Any]) -> Any:
+    """The column, empty where one of these labels is."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.remove_categories(words)
+    there = column.isin(words)
+    return (column.astype("Int64") if column.dtype.kind in "iu" else column).mask(there)
 
 
 def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "action")) -> dict[str, Any]:
     """The roles that are given, with the names of their columns (of a DataFrame: anything that can be hashed).
+
+    A list of columns is a `Several`.
 
     Raises:
         TypeError: one that is required is None, or no name. ValueError: a reward and a cost; state and next state of
             one column.
     """
     columns = {role: column for role, column in roles.items() if column is not None}
+    for role in ("state", "next_state"):
+        if isinstance(columns.get(role), list):
+            columns[role] = Several(columns[role])
+            if len(columns[role]) < 2:
+                raise ValueError(
+                    f"{role} is {list(columns[role])}, expected the name of a column, or a list of several"
+                )
     for role in required:
         if role not in columns:
             raise TypeError(f"{role} is None, expected the name of a column")
@@ -109,7 +345,7 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     return columns
 
 
-def _open_file(path: Path, columns: dict[str, str]) -> Table:
+def _open_file(path: Path, columns: dict[str, Any], dialect: Dialect) -> Table:
     import pandas as pd
 
     if not path.is_file():
@@ -117,39 +353,45 @@ def _open_file(path: Path, columns: dict[str, str]) -> Table:
     try:
         if path.suffix in (".parquet", ".pq"):
             return Table(_read_parquet(path, columns), path.name, columns, None)
-        return Table(_read_csv(path, columns), path.name, columns, path)
+        return Table(_read_csv(path, columns, dialect), path.name, columns, path, 0, dialect)
     except pd.errors.EmptyDataError:
-        raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
+        raise ValueError(
+            f"{path.name} is empty, expected a header line and at least one transition {see('how-to/read-a-log')}"
+        ) from None
 
 
-def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
+def _read_csv(path: Path, columns: dict[str, Any], dialect: Dialect) -> "pd.DataFrame":
     """Labels and flags as text; rewards and steps as numbers, or as text where some cell is no number."""
     import pandas as pd
 
-    require_columns(path.name, columns, header(path))
-    numbers = {columns[role] for role in ("reward", "cost", "step", "trial") if role in columns}
-    used = set(columns.values())
+    present = header(path, dialect)
+    require_columns(path.name, columns, present)
+    numbers = {columns[role] for role in ("reward", "cost", "step", "trial", "count") if role in columns}
+    used = set(names_of(columns))
     with parsing(path):
         frame = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
             path,
-            sep=separator(path),
             dtype=dict.fromkeys(used - numbers, object),
             keep_default_na=False,
-            na_values={column: list(MISSING_NUMBER) if column in numbers else [""] for column in used},
+            na_values={x: [""] if x in used - numbers else list(MISSING) for x in present},
             low_memory=False,
+            **dialect.of(path),
         )
     if not isinstance(frame.index, pd.RangeIndex):
-        raise ValueError(f"{path.name} has rows with more cells than the header line has names, expected as many")
+        raise ValueError(
+            f"{path.name} has rows with more cells than the header line has names, expected as many "
+            + see("how-to/read-a-log")
+        )
     return frame
 
 
-def header(path: Path) -> list[Hashable]:
+def header(path: Path, dialect: Dialect = Dialect()) -> list[Hashable]:
     """The names of the header line unchanged (pandas would number repeated ones); the rest as pandas does."""
     import pandas as pd
 
     with parsing(path):
-        named = list(pd.read_csv(path, sep=separator(path), nrows=0).columns)
-        lines = pd.read_csv(path, sep=separator(path), nrows=1, header=None, dtype=str, keep_default_na=False)
+        named = list(pd.read_csv(path, nrows=0, **dialect.of(path)).columns)
+        lines = pd.read_csv(path, nrows=1, header=None, dtype=str, keep_default_na=False, **dialect.of(path))
     given = [] if lines.empty else lines.iloc[0].tolist()
     return [text or name for text, name in zip(given, named, strict=True)] if len(given) == len(named) else named
 
@@ -172,39 +414,64 @@ def parsing(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:  # of the system, not of the content
             raise
         why = " ".join(str(error).split())
-        raise ValueError(f"{path.name} cannot be read as a table: {why}") from error
+        if isinstance(error, UnicodeError):
+            why += (
+                ", expected the encoding of the file, such as encoding='latin-1' or 'cp1252' (in the shell --encoding)"
+            )
+        raise ValueError(f"{path.name} cannot be read as a table: {why} {see('how-to/read-a-log')}") from error
 
 
 def separator(path: Path) -> str:
     return "\t" if ".tsv" in path.suffixes else ","
 
 
-def _line(path: Path, row: int) -> int | None:
-    """Line on which a row (0-based) begins: blank lines are no rows, quoted cells span lines. None: unknown."""
+def _lines(path: Path, rows: set[int], dialect: Dialect) -> dict[int, int]:
+    """The lines on which rows (0-based) begin: blank lines are no rows, quoted cells span lines. Empty: unknown."""
+    places: dict[int, int] = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file, delimiter=separator(path))
-            begin, header_and_rows = 1, 0
+        with path.open(newline="", encoding=dialect.encoding or "utf-8") as file:
+            reader = csv.reader(file, delimiter=dialect.sep or separator(path))
+            begin, row, last = 1, -1, max(rows)
             for cells in reader:
                 if len(cells) > 1 or (cells and cells[0].strip()):
-                    if header_and_rows == row + 1:
-                        return begin
-                    header_and_rows += 1
+                    if row in rows:
+                        places[row] = begin
+                    if row == last:
+                        break
+                    row += 1
                 begin = reader.line_num + 1
-    except (csv.Error, UnicodeDecodeError):  # compressed, say
-        pass
-    return None
+    except (csv.Error, UnicodeError):  # compressed, say
+        return {}
+    return places
 
 
-def _read_parquet(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
+def _read_parquet(path: Path, columns: dict[str, Any]) -> "pd.DataFrame":
     pyarrow = check_parquet(path)
     try:
         require_columns(path.name, columns, pyarrow.parquet.read_schema(path).names)
-        return pyarrow.parquet.read_table(path, columns=sorted(set(columns.values()))).to_pandas(
+        return pyarrow.parquet.read_table(
+            path, columns=sorted({*names_of(columns), *_rising(path, columns)})
+        ).to_pandas(
             integer_object_nulls=True  # floats would round large ones
         )
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {error}") from error
+
+
+def _rising(path: Path, columns: dict[str, Any]) -> list[str]:
+    """Columns without a role, of numbers and dates, that never fall within an episode of the first rows."""
+    import pyarrow.parquet
+
+    if "episode" not in columns:
+        return []
+    with pyarrow.parquet.ParquetFile(path) as file:
+        first = next(file.iter_batches(_SAMPLED), None)
+    frame = None if first is None else first.to_pandas()
+    if frame is None:
+        return []
+    others = [x for x in frame.columns if x not in names_of(columns) and frame[x].dtype.kind in "iufM"]
+    changes = frame[others].groupby(frame[columns["episode"]].to_numpy(), sort=False).diff()
+    return [x for x in others if not (changes[x] < 0 * changes[x]).any()]
 
 
 def check_parquet(path: Path) -> Any:
@@ -223,17 +490,24 @@ def check_parquet(path: Path) -> Any:
     return pyarrow
 
 
-def require_columns(name: str, columns: dict[str, str], present: list[Hashable]) -> None:
+def require_columns(name: str, columns: dict[str, Any], present: list[Hashable]) -> None:
     """Refuse columns that are not there, or more than once."""
-    for role, column in columns.items():
+    each = [(role, name) for role, column in columns.items() for name in names_of({role: column})]
+    for role, column in each:
         if present.count(column) > 1:
             raise ValueError(
                 f"{role} is column {column!r}, which {name} has {present.count(column)} times, expected one"
             )
         if column not in present:
+            other = next((sep for sep in (";", "\t", "|") if len(present) == 1 and sep in str(present[0])), None)
+            hint = (
+                ""
+                if other is None
+                else f": cells seem to have {other!r} between, say sep={other!r} (in the shell --sep)"
+            )
             raise ValueError(
-                f"{role} is column {column!r}, which {name} has not, expected one of {', '.join(map(repr, present))} "
-                + see("how-to/read-a-log")
+                f"{role} is column {column!r}, which {name} has not, expected one of {', '.join(map(repr, present))}"
+                f"{hint} {see('how-to/read-a-log')}"
             )
 
 

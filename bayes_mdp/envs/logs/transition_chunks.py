@@ -14,7 +14,9 @@ from jaxtyping import Bool, Float, Int
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, open_log
 from bayes_mdp.envs.logs.columns import (
     EXPECTED_REWARD,
+    NO_ACTION,
     as_numbers,
+    category_order,
     expected_label,
     factorised,
     number_of,
@@ -24,12 +26,14 @@ from bayes_mdp.envs.logs.columns import (
     require_cells,
     reward_cells,
     reward_role,
+    warn_of_time,
 )
-from bayes_mdp.envs.logs.episodes import Columns, FollowedRows, OpenEpisodes, Settled
-from bayes_mdp.envs.logs.tables import Table, plain
+from bayes_mdp.envs.logs.episodes import Columns, FollowedRows, OpenEpisodes, Settled, episode_order
+from bayes_mdp.envs.logs.tables import Dialect, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
 
@@ -62,6 +66,7 @@ class LabelBook:
         self._tables = {False: np.full(0, -1, np.int32), True: np.full(0, -1, np.int32)}
         self._names: dict[str, None] = {}  # of the logs
         self._column = ""
+        self._orders: list[Any] = []  # of the categories of columns
         self._rows: dict[str, Int[np.ndarray, " L"]] = {}  # of each column of these labels: rows of each number
 
     def number(
@@ -81,6 +86,9 @@ class LabelBook:
         self._names[table.name] = None
         self._column = self._column or f"{role} {table.columns[role]!r}"
         codes, uniques = factorised(table, role)
+        order = category_order(table, (role,))
+        if order not in self._orders:
+            self._orders.append(order)
         needed = np.ones(len(codes), bool) if ignored is None else ~ignored
         if not holes:
             require_cells(table, needed & (codes < 0), role, expected_label(role))
@@ -144,8 +152,12 @@ class LabelBook:
         first = next(iter(self._names), "")
         what = f"{first if len(self._names) < 2 else f'{len(self._names)} logs, {first} first'}: {self._column}"
         found = as_numbers(what, list(self.numbers), None)
-        warn_of_similar(what, self.role, found, [self._counted(role) for role in self._rows])
+        if self._rows:
+            warn_of_similar(what, self.role, found, [self._counted(role) for role in self._rows])
         names = natural_order(set(found))
+        if len(self._orders) == 1 and self._orders[0] is not None:
+            number = self.numbers
+            names = tuple(found[number[label]] for label in self._orders[0] if label in number)
         place = {label: i for i, label in enumerate(names)}
         return names, np.array([place[label] for label in found], np.int32)
 
@@ -220,6 +232,9 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
     number, table = 0, None
     for table in log:
         columns = _cells(table, states, actions, wanted)
+        if not table.first and "episode" in table.columns:
+            codes, _ = factorised(table, "episode")
+            warn_of_time(table, codes, episode_order(codes), columns["action"], list(actions.numbers))
         settled = _advance(table, episodes, columns) if joins else columns
         rows = _rows(table, settled, wanted)
         number += int(rows.next_observed.sum())
@@ -232,7 +247,9 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
         if len(rows.state):
             yield rows
     if not number:
-        raise ValueError(f"{log.name} has no episode of two rows, expected at least one transition")
+        raise ValueError(
+            f"{log.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
+        )
 
 
 def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) -> Columns:
@@ -240,7 +257,7 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) 
     ends, cut = read_flags(table, "terminated"), read_flags(table, "truncated")
     columns = {
         "state": states.number(table, "state", holes=wanted.missing.states),
-        "action": actions.number(table, "action", holes=True),
+        "action": _actions(table, actions),
         "row": np.arange(table.first, table.first + len(table.frame)),
     }
     if "next_state" in table.columns:
@@ -254,8 +271,22 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) 
     return columns | {"terminated": np.zeros(len(table.frame), bool) if ends is None else ends}
 
 
+def _actions(table: Table, actions: LabelBook) -> Int[np.ndarray, " N"]:
+    """The number of the action of each row, -1 where it is empty; of a chain, of its only action."""
+    if "action" in table.columns:
+        return actions.number(table, "action", holes=True)
+    if actions.given is None:
+        actions.numbers.setdefault(NO_ACTION, 0)
+    return np.zeros(len(table.frame), np.int32)
+
+
+def _episodes(table: Table) -> "tuple[np.ndarray, pd.Index | range]":
+    """As `factorised`; one episode where the log names none."""
+    return factorised(table, "episode") if "episode" in table.columns else (np.zeros(len(table.frame), int), range(1))
+
+
 def _advance(table: Table, episodes: OpenEpisodes, columns: Columns) -> Settled:
-    codes, labels = factorised(table, "episode")
+    codes, labels = _episodes(table)
     require_cells(table, codes < 0, "episode", "the label of an episode")
     settled = episodes.advance(codes, labels, columns)
     if settled.gap is not None:
@@ -300,6 +331,7 @@ def log_chunks(
     actions: Sequence[Hashable] | None,
     chunksize: int,
     missing: Missing,
+    dialect: Dialect = Dialect(),
 ) -> Iterator[Log]:
     """The chunks of a log; arguments and errors as for `read_log`, which checks them.
 
@@ -314,7 +346,7 @@ def log_chunks(
                 "natural order, which is known at the end of a log (fold_log finds them)"
             )
     books = LabelBook("state", states), LabelBook("action", actions)
-    log = open_log(source, roles, chunksize)
+    log = open_log(source, roles, chunksize, {"state": states, "action": actions}, dialect)
     steps = roles.get("step") is not None or roles.get("episode") is not None
     rows = transition_chunks(log, *books, Wanted(steps, True, missing))
     return (_log(some, books, log) for some in rows)

@@ -1,0 +1,825 @@
+"""Files as they come: what is missing in them, written twice or in another form is read for what it is, or named.
+
+The last tests compare with a reader in plain Python, and read six real forms whose sizes and sums are counted by hand.
+"""
+
+import csv
+import datetime
+import inspect
+import itertools
+import re
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayes_mdp.envs import fold_log, read_log
+from bayes_mdp.envs.logs.tables import ABSENT, MISSING, MOST_TOLD, BadCells
+from bayes_mdp.mdp import Counts, StateActionSpace
+
+PAIR: dict[str, Any] = {"state": "s", "action": "a"}
+NEXT: dict[str, Any] = {**PAIR, "next_state": "n"}
+EPISODES: dict[str, Any] = {**PAIR, "episode": "e"}
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "read-a-log.md"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(text, name="log.csv", encoding="utf-8"):
+        path = tmp_path / name
+        path.write_bytes(text.encode(encoding))
+        return path
+
+    return file
+
+
+def chunked(source, **options):
+    return list(read_log(source, chunksize=2, **options))
+
+
+def labelled(log):
+    """(state, action, next state) of every row of which it is known what followed, by label."""
+    t = log.transitions
+    known = np.ones(len(t.state), bool) if t.next_observed is None else np.asarray(t.next_observed)
+    columns = (np.asarray(x)[known].tolist() for x in (t.state, t.action, t.next_state))
+    return [(log.states[s], log.actions[a], log.states[n]) for s, a, n in zip(*columns, strict=True)]
+
+
+# What is missing.
+
+
+@pytest.mark.parametrize("word", [*MISSING, " NA ", str(ABSENT), f"{ABSENT}.0"])
+def test_words_for_nothing_are_no_labels(write, word):
+    """R's NA was a state."""
+    for other in ("x", "1"):
+        path = write(f"s,a,n\n{other},go,{other}\n{word},go,{other}\n{other},go,{other}\n")
+        for source in (path, pd.read_csv(path, keep_default_na=False)):
+            for read in (read_log, fold_log):
+                with pytest.raises(ValueError, match=r"row 2.*: state 's' is .*empty, expected the label of a state"):
+                    read(source, **NEXT)
+            with pytest.raises(ValueError, match=r"row 2.*: state 's' is .*empty"):
+                chunked(source, **NEXT, states=[int(other) if other == "1" else other, "y"], actions=["go"])
+
+
+@pytest.mark.parametrize("word", ["NA", ".", "None", str(ABSENT)])
+def test_a_word_that_is_listed_is_a_label(write, word):
+    path = write(f"s,a,n\nx,go,x\n{word},go,x\nx,{word},x\n")
+    states, actions = ["x", word], ["go", word]
+    log = read_log(path, **NEXT, states=states, actions=actions)
+    assert labelled(log) == [("x", "go", "x"), (word, "go", "x"), ("x", word, "x")]
+    assert fold_log(path, **NEXT, states=states, actions=actions).n_transitions == 3
+    assert len(chunked(path, **NEXT, states=states, actions=actions)) == 2
+    with pytest.raises(ValueError, match=r"row 3 \(line 4\): action 'a' is .* is listed in actions= \(in the shell"):
+        read_log(path, **NEXT, states=states)
+
+
+@pytest.mark.parametrize("kind", [int, "Int64", float, str, "category"])
+def test_minus_999_is_a_label_beside_other_negative_ones(write, kind):
+    cells = [-1, ABSENT, 2]
+    frame = pd.DataFrame({"s": pd.Series(cells).astype(kind), "a": "go", "n": pd.Series([2, -1, -1]).astype(kind)})
+    assert read_log(frame, **NEXT).states == fold_log(frame, **NEXT).states == (ABSENT, -1, 2)
+    positive = frame.assign(s=pd.Series([1, ABSENT, 2]).astype(kind), n=pd.Series([2, 1, 1]).astype(kind))
+    for read in (read_log, fold_log):
+        with pytest.raises(ValueError, match=r"row 2: state 's' is '?-999(.0)?'?, which counts as empty"):
+            read(positive, **NEXT)
+    assert read_log(positive, **NEXT, states=[1, 2, ABSENT]).states == (1, 2, ABSENT)
+
+
+def test_minus_999_in_chunks_is_one_thing_or_the_other():
+    """It is not looked at here, in a row that ended; but what it is must be known before the end of the log."""
+    ended = pd.DataFrame({"s": [0, 1, 0, -2], "a": 0, "n": [0, ABSENT, 0, 0], "d": [0, 1, 0, 0]})
+    with pytest.raises(ValueError, match="has -999, which counts as empty, and later other negative numbers"):
+        fold_log(ended, **NEXT, terminated="d", chunksize=2)
+    assert fold_log(ended, **NEXT, terminated="d", states=[-2, 0, 1], chunksize=2).n_transitions == 4
+    assert read_log(ended, **NEXT, terminated="d").states == (-2, 0, 1)
+
+
+def test_missing_rewards_in_every_spelling(write):
+    cells = [word for word in MISSING if word]
+    log = read_log(write("s,a,r,n\n0,0,1,0\n" + "".join(f"0,0,{x},0\n" for x in cells)), **NEXT, reward="r",
+                   missing_reward="ignore")  # fmt: skip
+    assert np.asarray(log.transitions.reward_observed).tolist() == [True] + len(cells) * [False]
+    # -999 is a reward like another.
+    assert np.asarray(read_log(write("s,a,r,n\n0,0,-999,0\n"), **NEXT, reward="r").transitions.reward) == ABSENT
+
+
+def test_bad_cells_are_told_at_once(write):
+    rows = ["x,go,1,0", "NA,go,2,0", "x,,oops,0", "y,go,,2", ",go,1,0"]
+    path = write("s,a,r,d,n\n" + "".join(f"{row},x\n" for row in rows))
+    with pytest.raises(BadCells) as error:
+        read_log(path, **NEXT, reward="r", terminated="d")
+    found = [(row, role) for row, role, *_ in error.value.cells]
+    assert found == [(1, "state"), (2, "action"), (2, "reward"), (3, "terminated"), (4, "state")]
+    for text in ("row 2 (line 3): state 's' is 'NA'", "row 3 (line 4): reward 'r' is 'oops', expected a finite number",
+                 "row 5 (line 6): state 's' is empty; 5 such cells in all"):  # fmt: skip
+        assert text in str(error.value)
+    many = write("s,a,n\n" + 25 * "NA,go,x\n")
+    with pytest.raises(BadCells, match=r"row 10 .*25 such cells in all") as error:
+        read_log(many, **NEXT)
+    assert len(error.value.cells) == MOST_TOLD and "row 11" not in str(error.value)
+    with pytest.raises(BadCells, match=r"row 10 .*25 such cells in all"):
+        fold_log(many, **NEXT)
+
+
+# What is there twice.
+
+
+def test_a_step_twice_is_refused_with_both_rows(write):
+    path = write("e,t,s,a,n\np,0,x,go,y\nq,0,x,go,y\np,1,y,go,x\nq,0,y,go,x\n")
+    with pytest.raises(ValueError, match=r"row 4 \(line 5\): step 't' is 0, expected each step .* once: row 2 has it"):
+        read_log(path, **EPISODES, step="t", next_state="n")
+    assert len(labelled(read_log(write("e,t,s,a,n\np,1,y,go,x\np,0,x,go,y\n"), **EPISODES, step="t", next_state="n")))
+
+
+def visits(number=12, **columns):
+    """Two persons with a visit every day; a machine-like log in which states and actions repeat."""
+    frame = pd.DataFrame({"e": number // 2 * ["p"] + number // 2 * ["q"], "s": "x", "a": "go"})
+    frame.loc[2, "s"] = "y"
+    days = pd.date_range("2026-01-01", periods=number // 2).strftime("%Y-%m-%d")
+    return frame.assign(day=[*days, *days]).assign(**columns)
+
+
+def test_rows_that_repeat_are_named_where_time_tells_them_apart(write):
+    frame = visits()
+    read_log(frame, **EPISODES)  # states repeat, days do not
+    again = pd.concat([frame.iloc[:4], frame.iloc[3:]], ignore_index=True)
+    twice = pd.concat([frame, frame], ignore_index=True)
+    for source in (again, write(again.to_csv(index=False))):
+        for read in (read_log, fold_log):
+            with pytest.warns(
+                UserWarning, match="1 row is equal in all columns to a row before, such as row 5 to row 4"
+            ):
+                read(source, **EPISODES)
+    with pytest.warns(UserWarning, match="12 rows are equal in all columns to a row before, such as row 13 to row 1"):
+        read_log(twice, **EPISODES)
+    # Without a time, a machine that stays in its state is no error; two events on one day are none either.
+    read_log(again.drop(columns="day"), **EPISODES)
+    read_log(again.assign(site="here", load=0.5).drop(columns="day"), **EPISODES)
+    again.loc[4, "a"] = "stop"
+    read_log(again, **EPISODES)
+
+
+# Time that passes.
+
+
+def unequal(kind):
+    """Rows one year apart under "wait", a quarter under "treat"."""
+    rng = np.random.default_rng(3)
+    actions = np.array(["wait", "treat"])[rng.integers(2, size=60)]
+    years = np.where(actions == "wait", 1.0, 0.25)
+    frame = pd.DataFrame({"e": np.repeat(np.arange(6), 10), "s": "alive", "a": actions})
+    frame["years"] = years
+    frame["years"] = frame.groupby("e")["years"].cumsum() - years
+    if kind != "numbers":
+        frame["years"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(360 * frame["years"], "D")
+        form = {"text": "%Y-%m-%d", "German": "%d.%m.%Y"}
+        frame["years"] = frame["years"].dt.strftime(form[kind]) if kind in form else frame["years"]
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("numbers", "0.25 apart under 'treat', 1 under 'wait'"),
+        ("dates", "90 days apart under 'treat', 360 days under 'wait'"),
+        ("text", "90 days apart under 'treat', 360 days under 'wait'"),
+        ("German", "90 days apart under 'treat', 360 days under 'wait'"),
+    ],
+)
+def test_time_that_passes_unequally_is_named(write, kind, said):
+    """It was not seen, and `decide` recommended with P = 1.000 what loses 1.27 of 4.24."""
+    frame = unequal(kind)
+    path = write(frame.to_csv(index=False))
+    for read, source in ((read_log, frame), (read_log, path), (fold_log, path)):
+        with pytest.warns(
+            UserWarning, match="column 'years' looks like time: rows are on average .* each counts"
+        ) as said_:
+            read(source, **EPISODES)
+        assert said in str(said_[0].message)
+    mixed = frame.sample(frac=1.0, random_state=1).sort_values("years", kind="stable") if kind == "dates" else frame
+    with pytest.warns(UserWarning, match="looks like time"):
+        read_log(mixed, **EPISODES)
+    same = frame.assign(a="wait")
+    with pytest.warns(UserWarning, match="rows are (0.25 to 1|90 to 360 days) apart, and each"):
+        read_log(same, **EPISODES)
+
+
+def test_parquet_files_are_looked_at_too(tmp_path):
+    pytest.importorskip("pyarrow")
+    unequal("dates").assign(x=range(60, 0, -1)).to_parquet(tmp_path / "log.parquet")
+    with pytest.warns(UserWarning, match="column 'years' looks like time"):
+        read_log(tmp_path / "log.parquet", **EPISODES)
+
+
+def test_what_is_no_unequal_time_is_not_named():
+    frame = unequal("numbers")
+    rng = np.random.default_rng(0)
+    place = frame.groupby("e").cumcount()
+    others = {
+        "equal": place * 0.5,
+        "nearly": place * 30.0 + place % 2,
+        "falls": frame["years"] - (frame.index == 7),
+        "stays": place // 2,
+        "any": rng.normal(size=60),
+        "text": [f"v{i}" for i in range(60)],
+        "row": np.arange(60) + 5,
+    }
+    for name, cells in others.items():
+        read_log(frame.drop(columns="years").assign(**{name: cells}), **EPISODES)
+        read_log(
+            frame.drop(columns="years").assign(**{name: cells}).sample(frac=1.0, random_state=0).sort_index(),
+            **EPISODES,
+        )
+    by_time = frame.assign(time=place).sort_values("time", kind="stable").drop(columns=["years", "time"])
+    read_log(by_time.assign(row=range(60)), **EPISODES)  # the number of the row, not the time
+    read_log(frame.iloc[:4], **EPISODES)  # so few numbers rise by chance
+
+
+def test_steps_that_jump_are_named_where_next_states_are_given():
+    frame = unequal("numbers").assign(n="alive", t=lambda x: (4 * x["years"]).astype(int)).drop(columns="years")
+    with pytest.warns(UserWarning, match="step 't' jumps: rows are on average 1 apart under 'treat', 4 under 'wait'"):
+        read_log(frame, **EPISODES, next_state="n", step="t")
+
+
+# Steps of dates.
+
+
+@pytest.mark.parametrize(
+    ("every", "dates", "steps"),
+    [
+        ("1D", ["2026-03-30", "2026-03-31", "2026-04-01"], [0, 1, 2]),
+        ("D", ["2026-03-30 23:50", "2026-03-31 00:10", "2026-04-01 12:00"], [0, 1, 2]),
+        ("1h", ["2026-03-30 22:10", "2026-03-30 23:59", "2026-03-31 00:00"], [0, 1, 2]),
+        ("7D", ["2026-03-02", "2026-03-08", "2026-03-17"], [0, 1, 2]),
+        ("1W", ["2026-03-01", "2026-03-02", "2026-03-15"], [0, 1, 2]),
+        ("1M", ["2025-12-31", "2026-01-01", "2026-02-28"], [0, 1, 2]),
+        ("MS", ["2025-12-31", "2026-01-01", "2026-02-28"], [0, 1, 2]),
+        ("3M", ["2026-01-10", "2026-04-02", "2026-07-31"], [0, 1, 2]),
+        ("1Y", ["2024-12-31", "2025-01-01", "2026-06-01"], [0, 1, 2]),
+    ],
+)
+def test_steps_are_counted_from_dates(write, every, dates, steps):
+    frame = pd.DataFrame({"e": 1, "t": dates, "s": ["x", "y", "x"], "a": "go", "n": ["y", "x", "y"]})
+    whole = {**EPISODES, "next_state": "n", "step": "t", "every": every}
+    for source in (write(frame.to_csv(index=False)), frame, frame.assign(t=pd.to_datetime(frame["t"]))):
+        assert np.asarray(read_log(source, **whole).transitions.step).tolist() == steps
+        assert labelled(read_log(source, **EPISODES, step="t", every=every)) == [("x", "go", "y"), ("y", "go", "x")]
+
+
+@pytest.mark.parametrize(
+    ("dates", "options", "message"),
+    [
+        (
+            ["2026-03-01", "2026-03-02", "2026-03-04"],
+            {"every": "1D"},
+            "row 3: step 't' is 3, expected 2, the step after",
+        ),
+        (
+            ["2026-03-01", "2026-03-02", "2026-03-02"],
+            {"every": "1D"},
+            "row 3: step 't' is 1, expected each step .* once",
+        ),
+        (
+            ["2026-03-02", "2026-03-01", "2026-03-03"],
+            {"every": "1D"},
+            "'2026-03-01', expected a date not before that of",
+        ),
+        (
+            ["2026-03-01", "soon", None],
+            {"every": "1D"},
+            "row 2: step 't' is 'soon', expected a date .*row 3: .* is empty",
+        ),
+        (["2026-03-01", "2026-03-02", "2026-03-03"], {}, "row 1: .*expected a whole number .*every='1D'"),
+        (
+            ["2026-03-01", "2026-03-02", "2026-03-03"],
+            {"every": "soon"},
+            "every is 'soon', expected the length of a step",
+        ),
+        ([0, 1, 2], {"every": "1D"}, "row 1: step 't' is 0, expected a date"),
+    ],
+)
+def test_dates_that_are_no_steps_are_refused(dates, options, message):
+    frame = pd.DataFrame({"e": 1, "t": dates, "s": ["x", "y", "x"], "a": "go"})
+    with pytest.raises(ValueError, match=message):
+        read_log(frame, **EPISODES, step="t", **options)
+
+
+# How files are written.
+
+
+def test_semicolons_decimal_commas_and_latin_1(write):
+    text = "Fall;Zustand;Maßnahme;Kosten\n1;schwer;röntgen;1,5\n1;leicht;warten;0,25\n1;schwer;warten;0\n"
+    path = write(text, encoding="latin-1")
+    roles = {"state": "Zustand", "action": "Maßnahme", "episode": "Fall", "cost": "Kosten"}
+    options = {"sep": ";", "encoding": "latin-1", "decimal": ","}
+    log = read_log(path, **roles, **options)
+    assert labelled(log)[:2] == [("schwer", "röntgen", "leicht"), ("leicht", "warten", "schwer")]
+    assert np.asarray(log.transitions.reward).tolist()[:2] == [-1.5, -0.25]
+    folded = fold_log(path, **roles, **options)
+    assert folded.n_transitions == len(labelled(log)) and folded.actions == log.actions
+    with pytest.raises(ValueError, match=r"cannot be read as a table: .*, expected the encoding of the file"):
+        read_log(path, **roles, sep=";")
+    with pytest.raises(ValueError, match=r"which log.csv has not.*cells seem to have ';' between, say sep=';'"):
+        read_log(path, **roles, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"row 1 \(line 2\): cost 'Kosten' is '1,5', expected a finite number"):
+        read_log(path, **roles, sep=";", encoding="latin-1")
+
+
+def test_labels_behind_semicolons_keep_their_zeros(write):
+    """Chunks parse labels as whole numbers where nothing is lost; "007" is lost."""
+    path = write("s;a;n\n007;1;7\n7;1;007\n")
+    assert read_log(path, **NEXT, sep=";").states == fold_log(path, **NEXT, sep=";").states == ("007", "7")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sep": ";;"}, "sep is ';;', expected one character"),
+        ({"encoding": "klingon"}, "encoding is 'klingon', expected one that Python knows"),
+        ({"decimal": ";"}, "decimal is ';', expected one of"),
+    ],
+)
+def test_a_dialect_that_is_none_is_refused(write, options, message):
+    for read in (read_log, fold_log):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            read(write("s,a,n\nx,go,x\n"), **NEXT, **options)
+
+
+# Forms of columns.
+
+
+def test_a_log_without_actions_is_a_chain(write):
+    path = write("e,s\n1,x\n1,y\n1,x\n")
+    options: dict[str, Any] = {"state": "s", "action": None, "episode": "e"}
+    log = read_log(path, **options)
+    assert labelled(log)[:2] == [("x", "none", "y"), ("y", "none", "x")] and log.actions == ("none",)
+    assert read_log(path, **options, actions=["watch"]).actions == ("watch",)
+    assert fold_log(path, **options).actions == ("none",)
+    assert fold_log(path, **options).n_transitions == len(labelled(log))
+    assert len(chunked(path, **options, states=["x", "y"], actions=["none"])) > 0
+    with pytest.raises(ValueError, match="action is None with 2 actions"):
+        read_log(path, **options, actions=["x", "y"])
+
+
+def test_without_episodes_steps_make_one(write):
+    path = write("t,s,a\n0,x,go\n1,y,go\n2,x,go\n")
+    assert labelled(read_log(path, **PAIR, step="t"))[:2] == [("x", "go", "y"), ("y", "go", "x")]
+    assert fold_log(path, **PAIR, step="t").n_transitions == len(labelled(read_log(path, **PAIR, step="t")))
+    for read in (read_log, fold_log):
+        with pytest.raises(ValueError, match=r"row 2 .*: step 't' is 2, expected 1"):
+            read(write("t,s,a\n0,x,go\n2,y,go\n"), **PAIR, step="t")
+        with pytest.raises(ValueError, match="or step, if all rows are one episode"):
+            read(path, **PAIR)
+
+
+def test_a_state_of_several_columns(write):
+    text = "e,grade,load,a,g2,l2\n1,high,10,go,low,2\n1,low,2,go,high,10\n1,high,10,go,low,007\n"
+    path = write(text.replace("007", "2"))
+    options: dict[str, Any] = {"state": ["grade", "load"], "action": "a", "next_state": ["g2", "l2"]}
+    for source in (path, pd.read_csv(path)):
+        log = read_log(source, **options)
+        assert log.states == (("high", 10), ("low", 2))
+        assert labelled(log)[0] == (("high", 10), "go", ("low", 2))
+        assert log.column("state") == ("grade", "load")
+        shifted = read_log(source, state=["grade", "load"], action="a", episode="e")
+        assert labelled(shifted)[:2] == labelled(log)[:2]
+        listed = [("low", 2), ("high", 10), ("low", 10)]
+        assert read_log(source, **options, states=listed).states == tuple(listed)
+    assert read_log(write(text), **options).states == (("high", "10"), ("low", "2"), ("low", "007"))
+    with pytest.raises(ValueError, match=r"row 1 .*: state \('grade', 'load'\) is empty in one of them"):
+        read_log(write(text.replace("high,10,go,low,2", "high,NA,go,low,2")), **options)
+    with pytest.raises(ValueError, match=r"state is .*, expected one column of a log that is read in chunks"):
+        fold_log(path, **options)
+    with pytest.raises(ValueError, match="expected as many columns of each"):
+        read_log(path, state=["grade", "load"], action="a", next_state="g2")
+
+
+def test_ordered_categories_keep_their_order():
+    grades = pd.Categorical(
+        ["mild", "severe", "mild", "moderate"], ["mild", "moderate", "severe", "fatal"], ordered=True
+    )
+    bins = pd.cut([1.0, 20.0, 3.0, 7.0], [0.0, 5.0, 10.0, 100.0])
+    for cells, order in ((grades, ("mild", "moderate", "severe")), (bins, tuple(bins.categories))):
+        frame = pd.DataFrame({"s": cells, "a": "go", "n": cells})
+        assert read_log(frame, **NEXT).states == fold_log(frame, **NEXT, chunksize=3).states == order
+    plain = frame.assign(s=grades.as_unordered(), n=grades.as_unordered())
+    assert read_log(plain, **NEXT).states == ("mild", "moderate", "severe")
+    reverse = plain.assign(
+        s=grades.reorder_categories(grades.categories[::-1]), n=grades.reorder_categories(grades.categories[::-1])
+    )
+    assert read_log(reverse, **NEXT).states == fold_log(reverse, **NEXT).states == ("severe", "moderate", "mild")
+
+
+def test_where_rewards_stand():
+    frame = pd.DataFrame({"e": [1, 1, 1, 2, 2], "s": list("xyxyx"), "a": "go", "d": [0, 0, 1, 0, 1]})
+    options: dict[str, Any] = {**EPISODES, "terminated": "d", "reward": "r"}
+    late = read_log(frame.assign(r=[np.nan, 5.0, 7.0, 9.0, 2.0]), **options, reward_at="next")
+    assert np.asarray(late.transitions.reward).tolist() == [5.0, 7.0, 0.0, 2.0, 0.0]
+    assert np.asarray(late.transitions.reward_observed).tolist() == [True, True, False, True, False]
+    total = read_log(frame.assign(r=[0.0, np.nan, 4.0, np.nan, 6.0]), **options, reward_at="episode")
+    assert np.asarray(total.transitions.reward).tolist() == [0.0, 0.0, 4.0, 0.0, 6.0]
+    assert total.transitions.reward_observed is None
+    cost = read_log(frame.assign(r=[0.0, 0.0, 4.0, 0.0, 6.0]).rename(columns={"r": "c"}), **EPISODES, terminated="d",
+                    cost="c", reward_at="episode")  # fmt: skip
+    assert np.asarray(cost.transitions.reward).sum() == -10.0
+    with pytest.raises(ValueError, match="row 3: reward 'r' is empty, expected a number"):
+        read_log(frame.assign(r=[0.0, 1.0, np.nan, 3.0, 4.0]), **options, reward_at="next")
+    with pytest.raises(ValueError, match=r"row 2: reward 'r' is 1.0, expected empty or 0"):
+        read_log(frame.assign(r=[0.0, 1.0, 4.0, 0.0, 6.0]), **options, reward_at="episode")
+    with pytest.raises(ValueError, match="row 5: reward 'r' is empty"):
+        read_log(frame.assign(r=[0.0, 0.0, 4.0, 0.0, np.nan]), **options, reward_at="episode")
+    unknown = read_log(
+        frame.assign(r=[0.0, 0.0, 4.0, 0.0, np.nan]), **options, reward_at="episode", missing_reward="ignore"
+    )
+    assert np.asarray(unknown.transitions.reward_observed).tolist() == [True, True, True, True, False]
+    # The total of an episode is in the log also where its last row is no transition.
+    cut = read_log(frame.assign(r=[0.0, 0.0, 4.0, 0.0, 6.0]), **EPISODES, reward="r", reward_at="episode")
+    assert np.asarray(cut.transitions.reward).sum() == 10.0
+    with pytest.raises(ValueError, match="reward_at is 'next', expected episode"):
+        read_log(frame.assign(r=0.0, n="x"), **NEXT, reward="r", reward_at="next")
+
+
+def test_counts_in_long_form(write):
+    path = write("from,action,to,n\na,go,a,2\na,go,b,3\nb,go,a,1\nb,stop,b,0\n")
+    log = read_log(path, state="from", action="action", next_state="to", count="n")
+    counts = Counts.of(log.transitions, StateActionSpace.from_log(log)).transitions
+    assert (log.states, log.actions) == (("a", "b"), ("go", "stop"))
+    np.testing.assert_array_equal(counts, [[[2, 3], [0, 0]], [[1, 0], [0, 0]]])
+    with pytest.raises(ValueError, match=r"row 1 .*: count 'k' is -1, expected a whole number"):
+        read_log(write("s,a,n,k\nx,go,x,-1\n"), **NEXT, count="k")
+    with pytest.raises(ValueError, match="count is column 'k', expected next_state, and neither episode nor step"):
+        read_log(write("s,a,n,k,e\nx,go,x,1,1\n"), **NEXT, count="k", episode="e")
+
+
+# The page that messages name.
+
+
+def test_every_message_names_a_page_that_has_its_argument(write):
+    page = PAGE.read_text()
+    time, again = unequal("numbers"), visits()
+    again = pd.concat([again.iloc[:4], again.iloc[3:]], ignore_index=True)
+    dated = pd.DataFrame({"e": 1, "t": ["2026-03-01", "2026-03-02"], "s": "x", "a": "go"})
+    cases: list[tuple[Any, dict[str, Any], tuple[str, ...]]] = [
+        (write("s,a,n\nNA,go,x\n", "a.csv"), NEXT, ("states",)),
+        (write("s,a,n\nx,.,x\n", "b.csv"), NEXT, ("actions",)),
+        (write("s,a,r,n\nx,go,,x\n", "c.csv"), {**NEXT, "reward": "r"}, ("missing_reward",)),
+        (write("s;a;n\nx;go;x\n", "d.csv"), NEXT, ("sep",)),
+        (write("s,a,n\nü,go,ü\n", "e.csv", "latin-1"), NEXT, ("encoding",)),
+        (write("s;a;n;r\nx;go;x;1,5\n", "f.csv"), {**NEXT, "sep": ";", "reward": "r"}, ("decimal",)),
+        (write("e,t,s,a\n1,0,x,go\n1,2,x,go\n", "g.csv"), {**EPISODES, "step": "t"}, ("step",)),
+        (write("e,t,s,a\n1,0,x,go\n1,0,x,go\n", "h.csv"), {**EPISODES, "step": "t"}, ("step",)),
+        (write("s,a\nx,go\n", "i.csv"), PAIR, ("next_state", "episode", "step")),
+        (write("e,s,a\n1,x,go\n2,x,go\n", "j.csv"), EPISODES, ("episode",)),
+        (write("e,s,a\n", "k.csv"), EPISODES, ()),
+        (write("", "l.csv"), EPISODES, ()),
+        (write("e,s,a\n1,x,go,4\n1,x,go,4\n", "m.csv"), EPISODES, ()),
+        (dated, {**EPISODES, "step": "t"}, ("every",)),
+        (pd.DataFrame({"s": [1, "1"], "a": 0, "n": 1}), NEXT, ()),
+        (pd.DataFrame({"s": [2.0**60], "a": 0, "n": 1}), NEXT, ()),
+        (time, EPISODES, ("next_state", "reward")),
+        (again, EPISODES, ("step",)),
+        (pd.DataFrame({"s": ["x y", "x_y"], "a": "go", "n": "x y"}), NEXT, ("states",)),
+        (
+            pd.DataFrame({"e": 1, "s": ["x", "y"], "a": "go", "n": "x"}),
+            {**EPISODES, "next_state": "n"},
+            ("next_state",),
+        ),
+    ]
+    for source, options, names in cases:
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                read_log(source, **options)
+            message = str(said[0].message)
+        except (ValueError, TypeError) as error:
+            message = str(error)
+        link = re.search(r"\(see docs/(\S+)\.md\)$", message)
+        assert link is not None and link[1] == "how-to/read-a-log", message
+        for name in names:
+            assert f"`{name}=" in page, (message, name)
+    # Every argument of `read_log` is on the page.
+    for name in set(inspect.signature(read_log).parameters) - {"source", "state", "action", "chunksize"}:
+        assert f"`{name}=" in page, name
+
+
+@pytest.fixture(scope="module")
+def long():
+    """The function of the page that makes a long table of a wide one."""
+    code = next(x for x in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.S | re.M) if "def long" in x)
+    names: dict[str, Any] = {"pd": pd}
+    exec(code[code.index("def long") : code.index("\n\n\n")], names)
+    return names["long"]
+
+
+# A reader in plain Python.
+
+WORDS = {"", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None", "."}
+FIRST_DAY = datetime.date(2026, 1, 30)
+
+
+def random_file(seed, path):  # noqa: PLR0912 - a form of a file each
+    """(arguments of `read_log`, rows as text, what was made wrong): a file of some episodes, in one of many forms."""
+    rng = np.random.default_rng(seed)
+    pick = lambda *items: items[int(rng.integers(len(items)))]  # noqa: E731
+    states, actions = (
+        pick(("ill", "well", "dead"), ("0", "1", "2"), ("-1", "0", "10")),
+        pick(("go", "stay"), ("1", "2")),
+    )
+    options: dict[str, Any] = {**EPISODES, "reward": pick("r", None)}
+    fault = pick("nothing", "nothing", "blank", "repeat", "gap")
+    steps = pick("none", "numbers", "dates") if fault in ("nothing", "blank") else pick("numbers", "dates")
+    rows = []
+    for episode in range(int(rng.integers(1, 6))):
+        for t in range(int(rng.integers(1, 6))):
+            rows.append(
+                {
+                    "e": f"p{episode}",
+                    "t": str(t) if steps != "dates" else str(FIRST_DAY + datetime.timedelta(days=t)),
+                    "s": pick(*states),
+                    "a": pick(*actions),
+                    "r": pick("1.5", "-2", "0", "NA", "", ".") if rng.random() < 0.4 else pick("1.5", "-2", "0"),
+                    "n": pick(*states),
+                    "d": "0",
+                }
+            )
+        rows[-1]["d"] = pick("0", "1")
+    if rng.random() < 0.5:
+        options["next_state"] = "n"
+    if rng.random() < 0.6:
+        options["terminated"] = "d"
+    if steps != "none":
+        options |= {"step": "t"} | ({"every": "1D"} if steps == "dates" else {})
+    if options["reward"] and rng.random() < 0.8:
+        options["missing_reward"] = "ignore"
+    if rng.random() < 0.4:
+        options["states"] = [int(x) if x.lstrip("-").isdigit() else x for x in states]
+    if fault == "blank":
+        for _ in range(int(rng.integers(1, 4))):
+            rows[int(rng.integers(len(rows)))][pick("s", "a", "n")] = pick(*sorted(WORDS), "-999")
+    elif fault == "repeat":
+        at = int(rng.integers(len(rows)))
+        rows.insert(at + 1, {**rows[at]})
+    elif fault == "gap":
+        del rows[int(rng.integers(len(rows)))]
+    if rng.random() < 0.5:  # interleaved, each episode in order
+        labels = rng.permutation([row["e"] for row in rows])
+        each = {label: iter([row for row in rows if row["e"] == label]) for label in set(labels)}
+        rows = [next(each[label]) for label in labels]
+    if rng.random() < 0.3:
+        options |= {"sep": ";", "encoding": "latin-1"}
+    with path.open("w", newline="", encoding=options.get("encoding", "utf-8")) as file:
+        writer = csv.DictWriter(file, list("etsarnd"), delimiter=options.get("sep", ","))
+        writer.writeheader()
+        writer.writerows(rows)
+    return options, rows
+
+
+def reference(options, rows):  # noqa: PLR0912 - a form of a file each
+    """The transitions (state, action, reward or None, next state or None at an end, step) of each episode, or what is
+    wrong: a set of bad cells (row, role), or ("step", row)."""
+    shifts, ends = "next_state" not in options, "terminated" in options
+    of_labels = [(role, options[role]) for role in ("state", "next_state", "action") if role in options]
+    cells = {name: [row[name] for row in rows] for name in "etsarnd"}
+    listed = {str(x) for x in options.get("states", ())}
+    negative = {
+        group: any(x.startswith("-") and x != "-999" for name in names for x in cells[name])
+        for group, names in (("a", "a"), ("s", "s" if shifts else "sn"))
+    }
+
+    def empty(name, i):
+        kept, text = (set() if name == "a" else listed), cells[name][i]
+        if text == "-999":
+            return text not in kept and not negative["a" if name == "a" else "s"]
+        return text in WORDS and text not in kept
+
+    episodes: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        episodes.setdefault(row["e"], []).append(i)
+    over = [ends and row["d"] == "1" for row in rows]
+    last = {numbers[-1] for numbers in episodes.values()}
+    bad, needed = set(), [not (shifts and i in last and not over[i]) for i in range(len(rows))]
+    for i in range(len(rows)):
+        for role, name in of_labels:
+            if role == "next_state" and over[i]:
+                continue
+            unlisted = role != "action" and listed and cells[name][i] not in listed
+            if (role != "action" or needed[i]) if empty(name, i) else unlisted:
+                bad.add((i, role))
+        if options["reward"] and options.get("missing_reward") != "ignore" and cells["r"][i] in WORDS and needed[i]:
+            bad.add((i, "reward"))
+    step: list[Any] = [None] * len(rows)
+    for numbers in episodes.values():
+        first = rows[numbers[0]]["t"]
+        for place, i in enumerate(numbers):
+            text = rows[i]["t"]
+            day = datetime.date.fromisoformat
+            step[i] = int(text) if "every" not in options else (day(text) - day(first)).days
+            step[i] = step[i] if "step" in options else place
+    wrong = set()
+    for numbers in episodes.values():
+        if "step" in options:
+            wrong |= {j for k, j in enumerate(numbers) if step[j] in [step[i] for i in numbers[:k]]}
+    if not wrong and shifts and "step" in options:
+        wrong = {j for numbers in episodes.values() for i, j in itertools.pairwise(numbers) if step[j] != step[i] + 1}
+    moves = []
+    for numbers in episodes.values():
+        for i, j in zip(numbers, [*numbers[1:], None], strict=True):
+            if not needed[i]:
+                continue
+            after = None if over[i] else cells["n"][i] if not shifts else cells["s"][j]
+            paid = None if not options["reward"] or cells["r"][i] in WORDS else float(cells["r"][i])
+            moves.append((cells["s"][i], cells["a"][i], paid, after, step[i]))
+    return bad, wrong, moves
+
+
+def observed(log):
+    """The transitions of a log with a next state or an end, in the form of `reference`."""
+    t, size = log.transitions, len(log.transitions.state)
+    known = t.next_observed
+    seen = np.ones(size, bool) if t.reward_observed is None else np.asarray(t.reward_observed)
+    moves = []
+    for i in range(size):
+        if known is not None and not known[i]:
+            continue
+        paid = None if t.reward is None or not seen[i] else float(t.reward[i])
+        ended = t.terminated is not None and bool(t.terminated[i])
+        after = None if ended else str(log.states[int(t.next_state[i])])
+        moves.append(
+            (str(log.states[int(t.state[i])]), str(log.actions[int(t.action[i])]), paid, after, int(t.step[i]))
+        )
+    return moves
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_plain_reader_finds_the_same(tmp_path, part):
+    """500 files: the same transitions, or the same cells and rows refused."""
+    seen: Counter[str] = Counter()
+    for seed in range(125 * part, 125 * (part + 1)):
+        path = tmp_path / "log.csv"
+        options, rows = random_file(seed, path)
+        bad, wrong, moves = reference(options, rows)
+        try:
+            with warnings.catch_warnings():  # next states that contradict the next row
+                warnings.simplefilter("ignore")
+                log = read_log(path, **options)
+        except BadCells as error:
+            cells = {(row, role) for row, role, *_ in error.cells}
+            if any(role == "step" for _, role in cells):
+                assert cells <= {(i, "step") for i in wrong} | bad, (seed, cells, wrong)
+                assert not wrong or any((i, "step") in cells for i in wrong), seed
+                seen["step"] += 1
+            else:
+                assert cells == bad and error.number == len(bad), (seed, cells, bad)
+                seen["blank"] += 1
+            continue
+        except ValueError as error:
+            assert re.search("no episode of two rows|no rows", str(error)), (seed, str(error))
+            assert not moves and not bad and not wrong, seed
+            seen["short"] += 1
+            continue
+        assert not bad and not wrong, (seed, bad, wrong)
+        assert observed(log) == moves, seed
+        seen["read"] += 1
+        if "every" not in options:
+            plain = {name: value for name, value in options.items() if name != "states"}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                folded = fold_log(path, **plain, chunksize=int(seed % 5) + 1)
+            assert folded.n_transitions == len(moves), seed
+    assert min(seen[kind] for kind in ("read", "blank", "step", "short")) > 2, seen
+
+
+# Six real forms, one call each; sizes and sums by hand.
+
+
+def sizes(log):
+    """How many rows of each pair of a state and an action have a next state or an end, and the sum of all rewards."""
+    t = log.transitions
+    number = Counter(move[:2] for move in observed(log))
+    return dict(number), 0.0 if t.reward is None else float(np.asarray(t.reward, float).sum())
+
+
+def test_a_claims_export(write):
+    """German: semicolons, Latin-1, decimal commas, dates as text, costs; patient 4 died at home."""
+    path = write(
+        "Patient;Monat;Schweregrad;Maßnahme;Kosten;verstorben\n"
+        "17;2025-11;leicht;Gespräch;80,50;0\n17;2025-12;schwer;Röntgen;210;0\n17;2026-01;leicht;Gespräch;80,5;0\n"
+        "4;2025-12;schwer;Röntgen;199,99;0\n4;2026-01;schwer;keine;0;1\n",
+        "Abrechnung.csv",
+        "latin-1",
+    )
+    log = read_log(
+        path, state="Schweregrad", action="Maßnahme", cost="Kosten", terminated="verstorben", episode="Patient",
+        step="Monat", every="1M", sep=";", encoding="latin-1", decimal=",",
+    )  # fmt: skip
+    number, _ = sizes(log)
+    assert number == {("leicht", "Gespräch"): 1, ("schwer", "Röntgen"): 2, ("schwer", "keine"): 1}
+    paid = np.asarray(log.transitions.reward)[np.asarray(log.transitions.state) == log.states.index("schwer")]
+    assert paid.sum() == -(210 + 199.99)
+
+
+def test_a_data_frame_of_r(write):
+    """`write.csv` writes row names without a name of their column, strings in quotes, and NA."""
+    path = write(
+        '"","id","health","drug","benefit","after"\n"1",1,"good","A",1.5,"bad"\n"2",1,"bad","B",NA,"good"\n'
+        '"3",2,"good","A",0.5,"good"\n"7",2,"good",NA,2,"bad"\n'
+    )
+    options: dict[str, Any] = {"state": "health", "action": "drug", "reward": "benefit", "next_state": "after"}
+    with pytest.raises(
+        BadCells, match=r"row 2 \(line 3\): reward .*row 4 \(line 5\): action 'drug' is 'NA'.*2 such"
+    ) as error:
+        read_log(path, **options, episode="id")
+    assert [(row, role) for row, role, *_ in error.value.cells] == [(1, "reward"), (3, "action")]
+    log = read_log(write(path.read_text().replace("NA,2", '"A",2')), **options, missing_reward="ignore")
+    assert sizes_of_next(log) == ({("good", "A"): 3, ("bad", "B"): 1}, 4.0)
+    assert np.asarray(log.transitions.reward_observed).tolist() == [True, False, True, True]
+
+
+def sizes_of_next(log):
+    """`sizes` of a log without steps."""
+    number = Counter((state, action) for state, action, _ in labelled(log))
+    return dict(number), float(np.asarray(log.transitions.reward, float).sum())
+
+
+def test_a_trial_file_with_missed_trials(write):
+    """Tab-separated; a missed trial has no choice and no reward, written "." as by SAS, and the file says where."""
+    text = "subject\ttrial\tcue\tchoice\tpay\n1\t0\tA\tleft\t1\n1\t1\tB\t.\t.\n1\t2\tA\tright\t0\n1\t3\tB\tleft\t1\n"
+    options: dict[str, Any] = {
+        "state": "cue",
+        "action": "choice",
+        "reward": "pay",
+        "episode": "subject",
+        "step": "trial",
+    }
+    with pytest.raises(BadCells, match="2 such cells in all") as error:
+        read_log(write(text, "trials.tsv"), **options)
+    assert {(row, role) for row, role, *_ in error.value.cells} == {(1, "action"), (1, "reward")}
+    # What was missed as an action of its own.
+    log = read_log(write(text, "trials.tsv"), **options, actions=[".", "left", "right"], missing_reward="ignore")
+    number, _ = sizes(log)
+    assert number == {("A", "left"): 1, ("B", "."): 1, ("A", "right"): 1}
+
+
+def test_a_wide_panel(long):
+    wide = pd.DataFrame(
+        {
+            "person": [7, 8, 9],
+            **{"state_1": ["ill", "well", "ill"], "action_1": ["treat", "wait", "wait"], "pay_1": [-1.0, 1.0, 0.0]},
+            **{"state_2": ["well", "ill", "ill"], "action_2": ["wait", "treat", None], "pay_2": [1.0, -1.0, None]},
+            **{"state_3": ["well", "ill", None], "action_3": [None, None, None], "pay_3": [None, None, None]},
+        }
+    )
+    rows = long(wide, "person", "state", "action", "pay")
+    assert len(rows) == 8 and rows["visit"].tolist() == [1, 2, 3, 1, 2, 3, 1, 2]
+    log = read_log(rows, state="state", action="action", reward="pay", episode="person", step="visit")
+    number, total = sizes(log)
+    assert number == {("ill", "treat"): 2, ("well", "wait"): 2, ("ill", "wait"): 1} and total == 0.0
+    gone = wide.assign(state_2=["well", None, "ill"], action_2=["wait", None, None], pay_2=[1.0, None, None])
+    with pytest.raises(ValueError, match="row 5: step 'visit' is 3, expected 2"):
+        read_log(
+            long(gone, "person", "state", "action", "pay"),
+            state="state",
+            action="action",
+            episode="person",
+            step="visit",
+        )
+
+
+def test_an_event_log_with_two_stays_of_a_patient(write):
+    """Events of all patients by time; the stay is the episode: patient 1 came twice."""
+    path = write(
+        "time,patient,stay,ward,order,left\n"
+        "2026-01-01 08:00,1,100,emergency,scan,0\n2026-01-01 09:00,2,101,emergency,rest,0\n"
+        "2026-01-01 09:00,1,100,surgery,operate,0\n2026-01-01 10:00,1,100,surgery,rest,1\n"
+        "2026-01-01 10:00,2,101,emergency,scan,1\n2026-02-01 08:00,1,102,emergency,rest,0\n"
+        "2026-02-01 09:00,1,102,surgery,rest,1\n"
+    )
+    options: dict[str, Any] = {"state": "ward", "action": "order", "terminated": "left"}
+    log = read_log(path, **options, episode="stay", step="time", every="1h")
+    assert sizes(log)[0] == {
+        ("emergency", "scan"): 2,
+        ("emergency", "rest"): 2,
+        ("surgery", "operate"): 1,
+        ("surgery", "rest"): 2,
+    }
+    assert np.asarray(log.transitions.terminated).sum() == 3
+    # With the patient as the episode, the month between the stays is a gap, and not one step.
+    with pytest.raises(ValueError, match=r"row 6 .*: step 'time' is 744, expected 3, the step after that of row 4"):
+        read_log(path, **options, episode="patient", step="time", every="1h")
+
+
+def test_counts_of_cells(write):
+    path = write(
+        "grade,treated,after,n,site\nmild,no,mild,40,x\nmild,no,severe,10,x\nsevere,yes,mild,7,x\nsevere,yes,dead,0,x\n"
+    )
+    log = read_log(path, state="grade", action="treated", next_state="after", count="n")
+    assert Counter(labelled(log)) == {
+        ("mild", "no", "mild"): 40,
+        ("mild", "no", "severe"): 10,
+        ("severe", "yes", "mild"): 7,
+    }
+    assert log.states == ("dead", "mild", "severe")
