@@ -20,7 +20,7 @@ from bayes_mdp.calibration.criticism.criticise import CHOSEN, RETURNS
 from bayes_mdp.decisions.behaviour import behaviour_in_halves
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
-from bayes_mdp.inference.fitted import Fitted as FittedPosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import halves_in_time, split_log
@@ -32,7 +32,7 @@ from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 
-Rule = Callable[[FittedPosterior], PolicyLike]
+Rule = Callable[[Fitted], PolicyLike]
 """How a policy is chosen from a posterior."""
 Gain = Float[np.ndarray, " num_draws"]
 SHARE, BY_STEP = "the prior's share", "behaviour by step"

@@ -23,7 +23,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_o
 from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs
 from bayes_mdp.decisions.start import start_of_log
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
-from bayes_mdp.inference.fitted import Fitted as FittedPosterior
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
@@ -341,12 +341,12 @@ def _action_probs(
     return np.broadcast_to(np.asarray(probs, np.float64), shape)
 
 
-def _seen(posterior: FittedPosterior) -> Float[np.ndarray, "S A"]:
+def _seen(posterior: Fitted) -> Float[np.ndarray, "S A"]:
     """How often the data of a posterior have each pair, at any step."""
     return np.asarray(posterior.visit_counts(), np.float64).reshape(-1, *posterior.space.shape[-2:]).sum(0)
 
 
-def _policy_set(posterior: FittedPosterior, problem: Problem) -> PolicySet:
+def _policy_set(posterior: Fitted, problem: Problem) -> PolicySet:
     """The policies that the limits leave, by the counts of a posterior."""
     baseline = _action_probs(problem.baseline, problem.space, problem.objective)
     return policy_set(problem.limits, problem.space.legal, baseline.shape, _seen(posterior), baseline)
@@ -355,7 +355,7 @@ def _policy_set(posterior: FittedPosterior, problem: Problem) -> PolicySet:
 def _rule(problem: Problem) -> Rule:
     """How a policy is chosen from a posterior, but for the criterion: the best of the limits by the mean MDP."""
 
-    def rule(posterior: FittedPosterior) -> PolicyLike:
+    def rule(posterior: Fitted) -> PolicyLike:
         if not isinstance(posterior, CanMean):
             return greedy(posterior, problem.objective)
         policies = _policy_set(posterior, problem)
@@ -366,7 +366,7 @@ def _rule(problem: Problem) -> Rule:
     return rule
 
 
-def _choose(key: PRNGKeyArray, posterior: FittedPosterior, problem: Problem) -> PolicyChoice:
+def _choose(key: PRNGKeyArray, posterior: Fitted, problem: Problem) -> PolicyChoice:
     """The choice; where it is the baseline, that of the best policy which is likelier no worse than worse."""
 
     def chosen(confidence: float) -> PolicyChoice:
@@ -388,7 +388,7 @@ def _choose(key: PRNGKeyArray, posterior: FittedPosterior, problem: Problem) -> 
 
 
 def _judge(
-    key: PRNGKeyArray, posterior: FittedPosterior, problem: Problem, candidates: Mapping[str, PolicyLike]
+    key: PRNGKeyArray, posterior: Fitted, problem: Problem, candidates: Mapping[str, PolicyLike]
 ) -> tuple[PolicyComparison, dict[str, Improvement]]:
     """The comparison, with more draws as long as they leave open whether a promise holds."""
     cells = int(np.prod((*problem.space.shape, problem.space.n_outcomes)))
@@ -422,7 +422,7 @@ def _candidate(
     policy: PolicyLike,
     comparison: PolicyComparison,
     improvement: Improvement,
-    posterior: FittedPosterior,
+    posterior: Fitted,
     problem: Problem,
 ) -> Candidate:
     """A policy, with why the data do not decide for it."""
@@ -443,7 +443,7 @@ def _candidate(
 
 def _spread(
     key: PRNGKeyArray,
-    posterior: FittedPosterior,
+    posterior: Fitted,
     problem: Problem,
     choice: PolicyChoice,
     improvement: Improvement,
@@ -517,7 +517,7 @@ def _anchored(log: Log, objective: Objective, candidates: Mapping[str, Candidate
 
 
 def differences(
-    posterior: FittedPosterior, chosen: PolicyLike, baseline: PolicyLike, objective: Objective, start: ArrayLike
+    posterior: Fitted, chosen: PolicyLike, baseline: PolicyLike, objective: Objective, start: ArrayLike
 ) -> "pd.DataFrame":
     """A row for each state in which the policies differ, the most valuable first.
 
@@ -573,7 +573,7 @@ def differences(
 
 
 def _in_mean(
-    posterior: FittedPosterior, chosen: PolicyLike, baseline: PolicyLike, objective: Objective, start: ArrayLike
+    posterior: Fitted, chosen: PolicyLike, baseline: PolicyLike, objective: Objective, start: ArrayLike
 ) -> tuple[
     Float[np.ndarray, "*H S"], Float[np.ndarray, "*H S"], Float[np.ndarray, "2 *H S A"], Float[np.ndarray, "*H S A"]
 ]:
@@ -593,7 +593,7 @@ def _in_mean(
 
 
 def variance_shares(
-    posterior: FittedPosterior, chosen: PolicyLike, objective: Objective, start: ArrayLike
+    posterior: Fitted, chosen: PolicyLike, objective: Objective, start: ArrayLike
 ) -> "pd.DataFrame | None":
     """The pairs that the value of the chosen policy is most uncertain about: `state`, `action`, `count`, `share`.
 

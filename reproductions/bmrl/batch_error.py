@@ -42,7 +42,8 @@ class BatchError(eqx.Module):
         cells: Any = learnt.reward_cells
         data = jnp.asarray(cells.data)
         leaf = cells.element(transitions.cell(self.space), transitions.outcome(self.space))
-        seen, reward = transitions.observed_rewards(jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(leaf)))
+        weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(leaf))
+        seen, reward = transitions.observed_rewards(weights, by_outcome=False)
         sums, squares = (
             jnp.zeros(len(data), data.dtype).at[leaf].add((seen * x).astype(data.dtype), mode="drop")
             for x in (reward, reward**2)

@@ -256,10 +256,11 @@ class OpenEpisodes:
         gap = None
         if self.checks_steps:
             gap = first_gap(rows["step"], next_row, last, rows["row"], may_jump=self.may_jump)
+        next_state, led, cut, keep = followed
         result = Settled(
             {name: column[now] for name, column in rows.items() if name not in ("place", "given_out")},
             rows["place"][now].astype(np.int32),
-            FollowedRows(*(None if x is None else x[now] for x in followed)),
+            FollowedRows(next_state[now], led[now], None if cut is None else cut[now], keep[now]),
             gap,
         )
         rows["given_out"] = rows["given_out"] | now

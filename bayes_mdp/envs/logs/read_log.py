@@ -408,13 +408,13 @@ def _notes(
     """
     last = untold & ~gaps
     paid = 0 if rewards is None else int((rewards[last] != 0).sum())
-    lost = f", and the rewards of {paid} of them are left out" if paid else ""
+    lost = f" (with a reward: {paid})" if paid else ""
     said = (
-        (gaps, "rows without a state are left out"),
-        (unknown, "rows do not say what followed, and count by their action and reward alone"),
-        (last, f"rows without an action say which state an episode reached last{lost}"),
+        (gaps, "rows without a state, left out", ""),
+        (unknown, "rows that do not say what followed, which count by action and reward alone", ""),
+        (last, "last rows without an action, left out", lost),
     )
-    return tuple(f"{int(rows.sum())} {what}" for rows, what in said if rows.any())
+    return tuple(f"{what}: {int(rows.sum())}{more}" for rows, what, more in said if rows.any())
 
 
 def _check_order(table: Table, along: EpisodeOrder, columns: Columns, may_jump: bool) -> None:

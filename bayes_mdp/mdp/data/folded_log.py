@@ -227,9 +227,8 @@ class FoldedLog:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
         unknown = int(self.cells.count.sum()) - self.n_transitions
-        apart = (
-            f"; {unknown} rows do not say what followed, and count by their action and reward alone" if unknown else ""
-        )
+        told = f"; rows that do not say what followed, which count by action and reward alone: {unknown}"
+        apart = told if unknown else ""
         return (
             f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{apart}"
         )

@@ -121,7 +121,7 @@ def test_a_gap_is_refused_unless_it_is_allowed():
         bm.read_log(table, **columns)
     log = bm.read_log(table, **columns, missing_state="gap")
     assert np.asarray(log.transitions.next_observed).tolist() == [False, True, False]
-    assert "; 1 rows without a state are left out" in str(log)
+    assert "; rows without a state, left out: 1" in str(log)
     filled = table.fillna("a")
     with pytest.raises(ValueError, match=r"row 4: step 't' is 4, expected 3.*gaps='cut'"):
         bm.read_log(filled, **columns, step="t")

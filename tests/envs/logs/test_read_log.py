@@ -125,7 +125,9 @@ def test_states_are_shifted_within_interleaved_episodes(write):
     np.testing.assert_array_equal(data.terminated, [False, False, True, False, False, False, False])
     np.testing.assert_array_equal(data.truncated, [False, False, False, False, False, True, True])
     np.testing.assert_array_equal(data.step, [0, 1, 2, 0, 1, 2, 0])
-    assert str(log).startswith("5 transitions of ") and "; 2 rows do not say what followed" in str(log)
+    assert str(log).startswith(
+        "5 transitions of "
+    ) and "; rows that do not say what followed, which count by action and reward alone: 2" in str(log)
 
 
 def test_without_flags_it_is_not_known_what_followed_the_last_row(write):
@@ -145,7 +147,7 @@ def test_a_last_row_that_is_left_out_may_hold_the_final_state_alone(write):
     np.testing.assert_array_equal(data.action, [0, 1, 0])
     np.testing.assert_array_equal(data.reward, [1.0, 2.0, 3.0])
     assert data.reward_observed is None
-    assert "; 2 rows without an action say which state an episode reached last" in str(log)
+    assert "; last rows without an action, left out: 2" in str(log)
     with pytest.raises(ValueError, match=r"row 2 \(line 3\): action 'a' is empty"):
         read_log(write(text.replace("x,1,9,2", "x,1,,2")), **options)
     with pytest.raises(ValueError, match=r"row 2 \(line 3\): reward 'r' is empty"):
