@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from bayes_mdp.inference.fitted import Fitted
+    from bayes_mdp.inference.route import InferredPosterior
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
     from bayes_mdp.models.mdp_spec import Prior
     from bayes_mdp.utils.typing import InitialLike
@@ -151,7 +152,7 @@ def _judge(
 
 
 def _keep(
-    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "Fitted", log: "Log | FoldedLog | None"
+    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "InferredPosterior", log: "Log | FoldedLog | None"
 ) -> None:
     import bayes_mdp as bm
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayes_mdp.cli.options import count
-from bayes_mdp.utils.validation import label_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -411,6 +410,8 @@ def _find(
 
     found = places.get(text) or places.get(number_of(text), [])
     if len(found) > 1:
+        from bayes_mdp.utils.validation import label_list
+
         both = label_list([names[i] for i in found])
         raise ValueError(f"{option} is {text!r}, which {both} are all written as, expected labels that differ as text")
     if not found:

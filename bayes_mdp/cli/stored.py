@@ -27,7 +27,7 @@ from bayes_mdp.cli.problem import add_initial, initial_of
 
 if TYPE_CHECKING:
     from bayes_mdp.inference import ConjugatePosterior
-    from bayes_mdp.inference.fitted import Fitted
+    from bayes_mdp.inference.route import InferredPosterior
     from bayes_mdp.mdp import Objective
     from bayes_mdp.utils.typing import InitialLike
 
@@ -89,7 +89,7 @@ def stored_in(arguments: argparse.Namespace, *more: str) -> str | None:
     return path
 
 
-def load_stored(path: str) -> "Fitted":
+def load_stored(path: str) -> "InferredPosterior":
     """The posterior of a file.
 
     Args:

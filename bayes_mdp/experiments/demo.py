@@ -25,7 +25,7 @@ from bayes_mdp.envs import from_gymnasium, read_log
 from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
 from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
-from bayes_mdp.inference import infer, save
+from bayes_mdp.inference import evidence, infer, save
 from bayes_mdp.inference.route import InferredPosterior
 from bayes_mdp.mdp import Discounted, Environment, Log, SparseMDP, StateActionSpace
 from bayes_mdp.models import MDPSpec
@@ -166,9 +166,10 @@ def _compare_priors(studies: dict[str, Study], truth: float, log: Log, folder: P
     for name, study in studies.items():
         low, high = study.comparison.values[EVALUATED].interval
         verdict = "holds the truth" if low <= truth <= high else "MISSES the truth"
+        density = evidence(study.posterior).log_evidence
         print(
             f"  {name:<12} 95 % interval [{low:.3f}, {high:.3f}] {verdict}; without the truth: "
-            f"log evidence {study.posterior.log_evidence:.1f}, {predictive_loo(study.posterior, log, key=key)}"
+            f"log evidence {density:.1f}, {predictive_loo(study.posterior, log, key=key)}"
         )
     best = studies["neighbours"]
     tree = to_arviz(best.posterior, key=key, data=log, num_draws=500)

@@ -101,9 +101,8 @@ def test_episodes_are_the_numpy_recursion_on_the_same_draws(key, monkeypatch):
 
 
 def test_ties_are_shared_and_illegal_actions_never_optimal():
-    np.testing.assert_allclose(
-        shared_out(jnp.array([[1.0, 1.0, 0.0], [2.0, -jnp.inf, 1.0]])), [[0.5, 0.5, 0], [1, 0, 0]]
-    )
+    q = jnp.array([[[1.0, 1.0, 0.0]], [[2.0, -jnp.inf, 1.0]]])
+    np.testing.assert_allclose(shared_out(q), [[[0.5, 0.5, 0]], [[1, 0, 0]]])
     legal = np.array([[True, False, True]])
     space = StateActionSpace(1, 3, legal=legal)
     belief = conjugate_posterior(dirichlet_rows(np.ones((3, 1)), (1, 3, 1)), known_rewards(np.ones((1, 3))), space)

@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalMemberAccess=false, reportIncompatibleMethodOverride=false
 """A posterior class of one's own: what it says of itself serves values, decisions, checks, ArviZ and print."""
 
 from dataclasses import replace

@@ -1,4 +1,5 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalMemberAccess=false, reportIncompatibleMethodOverride=false
 """Transitions of which it was not observed what followed: rows learn nothing from them, rewards of pairs do.
 
 The oracle is the same data in two parts that every route has known for long: transitions without rewards where both are

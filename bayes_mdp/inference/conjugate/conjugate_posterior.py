@@ -703,7 +703,7 @@ class ConjugatePosterior(Fitted):
             # Where there is no outcome, a reward whose law needs one is not looked at.
             outcome = np.minimum(transitions.outcome(self.space), self.space.n_outcomes - 1)
             counted, _ = transitions.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
-            reward, seen = np.asarray(transitions.reward, float), counted != 0
+            reward, seen = np.asarray(transitions.reward, float), np.asarray(counted) != 0
             self.reward_cells.check_rewards("transitions.reward", transitions.cell(self.space), outcome, reward, seen)
 
     def _observe_outcomes(

@@ -42,7 +42,7 @@ from bayes_mdp.utils.identity import UnidentifiedError, identity
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import is_concrete
 
-Arrays: TypeAlias = dict[str, Float[Array, "..."]]
+Arrays: TypeAlias = dict[str, Float[AnyArray, "..."]]
 """Parameters by their names."""
 
 ParametersOf: TypeAlias = Callable[..., Arrays]

@@ -48,7 +48,7 @@ Values: TypeAlias = tuple[Float[np.ndarray, "..."], ...]
 Terms: TypeAlias = tuple[ArrayLike, ...]
 """Numbers that add up to a log density. Their sizes say what its rounding is."""
 
-Parameters: TypeAlias = dict[str, Float[Array, "..."]]
+Parameters: TypeAlias = dict[str, Float[AnyArray, "..."]]
 """The parameters of a law, by name."""
 
 Laws: TypeAlias = Mapping[type[dist.Distribution], Callable[[Any], Parameters]]

@@ -113,7 +113,8 @@ def test_the_rows_are_those_of_linear_programs():
 def test_without_a_radius_it_is_mbie_eb(task):
     """The same numbers; a radius of almost nothing is almost it. Zero and None are one choice, made before tracing."""
     same = look(MBIEEB(REWARD_WIDTH, V_MAX), task, FEW)
-    for width in (None, 0.0, np.float32(0)):
+    widths: list[Any] = [None, 0.0, np.float32(0)]
+    for width in widths:
         agent = MBIE(REWARD_WIDTH, width, V_MAX)
         assert isinstance(agent.equations, OnePolicy)
         np.testing.assert_array_equal(look(agent, task, FEW).policy.q, same.policy.q)

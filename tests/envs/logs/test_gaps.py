@@ -159,7 +159,8 @@ def coverage(world, joined):
         state = rng.integers(4)
         for _ in range(length):
             action = rng.integers(2)
-            table["e"].append(person), table["s"].append(state), table["a"].append(action)
+            for column, value in zip("esa", (person, state, action), strict=True):
+                table[column].append(value)
             state = rng.choice(4, p=rows[state, action])
     frame = pd.DataFrame(table).astype({"s": "Int64"})
     frame.loc[rng.random(len(frame)) < 0.2, "s"] = pd.NA

@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalMemberAccess=false, reportIncompatibleMethodOverride=false
 """Files as they come: what is missing in them, written twice or in another form is read for what it is, or named.
 
 The last tests compare with a reader in plain Python, and read six real forms whose sizes and sums are counted by hand.
