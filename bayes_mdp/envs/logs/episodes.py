@@ -271,15 +271,17 @@ class OpenEpisodes:
         return result
 
 
-def follow(along: EpisodeOrder, rows: Columns, checks_steps: bool) -> FollowedRows:
+def follow(along: EpisodeOrder | None, rows: Columns, checks_steps: bool) -> FollowedRows:
     """What rows lead to, by their next rows or by their next states, where these are given.
 
     Args:
-        along: the rows of episodes.
+        along: the rows of episodes; None: each row stands alone, with its next state.
         rows: their columns, as of `OpenEpisodes.advance`.
         checks_steps: whether steps say which rows follow each other.
     """
     known, ended, cut = rows["state"] >= 0, rows["terminated"], rows.get("truncated")
+    if along is None:
+        return FollowedRows(rows["next_state"], (rows["next_state"] >= 0) | ended, cut, known)
     if "next_state" in rows:
         led = rows["next_state"] >= 0
         return follow_given(along, known=known, led=led, ended=ended, cut=cut, next_state=rows["next_state"])

@@ -18,7 +18,6 @@ from bayes_mdp.envs.logs.columns import (
     read_rewards,
     read_steps,
     refuse_repeated_steps,
-    reward_role,
     warn_of_time,
     with_counted_steps,
     with_joined_labels,
@@ -240,10 +239,10 @@ def _read(
     numbers, state_names = read_labels(table, roles_of_states, states, skipped)
     columns |= {role: np.where(skipped[role], -1, x) for role, x in zip(roles_of_states, numbers, strict=True)}
     if along is not None and episodes is not None:
-        if steps is not None:
+        if steps is not None and "next_state" in columns:  # else steps have to follow each other anyway
             refuse_repeated_steps(table, episodes, along)
         _check_order(table, along, columns, missing.steps)
-    followed = _followed(along, columns)
+    followed = follow(along, columns, "step" in columns)
     keep, led = followed.keep, followed.next_observed
     untold = ~keep & (columns["action"] < 0)
     if "action" in table.columns:
@@ -305,13 +304,6 @@ def _what_is_there(table: Table, missing: Missing) -> Columns:
 _STATES = ("state", "next_state")
 
 
-def _followed(along: EpisodeOrder | None, columns: Columns) -> FollowedRows:
-    if along is not None:
-        return follow(along, columns, "step" in columns)
-    led = (columns["next_state"] >= 0) | columns["terminated"]
-    return FollowedRows(columns["next_state"], led, columns.get("truncated"), columns["state"] >= 0)
-
-
 def _all_bad(
     first: BadCells,
     table: Table,
@@ -327,24 +319,6 @@ def _all_bad(
         by_row: whether a reward stands in the row of its action.
     """
 
-    def labels(role: str) -> object:
-        there = _what_is_there(table, missing)
-        empty = there[role] < 0
-        if role == "action":
-            empty = empty & ~_followed(_episodes(table)[0], there).keep
-        return read_labels(table, (role,), actions if role == "action" else states, {role: empty})
-
-    def rewards() -> object:
-        followed = _followed(_episodes(table)[0], _what_is_there(table, missing))
-        return read_rewards(table, missing.rewards or not by_row, followed.keep, followed.next_observed)
-
-    checks: dict[str, Callable[[], object]] = {
-        "terminated": lambda: read_flags(table, "terminated"),
-        "truncated": lambda: read_flags(table, "truncated"),
-        "episode": lambda: read_episodes(table),
-        **{role: partial(labels, role) for role in ("state", "next_state", "action")},
-        reward_role(table): rewards,
-    }
     errors = {first.cells[0][1]: first}
 
     def works(check: Callable[[], object]) -> bool:
@@ -365,7 +339,7 @@ def _all_bad(
 
     def rows_of(table: Table) -> tuple[FollowedRows, np.ndarray]:
         there = _what_is_there(table, missing)
-        followed = _followed(_episodes(table)[0], there)
+        followed = follow(_episodes(table)[0], there, "step" in there)
         return followed, (there["action"] < 0) & ~followed.keep
 
     def counted() -> Table:

@@ -28,7 +28,7 @@ from bayes_mdp.envs.logs.columns import (
     reward_role,
     warn_of_time,
 )
-from bayes_mdp.envs.logs.episodes import Columns, FollowedRows, OpenEpisodes, Settled, episode_order
+from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled, episode_order, follow
 from bayes_mdp.envs.logs.tables import Dialect, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
@@ -299,9 +299,7 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted) -> Rows:
     if isinstance(settled, Settled):
         columns, followed, place = settled.columns, settled.followed, settled.place
     else:
-        columns, place = settled, None
-        led = (settled["next_state"] >= 0) | settled["terminated"]
-        followed = FollowedRows(settled["next_state"], led, settled.get("truncated"), settled["state"] >= 0)
+        columns, followed, place = settled, follow(None, settled, checks_steps=False), None
     kept = np.flatnonzero(followed.keep)
     columns = {name: column[kept] for name, column in columns.items()}
     next_state, led, cut, _ = (None if x is None else x[kept] for x in followed)

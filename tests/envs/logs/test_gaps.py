@@ -129,7 +129,7 @@ def test_a_gap_is_refused_unless_it_is_allowed():
     assert np.asarray(cut.transitions.next_observed).tolist() == [True, True, False, False]
     with pytest.raises(ValueError, match="row 3: step 't' is 1, expected 3"):
         bm.read_log(filled.assign(t=[0, 2, 1, 3]), **columns, step="t", gaps="cut")
-    with pytest.raises(ValueError, match="row 3: step 't' is 0, expected each step of an episode once: row 1 has it"):
+    with pytest.raises(ValueError, match="row 3: step 't' is 0, expected 2, the step after that of row 2"):
         bm.read_log(filled.assign(t=[0, 1, 0, 1]), **columns, step="t", gaps="cut")
 
 

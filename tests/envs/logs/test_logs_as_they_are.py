@@ -283,7 +283,7 @@ def test_steps_are_counted_from_dates(write, every, dates, steps):
         (
             ["2026-03-01", "2026-03-02", "2026-03-02"],
             {"every": "1D"},
-            "row 3: step 't' is 1, expected each step .* once",
+            "row 3: step 't' is 1, expected 2, the step after that of row 2",
         ),
         (
             ["2026-03-02", "2026-03-01", "2026-03-03"],
@@ -535,8 +535,9 @@ def random_file(seed, path):  # noqa: PLR0912 - a form of a file each
     fault = pick("nothing", "nothing", "blank", "repeat", "gap")
     steps = pick("none", "numbers", "dates") if fault in ("nothing", "blank") else pick("numbers", "dates")
     rows = []
-    for episode in range(int(rng.integers(1, 6))):
-        for t in range(int(rng.integers(1, 6))):
+    most = 2 if seed % 10 == 0 else 6  # some files of one row, most of which hold no transition
+    for episode in range(int(rng.integers(1, most))):
+        for t in range(int(rng.integers(1, most))):
             rows.append(
                 {
                     "e": f"p{episode}",
@@ -675,7 +676,10 @@ def test_a_plain_reader_finds_the_same(tmp_path, part):
                 assert not wrong or any((i, "step") in cells for i in wrong), seed
                 seen["step"] += 1
             else:
-                assert cells == bad and error.number == len(bad), (seed, cells, bad)
+                # Of many the first ones, by row, are told.
+                rest = bad - cells
+                assert error.number == len(bad) and len(cells) == min(len(bad), MOST_TOLD), (seed, cells, bad)
+                assert cells <= bad and (not rest or max(cells)[0] <= min(rest)[0]), (seed, cells, bad)
                 seen["blank"] += 1
             continue
         except ValueError as error:
