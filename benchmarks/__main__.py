@@ -1,7 +1,7 @@
 """`python -m benchmarks`: all speed benchmarks beside their peers, one file of ratios, compared with a stored one.
 
-Exit codes: 0; 1 where a ratio fell below .7 of the stored one, or a benchmark failed; 2 for wrong input (one sentence
-on stderr); 130 after Ctrl-C, which leaves a file that the same command completes.
+Exit codes: 0; 1 where a ratio fell below .7 of the stored one (.5 on another processor), or a benchmark failed; 2 for
+wrong input (one sentence on stderr); 130 after Ctrl-C, which leaves a file that the same command completes.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.record.comparison import FALL, Change
+from benchmarks.record.comparison import Change
 from benchmarks.record.stored import Record
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -67,7 +67,7 @@ def describe_comparison(changes: Sequence[Change], old: Record, new: Record) -> 
 def _remark(one: Change) -> str:
     if one.old is None:
         return "not stored"
-    return "not measured" if one.new is None else f"below {FALL}" if one.fell else ""
+    return "not measured" if one.new is None else f"below {one.floor}" if one.fell else ""
 
 
 def _time(seconds: float, unit: str) -> str:

@@ -172,6 +172,14 @@ def test_a_comparison_marks_a_fall(fake, tmp_path, capsys):
     assert main(["--from", "run.json", "--compare", "run.json"], [one]) == 0 and fake.runs("one") == 1
 
 
+def test_another_processor_has_another_floor():
+    """.6 of the stored ratio has fallen on the processor of the stored run, not on another; .4 has on both."""
+    old, new = complete({"a": 10.0, "b": 10.0}), complete({"a": 6.0, "b": 4.0})
+    assert [one.fell for one in compare(old, new)] == [True, True]
+    moved = new._replace(machine={**new.machine, "processor": "another"})
+    assert [one.fell for one in compare(old, moved)] == [False, True]
+
+
 @pytest.mark.parametrize(("low", "code", "runs"), [("RUNS < 3", 0, 3), ("True", 1, RERUNS + 1), ("False", 0, 1)])
 def test_a_check_measures_a_fall_again(fake, tmp_path, capsys, low, code, runs):
     """A ratio has fallen that fell in every run; what is not part of the check is not run."""
