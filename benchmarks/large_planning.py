@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 
 from bayes_mdp.mdp import Discounted, SparseMDP
 from bayes_mdp.planning import solve
-from bayes_mdp.planning.policy_arrays import unrolled_action_values
+from bayes_mdp.planning.policy_arrays import action_values_by_column
 from benchmarks.record.turns import Measured, Size, in_turns
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -82,7 +82,7 @@ def quantecon(problem: DiscreteDP) -> np.ndarray:
 def main(sizes: list[int], discounts: list[float], problems: list[str]) -> None:
     """One line a problem, size and discount."""
     plan = jax.jit(lambda mdp, discount, tolerance: solve(mdp, Discounted(discount), tolerance=tolerance))
-    sweep = jax.jit(lambda mdp, v: (q := unrolled_action_values(mdp, v, 0.99), jnp.max(q, -1)))
+    sweep = jax.jit(lambda mdp, v: (q := action_values_by_column(mdp, v, 0.99), jnp.max(q, -1)))
     print(
         "problem, S, discount: ours s (iterations, proven gap, converged), quantecon s, ratio; at rounding s; peak MB"
     )

@@ -158,8 +158,8 @@ class BAMCP(eqx.Module):
             )
         n_actions = problem.space.n_actions
         check_tree(self.tree_nodes, n_actions)
-        kept = empty_tree(self.tree_nodes, n_actions) if self.keep_tree else None
-        return SearchState(jnp.zeros((problem.space.n_states, n_actions)), kept)
+        tree = empty_tree(self.tree_nodes, n_actions) if self.keep_tree else None
+        return SearchState(jnp.zeros((problem.space.n_states, n_actions)), tree)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: SearchState, belief: CanSampleLazily
@@ -181,10 +181,11 @@ class BAMCP(eqx.Module):
                 nor urns.
         """
         self.check_belief(belief)
+        # One key for the draws of rewards that have no urn, one for the simulations.
         key_draws, key = jax.random.split(key)
         arrays = belief.lazy_belief(key_draws, self.num_draws, self.reward_bins)
         self._check_labels(arrays)
-        found = search(
+        answer = search(
             key,
             arrays,
             problem,
@@ -195,7 +196,7 @@ class BAMCP(eqx.Module):
             random_rollouts=self.random_rollouts,
             kept=state.kept,
         )
-        return OneAction(jnp.asarray(found.action)), SearchState(state.rollout_q, found.kept)
+        return OneAction(jnp.asarray(answer.action)), SearchState(state.rollout_q, answer.kept)
 
     def _check_labels(self, arrays: LazyBelief) -> None:
         if not self.keep_tree:
@@ -223,29 +224,32 @@ class BAMCP(eqx.Module):
         Args:
             problem, state, transition, weight: as of `Learner.observe`.
         """
+        # Q(s, a) += alpha (r + gamma max_a' Q(s', a') - Q(s, a)), over legal actions, 0 after an end.
         q, gamma = state.rollout_q, step_discount(problem.objective)
-        start, action, then = transition.state, transition.action, transition.next_state
+        start, action, next_state = transition.state, transition.action, transition.next_state
         ended = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
         legal = problem.space.legal
-        after = q[then] if legal is None else jnp.where(jnp.asarray(legal)[then], q[then], -jnp.inf)
+        after = q[next_state] if legal is None else jnp.where(jnp.asarray(legal)[next_state], q[next_state], -jnp.inf)
         reward = jnp.asarray(transition.reward)
         target = reward + gamma * jnp.where(ended, 0.0, after.max())
         changed = q.at[start, action].add(self.learning_rate * weight * (target - q[start, action]))
         if state.kept is None:
             return SearchState(changed, None)
         step = transition.step if isinstance(problem.objective, Episodic) and transition.step is not None else 0
-        outcome = jnp.where(ended, problem.space.n_states, then)
+        # Outcome S stands for an end: the child that the tree has for it.
+        outcome = jnp.where(ended, problem.space.n_states, next_state)
         seen = weight > 0
         # A second transition since the decision: what is below it is not at the root, the tree is dropped.
         used = jnp.where(state.kept.action < 0, state.kept.used, 0)
         happened = {"state": start, "step": step, "action": action, "outcome": outcome, "reward": reward, "used": used}
-        kept = state.kept._replace(
+        # A masked step leaves everything as it is; types stay those of the state of a compiled loop.
+        tree = state.kept._replace(
             **{
                 name: jnp.where(seen, value, getattr(state.kept, name)).astype(getattr(state.kept, name).dtype)
                 for name, value in happened.items()
             }
         )
-        return SearchState(changed, kept)
+        return SearchState(changed, tree)
 
 
 class SearchOptions(NamedTuple):
@@ -335,7 +339,8 @@ def search(
     require_numba("a tree search")
     check_lazy(belief)
     objective = problem.objective
-    given = SearchInput(
+    # What the callback may not close over is passed to it: traced arrays only.
+    inputs = SearchInput(
         jax.random.key_data(key),
         belief,
         problem.space.legal,
@@ -350,57 +355,60 @@ def search(
     )
     horizon = objective.horizon if isinstance(objective, Episodic) else None
     shape_of = lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype)  # noqa: E731
-    shapes: Any = jax.tree.map(shape_of, SearchOutput(given.state, kept))
+    shapes: Any = jax.tree.map(shape_of, SearchOutput(inputs.state, kept))
     call = partial(_on_host, horizon, options)
-    return jax.pure_callback(call, shapes, given, vmap_method="expand_dims")
+    return jax.pure_callback(call, shapes, inputs, vmap_method="expand_dims")
 
 
 # The leaves are arrays of the host; what a class of JAX holds is not typed there.
-def _on_host(horizon: int | None, options: SearchOptions, given: Any) -> SearchOutput:
-    given = jax.tree.map(np.asarray, given)
-    lead = np.broadcast_shapes(*(np.shape(x)[: given.state.ndim] for x in jax.tree.leaves(given)))
+def _on_host(horizon: int | None, options: SearchOptions, inputs: Any) -> SearchOutput:
+    inputs = jax.tree.map(np.asarray, inputs)
+    # Axes that `vmap` has put in front: one tree for each of their indices.
+    lead = np.broadcast_shapes(*(np.shape(x)[: inputs.state.ndim] for x in jax.tree.leaves(inputs)))
     if not lead:
-        return _one(horizon, options, given)
+        return _search_once(horizon, options, inputs)
 
-    def at(place: tuple[int, ...]) -> SearchOutput:
+    def search_at(place: tuple[int, ...]) -> SearchOutput:
         # An array without an axis of seeds has an axis of one in its place.
         pick = lambda x: x[tuple(min(i, n - 1) for i, n in zip(place, x.shape, strict=False))]  # noqa: E731
-        return _one(horizon, options, jax.tree.map(pick, given))
+        return _search_once(horizon, options, jax.tree.map(pick, inputs))
 
+    # numba releases the interpreter's lock, so seeds search side by side.
     places = list(np.ndindex(*lead))
     with ThreadPoolExecutor(max_workers=min(len(places), usable_cores())) as pool:
-        answers = list(pool.map(at, places))
+        answers = list(pool.map(search_at, places))
     return jax.tree.map(lambda *x: np.reshape(np.stack(x), (*lead, *np.shape(x[0]))), *answers)
 
 
-def _one(horizon: int | None, options: SearchOptions, given: Any) -> SearchOutput:
+def _search_once(horizon: int | None, options: SearchOptions, inputs: Any) -> SearchOutput:
     """One decision; `given` is a `SearchInput` of NumPy's arrays."""
     # numba is an extra: what it compiles is imported where it is used.
-    from bayes_mdp.planning.tree_search import Decision, Search, new_tree, resumed, stored
+    from bayes_mdp.planning.tree_search import Decision, Search, new_tree, resume, store_tree
 
-    n_states, n_actions = given.rollout_q.shape
-    if int(given.state) >= n_states:  # the episode is over
-        return SearchOutput(INDEX(0), given.kept)
+    n_states, n_actions = inputs.rollout_q.shape
+    if int(inputs.state) >= n_states:  # the episode is over
+        return SearchOutput(INDEX(0), inputs.kept)
+    # The subtree below what happened, if there is one; else a new tree.
     tree = None
-    if given.kept is not None:
-        step = None if horizon is None else int(given.step)
-        tree = resumed(given.kept, given.belief, int(given.state), step, options.num_simulations)
-    exploration = float(given.exploration)
+    if inputs.kept is not None:
+        step = None if horizon is None else int(inputs.step)
+        tree = resume(inputs.kept, inputs.belief, int(inputs.state), step, options.num_simulations)
+    exploration = float(inputs.exploration)
     searched = Search(
-        given.belief,
-        given.legal,
-        given.initial,
-        Decision(int(given.state), int(given.step), horizon, float(given.discount), options.episodes),
+        inputs.belief,
+        inputs.legal,
+        inputs.initial,
+        Decision(int(inputs.state), int(inputs.step), horizon, float(inputs.discount), options.episodes),
         exploration=None if np.isnan(exploration) else exploration,
-        random_rollouts=float(given.random_rollouts),
-        rollout_q=given.rollout_q,
+        random_rollouts=float(inputs.random_rollouts),
+        rollout_q=inputs.rollout_q,
         max_depth=options.max_depth,
-        rng=np.random.default_rng(np.asarray(given.words, np.uint32)),
+        rng=np.random.default_rng(np.asarray(inputs.words, np.uint32)),
         tree=new_tree(options.max_nodes, n_actions) if tree is None else tree,
     )
     searched.run(options.num_simulations)
     # Values that differ by less than the program's width can tell are equal.
     answer = searched.answer()
-    action = answer._replace(q=answer.q.astype(given.rollout_q.dtype)).action
-    kept = None if given.kept is None else stored(searched.tree, given.kept)
-    return SearchOutput(INDEX(action), kept)
+    action = answer._replace(q=answer.q.astype(inputs.rollout_q.dtype)).action
+    stored_tree = None if inputs.kept is None else store_tree(searched.tree, inputs.kept)
+    return SearchOutput(INDEX(action), stored_tree)

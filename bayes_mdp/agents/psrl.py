@@ -145,7 +145,7 @@ class TSDE(PSRL):
 Pairs = Float[Array, "*H S A"]
 
 
-def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pairs) -> Float[Array, "H S A"]:
+def values_with_noise(model: MeanModel, reward_noise: Pairs, transition_noise: Pairs) -> Float[Array, "H S A"]:
     """q of an episode whose mean model has noise added. Traceable.
 
     Q_h = E[r] + w_R + E[P] max Q_{h+1} + (H - h - 1) w_P, h = 0 .. H - 1: the last step has no noise of transitions.
@@ -180,7 +180,7 @@ def noise_scales(belief: HasVariances) -> tuple[Pairs, Pairs]:
 
 
 class GaussianPSRL(eqx.Module):
-    """Greedy for `perturbed_values`, with one draw of the noise for every pair and plan.
+    """Greedy for `values_with_noise`, with one draw of the noise for every pair and plan.
 
     The noise of a pair is the same at all steps where the space is stationary, and drawn for every step where it has a
     horizon (there a state at a step is what a state is in TabulaRL). Rewards are meant to lie in [0, 1].
@@ -232,4 +232,4 @@ class GaussianPSRL(eqx.Module):
         # One key for rewards and one for rows; one draw for every pair of the model.
         draws = zip(jax.random.split(key), noise_scales(belief), strict=True)
         noise = [self.scale * sd * jax.random.normal(k, sd.shape, sd.dtype) for k, sd in draws]
-        return Greedy(perturbed_values(model, *noise), problem.space.legal), state
+        return Greedy(values_with_noise(model, *noise), problem.space.legal), state

@@ -42,7 +42,7 @@ class RegressionData(eqx.Module):
         """No data yet; `shape` is [*H S A]."""
         return cls(jnp.zeros((*shape, shape[-2])), jnp.zeros(shape), jnp.zeros(shape))
 
-    def observed(self, problem: Problem, transition: Transitions, weight: Scalar = 1.0) -> "RegressionData":
+    def add_transition(self, problem: Problem, transition: Transitions, weight: Scalar = 1.0) -> "RegressionData":
         """The data with one transition more; unchanged where `weight` is 0.
 
         Args:
@@ -50,6 +50,7 @@ class RegressionData(eqx.Module):
             transition: one.
         """
         cell, counted = transition.cell(problem.space), jnp.asarray(weight) != 0
+        # A transition that ends counts as a visit with a reward, but leads nowhere: its y is the reward.
         continues = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)
         return RegressionData(
             self.successors.at[(*cell, transition.next_state)].add(continues),
@@ -58,7 +59,7 @@ class RegressionData(eqx.Module):
         )
 
 
-def randomized_values(
+def draw_values(
     key: PRNGKeyArray,
     data: RegressionData,
     horizon: int,
@@ -97,12 +98,12 @@ def randomized_values(
 
 
 class RLSVI(eqx.Module):
-    """Greedy for one draw of `randomized_values`, drawn anew for every plan. The agent keeps its own data statistics.
+    """Greedy for values drawn anew for every plan (`draw_values`). The agent keeps its own data statistics.
 
     From [RLSVI16].
 
     Args:
-        noise, regularization: as in `randomized_values`. The prior is N(0, 1 / regularization): it makes an unseen pair
+        noise, regularization: as in `draw_values`. The prior is N(0, 1 / regularization): it makes an unseen pair
             attractive only where 1 / sqrt(regularization) is not small beside the returns.
         replan: as in `PSRL`.
 
@@ -146,7 +147,7 @@ class RLSVI(eqx.Module):
     ) -> tuple[Greedy, RegressionData]:
         """Greedy for a new draw; the data are unchanged."""
         del belief
-        q = randomized_values(
+        q = draw_values(
             key,
             state,
             episode_length(problem, "RLSVI"),
@@ -160,7 +161,7 @@ class RLSVI(eqx.Module):
         self, problem: Problem, state: RegressionData, transition: Transitions, weight: Scalar = 1.0
     ) -> RegressionData:
         """The data with one transition more; unchanged where `weight` is 0."""
-        return state.observed(problem, transition, weight)
+        return state.add_transition(problem, transition, weight)
 
 
 class LangevinState(eqx.Module):
@@ -196,11 +197,11 @@ class Spectrum(NamedTuple):
         """
         return self if self.values.ndim == 1 else jax.tree.map(lambda x: x[layer], self)
 
-    def rotated(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+    def rotate(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """U^T `x`, in the unit of `x`."""
         return x if self.vectors is None else matmul(self.vectors.T, x)
 
-    def restored(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+    def rotate_back(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """U `x`, in the unit of `x`."""
         return x if self.vectors is None else matmul(self.vectors, x)
 
@@ -219,6 +220,7 @@ def spectrum(
         return Spectrum(visits.reshape(*visits.shape[:-2], -1) + regularization, None)
     gram = einsum("...sa,sai,saj->...ij", visits, features, features)
     values, vectors = jnp.linalg.eigh(gram)
+    # eigh of a positive semidefinite matrix may give tiny negative eigenvalues.
     return Spectrum(jnp.maximum(values, 0.0) + regularization, vectors)
 
 
@@ -248,13 +250,15 @@ def langevin_law(
     slope = 2.0 * step_size * curvature
     # log |rho|, without the rounding of 1 - slope where that is small.
     decay = jnp.where(slope < 0.5, jnp.log1p(-jnp.minimum(slope, 0.5)), jnp.log(jnp.abs(1.0 - slope)))
+    # rho^J, with the sign of a negative rho to an odd power.
     odd = jnp.asarray(num_steps) % 2 == 1
-    kept = jnp.where((slope > 1.0) & odd, -1.0, 1.0) * jnp.exp(num_steps * decay)
+    memory = jnp.where((slope > 1.0) & odd, -1.0, 1.0) * jnp.exp(num_steps * decay)
     stationary = 1.0 / (2.0 * inverse_temperature * curvature * (1.0 - step_size * curvature))
-    return centre + kept * (start - centre), jnp.sqrt(-jnp.expm1(2.0 * num_steps * decay) * stationary)
+    return centre + memory * (start - centre), jnp.sqrt(-jnp.expm1(2.0 * num_steps * decay) * stationary)
 
 
 def _paper_steps(values: Float[Array, " d"], horizon: int, plans: Int[Array, ""]) -> Float[Array, ""]:
+    # J = ceil(2 kappa log(4 H k)), kappa the condition number of Lambda.
     condition = jnp.max(values) / jnp.min(values)
     return jnp.ceil(2.0 * condition * jnp.log(4.0 * horizon * plans))
 
@@ -356,18 +360,22 @@ class LMCLSVI(eqx.Module):
             total = now.reward + matmul(now.successors, values)
             score = total.reshape(-1) if self.features is None else einsum("sa,sad->d", total, self.features)
             # In the coordinates of the eigenvectors of Lambda the recursion is one of scalars.
-            own = whole.at(layer)
+            layer_spectrum = whole.at(layer)
             mean, sd = langevin_law(
-                own.rotated(state.weights[layer]),
-                own.rotated(score) / own.values,
-                own.values,
-                step_size=self.step_size / jnp.max(own.values),
-                num_steps=_paper_steps(own.values, horizon, state.plans) if self.num_steps is None else self.num_steps,
+                layer_spectrum.rotate(state.weights[layer]),
+                layer_spectrum.rotate(score) / layer_spectrum.values,
+                layer_spectrum.values,
+                # eta of the paper is this one over the largest eigenvalue: the recursion is stable for every Lambda.
+                step_size=self.step_size / jnp.max(layer_spectrum.values),
+                num_steps=_paper_steps(layer_spectrum.values, horizon, state.plans)
+                if self.num_steps is None
+                else self.num_steps,
                 inverse_temperature=self.inverse_temperature,
             )
             z = jax.random.normal(jax.random.fold_in(key, layer), mean.shape, mean.dtype)
-            weights = own.restored(mean + sd * z)
+            weights = layer_spectrum.rotate_back(mean + sd * z)
             linear = weights.reshape(pairs) if self.features is None else matmul(self.features, weights)
+            # Q_h cannot exceed what the remaining steps pay.
             q = jnp.minimum(linear, (horizon - layer) * jnp.asarray(self.max_reward, linear.dtype))
             q = q if mask is None else jnp.where(mask, q, -jnp.inf)
             return jnp.max(q, -1), (q, weights)
@@ -379,4 +387,4 @@ class LMCLSVI(eqx.Module):
         self, problem: Problem, state: LangevinState, transition: Transitions, weight: Scalar = 1.0
     ) -> LangevinState:
         """The data with one transition more; unchanged where `weight` is 0."""
-        return LangevinState(state.data.observed(problem, transition, weight), state.weights, state.plans)
+        return LangevinState(state.data.add_transition(problem, transition, weight), state.weights, state.plans)

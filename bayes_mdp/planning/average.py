@@ -40,16 +40,17 @@ def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | No
         # have several recurrent classes, so that no Howard step helps. A discounted plan with a horizon beyond the
         # length of the chain has one class there, and values that differ from the relative ones by little
         # (vanishing discount, Puterman 1994, section 8.2): the iteration starts again from it. Its bound is its own.
-        answer = on_demand(~jnp.isfinite(answer[-1]), answer, _from_discounted, (mdp, rounding))
+        answer = on_demand(~jnp.isfinite(answer[-1]), answer, _restart_from_discounted_plan, (mdp, rounding))
     q, gain, count, gap = answer
     return Solution(q, jnp.max(q, -1), best_action(q), gain, jnp.isfinite(gap), count, gap)
 
 
-def _from_discounted(
+def _restart_from_discounted_plan(
     problem: tuple[MDP | SparseMDP, Rounding],
 ) -> tuple[Float[Array, "S A"], Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
     """The answer of `best_gain` from a discounted plan on."""
     mdp, rounding = problem
+    # The horizon is ten times the number of states, and the discount never rounds to 1.
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
     discount = 1 - max(1 / (_HORIZON * mdp.n_states), 16 * eps)
     plan = solve_discounted(mdp, discount, rounding, None)
@@ -72,6 +73,7 @@ def best_gain(
     gain = (jnp.min(change) + jnp.max(change)) / 2
     error = _uncertainty(mdp, rounding, values) + 2 * maximum.uncertainty(mdp.n_actions)
     gap = (jnp.max(change) - jnp.min(change)) / 2 + error
+    # q of the greedy action is v + g; a constant added to q and v leaves the equation true, so v(0) is made 0.
     q = q - gain
     offset = maximum.value(q)[0]
     q = q - offset
@@ -93,6 +95,7 @@ def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, 
     allowance = 2 * rounding.of_sweep(values) + excess
     if mdp.end_probs is None:
         return allowance
+    # An episode that can end has no average reward: no bound holds.
     ends = mdp.end_probs if mdp.legal is None else jnp.where(mdp.legal, mdp.end_probs, 0.0)
     return jnp.where(jnp.any(ends > 0), jnp.inf, allowance)
 
@@ -121,9 +124,9 @@ def _iterate(
         # Stop at rounding, near rounding without progress, or after 20 iterations without progress.
         scale = reward + jnp.max(jnp.abs(v))
         stalls = jnp.where(new > 0.99 * width, stalls + 1, jnp.int32(0))
-        near = new <= 64 * eps * scale
-        stop = (new <= 4 * eps * scale) | (near & (stalls > 0)) | (stalls >= _PATIENCE)
-        status = jnp.where(stop, jnp.where(near, 2, 1), 0).astype(jnp.int32)
+        at_rounding = new <= 64 * eps * scale
+        stop = (new <= 4 * eps * scale) | (at_rounding & (stalls > 0)) | (stalls >= _PATIENCE)
+        status = jnp.where(stop, jnp.where(at_rounding, 2, 1), 0).astype(jnp.int32)
         return v, new, count + 1, stalls, status
 
     first = (values, jnp.full((), jnp.inf, values.dtype), jnp.int32(0), jnp.int32(0), jnp.int32(0))
@@ -141,5 +144,6 @@ def relative_values(chain: MDP | SparseMDP, guess: Float[Array, " S"]) -> Float[
 
     x = h + g solves x - P x + x[0] = r: one equation for both unknowns.
     """
+    # One system for h and g: x = h + g solves x + x[0] - P x = r, since h[0] = 0.
     x = solve_chain(chain, 1.0, chain.reward[:, 0], guess, anchored=True)
     return x - x[0]

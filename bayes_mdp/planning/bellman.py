@@ -40,6 +40,7 @@ class Rounding(eqx.Module):
         # Terms of the longest sum in a sweep: successors, the fixed operations, and the mixture over actions.
         terms = listed + _SPARE + (0 if mixed is None else mixed.n_actions + 2)
         info = jnp.finfo(mdp.reward.dtype)
+        # gamma_n = n u / (1 - n u) bounds the relative error of a sum of n terms (Higham 2002, section 3.1).
         u = terms * float(info.eps) / 2
         factor = u / (1 - u) if u < 0.5 else float("inf")
         size = largest_reward(mixed or mdp)
@@ -59,6 +60,7 @@ def largest_reward(mdp: MDP | SparseMDP) -> Float[Array, ""]:
 def total_probability(mdp: MDP | SparseMDP, rounding: Rounding) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Proven lower and upper bounds on the probability that a legal pair does not end the episode."""
     mass = row_sums(mdp)
+    # Illegal pairs must not decide the extremes.
     low = mass if mdp.legal is None else jnp.where(mdp.legal, mass, jnp.inf)
     high = mass if mdp.legal is None else jnp.where(mdp.legal, mass, -jnp.inf)
     return jnp.min(low) * (1 - rounding.factor), jnp.max(high) * (1 + rounding.factor) + rounding.floor
@@ -117,6 +119,7 @@ class SoftMax(eqx.Module):
     def chain(self, mdp: MDP | SparseMDP, q: Float[Array, "S A"]) -> MDP | SparseMDP:
         """The chain of the soft policy, entropy in the reward: its sweep of v is `value(q)` if q is a sweep of v."""
         _, z, log_sum = self._parts(q)
+        # log pi of legal actions only: an illegal one gets probability 0 before its log could make 0 * -inf.
         log_probs = z - log_sum[:, None]
         probs = jnp.where(jnp.isneginf(q), 0.0, jnp.exp(log_probs))
         chain = mix(mdp, probs)

@@ -90,8 +90,8 @@ def solve_k_program(
     import cvxpy as cp
     from cvxpy.constraints.exponential import ExpCone
 
-    given = _read(reward, numerator, rows, initial, legal)
-    n_steps, n_states, n_actions = given.reward.shape
+    arrays = _read(reward, numerator, rows, initial, legal)
+    n_steps, n_states, n_actions = arrays.reward.shape
     tau: Any = cp.Variable(nonneg=True)
     inverse = cp.Variable(nonneg=True)
     values = [cp.Variable(n_states) for _ in range(n_steps)]
@@ -101,16 +101,16 @@ def solve_k_program(
         k, share = cp.Variable((n_states, n_actions)), cp.Variable((n_states, n_actions))
         # K >= r + numerator / tau + E V_next, with 1 / tau as a variable of its own (convex: inverse >= 1 / tau).
         later = values[h + 1] if h + 1 < n_steps else np.zeros(n_states)
-        after = cp.vstack([given.rows[h, s] @ later for s in range(n_states)])
-        bellman.append(k >= given.reward[h] + given.numerator[h] * inverse + after)
+        after = cp.vstack([arrays.rows[h, s] @ later for s in range(n_states)])
+        bellman.append(k >= arrays.reward[h] + arrays.numerator[h] * inverse + after)
         # V >= tau logsumexp(K / tau), as tau sum_a exp((k_a - v) / tau) <= tau: one exponential cone a pair.
         exponent = k - cp.outer(values[h], np.ones(n_actions))
-        ones = np.ones((n_states, n_actions))
-        constraints.append(ExpCone(exponent, tau * ones, share))
-        constraints.append(cp.sum(cp.multiply(share, given.legal.astype(float)), axis=1) <= tau)
-    problem = cp.Problem(cp.Minimize(given.initial @ values[0]), [*constraints, *bellman])
+        units = np.ones((n_states, n_actions))
+        constraints.append(ExpCone(exponent, tau * units, share))
+        constraints.append(cp.sum(cp.multiply(share, arrays.legal.astype(float)), axis=1) <= tau)
+    problem = cp.Problem(cp.Minimize(arrays.initial @ values[0]), [*constraints, *bellman])
     status = _run(problem, solver)
-    return _certified(given, float(tau.value), np.stack([np.asarray(c.dual_value) for c in bellman]), status)
+    return _certify(arrays, float(tau.value), np.stack([np.asarray(c.dual_value) for c in bellman]), status)
 
 
 def solve_k_dual(
@@ -128,20 +128,21 @@ def solve_k_dual(
     """
     import cvxpy as cp
 
-    given = _read(reward, numerator, rows, initial, legal)
-    n_steps, n_states, n_actions = given.reward.shape
+    arrays = _read(reward, numerator, rows, initial, legal)
+    n_steps, n_states, n_actions = arrays.reward.shape
     occupancy: list[Any] = [cp.Variable((n_states, n_actions), nonneg=True) for _ in range(n_steps)]
-    constraints: list[Any] = [cp.sum(occupancy[0], axis=1) == given.initial]
+    constraints: list[Any] = [cp.sum(occupancy[0], axis=1) == arrays.initial]
     paid: Any = 0.0
     uncertain: Any = 0.0
     entropy: Any = 0.0
+    # Flow constraints, and the three sums: rewards, C, and E as minus a relative entropy, which is concave.
     for h, present in enumerate(occupancy):
-        constraints.append(cp.multiply(present, (~given.legal).astype(float)) == 0)
+        constraints.append(cp.multiply(present, (~arrays.legal).astype(float)) == 0)
         if h + 1 < n_steps:
-            flat = given.rows[h].reshape(-1, n_states)
+            flat = arrays.rows[h].reshape(-1, n_states)
             constraints.append(cp.sum(occupancy[h + 1], axis=1) == flat.T @ cp.vec(present, order="C"))
-        paid += cp.sum(cp.multiply(given.reward[h], present))
-        uncertain += cp.sum(cp.multiply(given.numerator[h], present))
+        paid += cp.sum(cp.multiply(arrays.reward[h], present))
+        uncertain += cp.sum(cp.multiply(arrays.numerator[h], present))
         total = cp.outer(cp.sum(present, axis=1), np.ones(n_actions))
         entropy -= cp.sum(cp.rel_entr(present, total))
     # 2 sqrt(C E) as a geometric mean of variables below C and E.
@@ -150,8 +151,9 @@ def solve_k_dual(
     problem = cp.Problem(cp.Maximize(paid + 2 * cp.geo_mean(root)), constraints)
     status = _run(problem, solver)
     weights = np.stack([x.value for x in occupancy])
-    uncertain, entropy = _costs(_feasible(given, weights), given.numerator)
-    return _certified(given, float(np.sqrt(uncertain / entropy)), weights, status)
+    # The certificate takes the policy of the solver's occupancy, not its numbers, which may violate a constraint.
+    uncertain, entropy = _costs(_feasible(arrays, weights), arrays.numerator)
+    return _certify(arrays, float(np.sqrt(uncertain / entropy)), weights, status)
 
 
 def phi(tau: float, occupancy: Pairs, numerator: Pairs) -> float:
@@ -196,32 +198,33 @@ def _run(problem: "cp.Problem", solver: str | None) -> str:
     return problem.status
 
 
-def _certified(given: _Arrays, tau: float, weights: Pairs, status: str) -> KProgram:
+def _certify(arrays: _Arrays, tau: float, weights: Pairs, status: str) -> KProgram:
     """Both bounds, from a temperature and the weights of a policy."""
-    k = np.empty_like(given.reward)
-    values = np.zeros(len(given.initial))
+    k = np.empty_like(arrays.reward)
+    values = np.zeros(len(arrays.initial))
     for h in reversed(range(len(k))):
         # The recursion at this tau gives the least feasible K, so that the bound holds whatever the solver returned.
-        full = given.reward[h] + given.numerator[h] / tau + given.rows[h] @ values
-        k[h] = np.where(given.legal, full, -np.inf)
+        full = arrays.reward[h] + arrays.numerator[h] / tau + arrays.rows[h] @ values
+        k[h] = np.where(arrays.legal, full, -np.inf)
         best = k[h].max(-1)
         values = best + tau * np.log(np.exp((k[h] - best[:, None]) / tau).sum(-1))
-    occupancy = _feasible(given, weights)
-    uncertain, entropy = _costs(occupancy, given.numerator)
-    dual = float((occupancy * given.reward).sum() + 2.0 * np.sqrt(uncertain * entropy))
-    return KProgram(tau, k, occupancy, float(given.initial @ values), dual, status)
+    occupancy = _feasible(arrays, weights)
+    uncertain, entropy = _costs(occupancy, arrays.numerator)
+    dual = float((occupancy * arrays.reward).sum() + 2.0 * np.sqrt(uncertain * entropy))
+    return KProgram(tau, k, occupancy, float(arrays.initial @ values), dual, status)
 
 
-def _feasible(given: _Arrays, weights: Pairs) -> Pairs:
+def _feasible(arrays: _Arrays, weights: Pairs) -> Pairs:
     """The occupancy of the policy proportional to `weights` (uniform where they are zero)."""
-    weights = np.where(given.legal, np.maximum(weights, 0.0), 0.0)
+    weights = np.where(arrays.legal, np.maximum(weights, 0.0), 0.0)
     total = weights.sum(-1, keepdims=True)
-    uniform = given.legal / given.legal.sum(-1, keepdims=True)
+    uniform = arrays.legal / arrays.legal.sum(-1, keepdims=True)
     policy = np.where(total > 0, weights / np.where(total > 0, total, 1.0), uniform)
-    present, occupancy = given.initial, np.empty_like(weights)
+    # The occupancy that this policy really has, step by step: exactly feasible.
+    present, occupancy = arrays.initial, np.empty_like(weights)
     for h in range(len(weights)):
         occupancy[h] = present[:, None] * policy[h]
-        present = np.einsum("sa,saz->z", occupancy[h], given.rows[h])
+        present = np.einsum("sa,saz->z", occupancy[h], arrays.rows[h])
     return occupancy
 
 
@@ -287,7 +290,7 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> V
     program.solve(solver=cp.CLARABEL)
     if program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
         raise RuntimeError(f"the solver stopped with status {program.status!r}, expected an optimum")
-    values = np.array([each.dual_value for each in flow])
+    values = np.array([constraint.dual_value for constraint in flow])
     occupancy = np.array([x.value for x in d])
     best: Any = objective.value
     return VaporProgram(occupancy, float(best), _dual(problem, rows, values), values, program.status)
@@ -316,6 +319,7 @@ def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarra
 def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
     """D of `planning.vapor_occupancy` at `values`."""
     next_values = np.concatenate([values[1:], np.zeros_like(values[:1])])
+    # x = r + P V' - V; t solves sigma (t - 1 / t) = -x, in the form without cancellation for each sign.
     x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, next_values) - values[..., None]
     sigma = np.asarray(problem.sigma, float)
     y = x / np.where(sigma > 0, sigma, 1.0)

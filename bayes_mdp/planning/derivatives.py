@@ -52,6 +52,7 @@ def _values_rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> t
     # What one sweep over fixed values changes: the right side.
     sweep = lambda mdp, discount, maximum: maximum.value(action_values(mdp, v, discount))  # noqa: E731
     rhs = jax.jvp(sweep, (mdp, discount, maximum), tangents[1:])[1]
+    # Differentiate v = T v at the fixed point: (I - discount P_pi) dv = dT, with P_pi the chain of the greedy policy.
     dv = solve_with_derivatives(maximum.chain(mdp, q), discount, rhs)
     dq = jax.jvp(action_values, (mdp, v, discount), (tangents[1], dv, tangents[2]))[1]
     return (q, v), (dq, dv)
@@ -82,17 +83,17 @@ def _gain_rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tup
 
 
 @jax.custom_jvp
-def where_solved(values: PyTree[Array], solved: Bool[Array, ""]) -> PyTree[Array]:
+def poison_unless(values: PyTree[Array], solved: Bool[Array, ""]) -> PyTree[Array]:
     """`values`, whose derivatives are NaN unless `solved`: those of a wrong answer mean nothing."""
     return values
 
 
-@where_solved.defjvp
-def _solved_rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tuple[PyTree, PyTree]:
+@poison_unless.defjvp
+def _poison_rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tuple[PyTree, PyTree]:
     values, solved = primals
     # A product, not a selection: in reverse mode a selection would hand on zero.
     factor = jnp.where(solved, 1.0, jnp.nan)
-    return where_solved(values, solved), jax.tree.map(lambda t: t * factor.astype(t.dtype), tangents[0])
+    return poison_unless(values, solved), jax.tree.map(lambda t: t * factor.astype(t.dtype), tangents[0])
 
 
 def near_enough(values: Float[Array, " S"], done: Bool[Array, ""], gap: Float[Array, ""]) -> Bool[Array, ""]:
@@ -128,12 +129,13 @@ def solve_with_derivatives(
     # The solvers see constants: JAX differentiates the equation, not the solvers.
     fixed, factor = jax.lax.stop_gradient((chain, discount))
     if isinstance(fixed, MDP) and fixed.n_states <= DIRECT:
+        # Inverted once: the solver and its adjoint share the inverse.
         inverse = _inverse(fixed, factor, anchored)
-        solve = lambda operator, b: _refined(inverse, operator, b)  # noqa: E731
-        solve_adjoint = lambda operator, b: _refined(inverse.T, operator, b)  # noqa: E731
+        solve = lambda operator, b: _refine_once(inverse, operator, b)  # noqa: E731
+        solve_adjoint = lambda operator, b: _refine_once(inverse.T, operator, b)  # noqa: E731
     else:
-        solve = lambda operator, b: _iterated(fixed, factor, operator, b, anchored, False)  # noqa: E731
-        solve_adjoint = lambda operator, b: _iterated(fixed, factor, operator, b, anchored, True)  # noqa: E731
+        solve = lambda operator, b: _solve_iteratively(fixed, factor, operator, b, anchored, False)  # noqa: E731
+        solve_adjoint = lambda operator, b: _solve_iteratively(fixed, factor, operator, b, anchored, True)  # noqa: E731
     return jax.lax.custom_linear_solve(apply, rhs, solve, solve_adjoint)
 
 
@@ -146,12 +148,13 @@ def _inverse(chain: MDP, discount: RealScalar, anchored: bool) -> Float[Array, "
     return eliminate(matrix, eye, pivot=anchored)
 
 
-def _refined(inverse: Float[Array, "S S"], operator: Operator, b: Vector) -> Vector:
+def _refine_once(inverse: Float[Array, "S S"], operator: Operator, b: Vector) -> Vector:
     x = matmul(inverse, b)
+    # One step of iterative refinement takes the residual down to rounding.
     return x + matmul(inverse, b - operator(x))
 
 
-def _iterated(
+def _solve_iteratively(
     chain: MDP | SparseMDP, discount: RealScalar, operator: Operator, b: Vector, anchored: bool, adjoint: bool
 ) -> Vector:
     x = solve_chain(chain, discount, b, jnp.zeros_like(b), anchored=anchored, adjoint=adjoint)

@@ -29,7 +29,7 @@ from bayes_mdp.numerics.fusion import on_demand
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.bellman import HardMax, Max, Rounding, total_probability
 from bayes_mdp.planning.linear_systems import RESTARTS, solve_chain
-from bayes_mdp.planning.policy_arrays import UNROLLED, at_policy, follow, unrolled_action_values
+from bayes_mdp.planning.policy_arrays import UNROLLED, action_values_by_column, at_policy, follow
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
@@ -71,6 +71,7 @@ def solve_discounted(
     between improvements, its evaluations by elimination or preconditioned BiCGSTAB, and by sweeps where both fail. It
     stops as soon as no value is off by more than `tolerance`, but for rounding; 0: at rounding.
     """
+    # A tiny problem by an unrolled elimination, fast under `vmap`; others by sweeps, then policy iteration.
     discount = jnp.asarray(discount, mdp.reward.dtype)
     if isinstance(mdp, MDP) and mdp.n_states <= TINY:
         policy = initial_policy(mdp) if start is None else legal_or(start.policy, mdp)
@@ -80,12 +81,12 @@ def solve_discounted(
         values = jnp.where(jnp.isfinite(values), values, 0.0)
         values, count, done = _values(mdp, discount, values, _residual_for(tolerance, discount))
     # Whatever produced the values: the answer and its bounds come from one sweep over them.
-    q, gap = bounded(mdp, discount, rounding, values)
+    q, gap = sweep_with_bounds(mdp, discount, rounding, values)
     gain = jnp.full((), jnp.nan, q.dtype)
     return Solution(q, jnp.max(q, -1), best_action(q), gain, done & jnp.isfinite(gap), count, gap)
 
 
-def bounded(
+def sweep_with_bounds(
     mdp: MDP | SparseMDP,
     discount: RealScalar,
     rounding: Rounding,
@@ -101,16 +102,16 @@ def bounded(
     q(v) + k_min c and q(v) + k_max c, and T (v + c) between T v + k_min c and T v + k_max c. From T v <= v + high
     follows T^(n+1) v <= T^n v + k^n high, and the sum over n is the upper bound; the lower one likewise.
     """
-    q = unrolled_action_values(mdp, values, discount)
+    q = action_values_by_column(mdp, values, discount)
     error = rounding.of_sweep(values) + maximum.uncertainty(mdp.n_actions)
     change = maximum.value(q) - values
     # The sweep's own rounding widens the interval, so that the bounds hold in exact arithmetic.
     low, high = jnp.min(change) - error, jnp.max(change) + error
     k_min, k_max = (discount * k for k in total_probability(mdp, rounding))
     # sum_t k^t = k / (1 - k): the k that makes each bound weakest.
-    above = high * _later(jnp.where(high > 0, k_max, k_min), rounding)
-    below = low * _later(jnp.where(low < 0, k_max, k_min), rounding)
-    shift, width = (above + below) / 2, (above - below) / 2
+    upper = high * _later(jnp.where(high > 0, k_max, k_min), rounding)
+    lower = low * _later(jnp.where(low < 0, k_max, k_min), rounding)
+    shift, width = (upper + lower) / 2, (upper - lower) / 2
     known = jnp.isfinite(width)
     q = q + jnp.where(known, shift, 0.0)
     # Two roundings of the shift, and the sweep's own error, which moves q even where the change is zero.
@@ -167,7 +168,7 @@ def _policy_iteration(
         def turn(loop: Ahead) -> Ahead:
             assert ordered is not None
             swept = ordered(loop[0], _IN_ORDER)
-            return swept, unrolled_action_values(mdp, swept, discount), jnp.array(False)
+            return swept, action_values_by_column(mdp, swept, discount), jnp.array(False)
 
         return jax.lax.while_loop(lambda loop: loop[-1], turn, (values, q, count >= patience))[:2]
 
@@ -177,19 +178,19 @@ def _policy_iteration(
         # An action that is worse by rounding alone is kept: otherwise equal actions alternate for ever. Not after
         # sweeps in order: the news of a far reward comes as values below the rounding of others.
         unit = eps * jnp.max(jnp.abs(swept)) * (count < patience)
-        policy = _improved(ahead, policy, unit)
+        policy = _improve_policy(ahead, policy, unit)
         chain = follow(mdp, policy)
         # The last values are the guess of an iterative solver; evaluations need be no better than the policy is.
         values = evaluate_chain(chain, discount, at_policy(ahead, policy), residual, rounds=1)
-        q = unrolled_action_values(mdp, values, discount)
+        q = action_values_by_column(mdp, values, discount)
         best = jnp.max(q, -1)
         scale = jnp.max(jnp.abs(best)) + jnp.max(jnp.abs(chain.reward))
         keep = best - at_policy(q, policy) <= 4 * eps * scale
         error = jnp.max(jnp.abs(best - values))
         # A residual at rounding is the end, whatever equal actions do; near it, or with a stable policy, no progress.
-        near = error <= 64 * eps * scale
-        settled = (error <= 8 * eps * scale) | ((near | jnp.all(keep)) & (error > 0.95 * residual))
-        close = (settled & near) | (error <= allowed)
+        at_rounding = error <= 64 * eps * scale
+        settled = (error <= 8 * eps * scale) | ((at_rounding | jnp.all(keep)) & (error > 0.95 * residual))
+        close = (settled & at_rounding) | (error <= allowed)
         status = jnp.where(close, 2, jnp.where(settled | ~jnp.isfinite(error), 1, 0)).astype(jnp.int32)
         return values, q, policy, error, count + 1, status
 
@@ -199,7 +200,7 @@ def _policy_iteration(
     return values, count, status == 2
 
 
-def _improved(q: Float[Array, "S A"], policy: Int[Array, " S"], unit: Float[Array, ""]) -> Int[Array, " S"]:
+def _improve_policy(q: Float[Array, "S A"], policy: Int[Array, " S"], unit: Float[Array, ""]) -> Int[Array, " S"]:
     """The best actions, with those of `policy` where they are as good to within rounding."""
     return jnp.where(jnp.max(q, -1) - at_policy(q, policy) <= 4 * unit, policy, best_action(q))
 
@@ -214,7 +215,9 @@ def _sweep_while_fast(
     """
     eps = float(jnp.finfo(values.dtype).eps)
 
-    def moved(best: Float[Array, " S"], values: Float[Array, " S"]) -> tuple[Float[Array, " S"], Float[Array, ""]]:
+    def shift_to_middle(
+        best: Float[Array, " S"], values: Float[Array, " S"]
+    ) -> tuple[Float[Array, " S"], Float[Array, ""]]:
         """`best`, moved to the middle of the bounds on v*, and the span of the change."""
         change = best - values
         low, high = jnp.min(change), jnp.max(change)
@@ -224,7 +227,7 @@ def _sweep_while_fast(
 
     def follow_best(q: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, " S"]:
         best = jnp.max(q, -1)
-        first, width = moved(best, values)
+        first, width = shift_to_middle(best, values)
         sweeps = PolicySweeps.of(mdp, best_action(q), discount)
         # The change of the values in place of the values, from the sweep that there is; in units of its size, which
         # single precision may not hold.
@@ -234,46 +237,48 @@ def _sweep_while_fast(
         # No nearer to the policy's values than the policy may be to the best one.
         enough = jnp.maximum(jnp.maximum(_NEARER * width, eps * jnp.max(jnp.abs(first))), allowed)
         if changes is None:
-            return _swept(sweeps, moved, first, enough)
+            return _swept(sweeps, shift_to_middle, first, enough)
         start = ((first - values) / unit).astype(jnp.float32)
         least = 4 * float(jnp.finfo(jnp.float32).eps) * jnp.max(jnp.abs(start))
-        return values + unit * _swept(changes, moved, start, jnp.maximum((enough / unit).astype(jnp.float32), least))
+        return values + unit * _swept(
+            changes, shift_to_middle, start, jnp.maximum((enough / unit).astype(jnp.float32), least)
+        )
 
     def body(carry: Sweep) -> Sweep:
         q, values, width, count, _ = carry
-        values = follow_best(q, values) if mdp.n_actions > 1 else moved(jnp.max(q, -1), values)[0]
-        q = unrolled_action_values(mdp, values, discount)
+        values = follow_best(q, values) if mdp.n_actions > 1 else shift_to_middle(jnp.max(q, -1), values)[0]
+        q = action_values_by_column(mdp, values, discount)
         change = jnp.max(q, -1) - values
         new = jnp.max(change) - jnp.min(change)
         size = jnp.max(jnp.abs(change))
-        near = size <= 8 * eps * (jnp.max(jnp.abs(values)) + size)
+        solved = size <= 8 * eps * (jnp.max(jnp.abs(values)) + size)
         # Where no episode ends the middle of the bounds is the answer: half of the span counts.
-        near |= (new / 2 if mdp.end_probs is None else size) <= allowed
+        solved |= (new / 2 if mdp.end_probs is None else size) <= allowed
         # Sweeps that overflowed leave the problem to policy iteration. XLA's maximum may pass over nan, not over inf.
-        near &= (jnp.abs(values) < jnp.inf).all()
-        status = jnp.where(near, 2, jnp.where(new < _FAST * width, 0, 1)).astype(jnp.int32)
+        solved &= (jnp.abs(values) < jnp.inf).all()
+        status = jnp.where(solved, 2, jnp.where(new < _FAST * width, 0, 1)).astype(jnp.int32)
         return q, values, new, count + 1, status
 
-    q = unrolled_action_values(mdp, values, discount)
+    q = action_values_by_column(mdp, values, discount)
     before = jnp.max(q, -1) - values
     first = (q, values, jnp.full((), jnp.inf, values.dtype), jnp.int32(0), jnp.int32(0))
     q, swept, width, count, status = jax.lax.while_loop(lambda carry: carry[-1] == 0, body, first)
     # Little came of it: the moves would only be in the way of what follows.
     back = (status != 2) & ~(width <= _WORTH * (jnp.max(before) - jnp.min(before)))
     values = jnp.where(back, values, swept)
-    return jnp.where(back, unrolled_action_values(mdp, values, discount), q), values, count, status == 2
+    return jnp.where(back, action_values_by_column(mdp, values, discount), q), values, count, status == 2
 
 
 def _swept(
     sweeps: "PolicySweeps",
-    moved: Callable[[Float[Array, " S"], Float[Array, " S"]], tuple[Float[Array, " S"], Float[Array, ""]]],
+    shift_to_middle: Callable[[Float[Array, " S"], Float[Array, " S"]], tuple[Float[Array, " S"], Float[Array, ""]]],
     values: Float[Array, " S"],
     enough: Float[Array, ""],
 ) -> Float[Array, " S"]:
     """Sweeps until they change as much everywhere, to within `enough`, or too often."""
 
     def sweep(loop: Evaluation) -> Evaluation:
-        values, width = moved(sweeps(loop[0]), loop[0])
+        values, width = shift_to_middle(sweeps(loop[0]), loop[0])
         return values, width, loop[2] + 1
 
     rough = lambda loop: (loop[2] < _POLICY_SWEEPS) & (loop[1] > enough)  # noqa: E731
@@ -365,6 +370,7 @@ def _batch_last(
     policy: Int[Array, "S *B"],
 ) -> Answer:
     """Policy iteration for all problems of the batch, until the last of them is done."""
+    # The batch is the last axis: every operation below is a vector over the problems.
     n_actions, n = reward.shape[:2]
     batch = reward.shape[2:]
     eye = jnp.eye(n, dtype=reward.dtype).reshape(n, n, *(1,) * len(batch))
@@ -461,6 +467,7 @@ class OrderedSweeps(eqx.Module):
         rows = mdp.row_probs
         next_state = mdp.successor if isinstance(mdp, SparseMDP) else states
         stays = next_state == states[:, None, None]
+        # Gauss-Seidel with the self-loop solved for: v = (r + discount sum_{s' != s} P v) / (1 - discount P(s | s)).
         leave = 1 - discount * jnp.sum(jnp.where(stays, rows, 0.0), -1)
         # Positive but for rounding of rows and discount.
         leave = jnp.maximum(leave, float(jnp.finfo(leave.dtype).eps))
@@ -470,6 +477,7 @@ class OrderedSweeps(eqx.Module):
         n = mdp.n_states
         if isinstance(mdp, MDP):
             return cls(None, weight, reward[..., None], n)
+        # Segments of L consecutive states, of which N are swept side by side, one state of each at a time.
         length = -(-n // min(_LANES, n))
         lanes = -(-n // length)
         position = mdp.successor % length * lanes + mdp.successor // length
@@ -486,6 +494,7 @@ class OrderedSweeps(eqx.Module):
         """`values` after `times` sweeps from the last state to the first and back."""
         length, _, lanes = self.reward.shape
         spare = length * lanes - self.n_states
+        # State n L + l stands in lane n at place l.
         x = jnp.pad(values, (0, spare)).reshape(lanes, length).T.reshape(-1)
         x = lax.fori_loop(0, times, lambda _, x: self._sweep(self._sweep(x, True), False), x)
         return x.reshape(length, lanes).T.reshape(-1)[: self.n_states]

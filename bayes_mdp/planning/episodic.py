@@ -63,11 +63,11 @@ def backward_induction(
             f"policy has shape {probs.shape}, expected (({horizon},) {n_states}, A) ((step,) state, action)"
         )
 
-    def masked(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
+    def legal_backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         q = backup(values, layer)
         return q if mask is None else jnp.where(mask, q, -jnp.inf)
 
-    return _recursion(masked, _value(HardMax() if probs is None else probs), horizon, n_states, dtype)
+    return _recursion(legal_backup, _value(HardMax() if probs is None else probs), horizon, n_states, dtype)
 
 
 def _value(choice: Max | Float[Array, "*P S A"]) -> Callable[[Float[Array, "S A"], IntScalar], Float[Array, " S"]]:
@@ -130,6 +130,7 @@ def induce(
     # One sweep errs by factor (reward + |values|); errors of later steps reach earlier ones through rows that sum to
     # one only within the tolerance, hence the growth factor.
     fixed, rounding, choice = jax.lax.stop_gradient((q, rounding, choice))
+    # Bounds are constants to differentiation, and -inf of an illegal action has no rounding.
     size = jnp.max(jnp.where(jnp.isneginf(fixed), 0.0, jnp.abs(fixed)), axis=(-2, -1))
     if isinstance(choice, Max):
         size = size + choice.excess(mdp.n_actions)
@@ -137,17 +138,17 @@ def induce(
     if isinstance(choice, Max):
         errors = errors + choice.uncertainty(mdp.n_actions)
     growth = (1 + ROW_SUM_TOLERANCE.get(str(dtype), 1e-5) + rounding.factor) ** horizon
-    gap = _carried(errors, discount) * growth * (1 + horizon * float(jnp.finfo(dtype).eps))
+    gap = _accumulate(errors, discount) * growth * (1 + horizon * float(jnp.finfo(dtype).eps))
     return q, v, jnp.where(jnp.isfinite(gap), gap, jnp.inf)
 
 
-def _carried(errors: Float[Array, " H"], discount: float) -> Float[Array, ""]:
+def _accumulate(errors: Float[Array, " H"], discount: float) -> Float[Array, ""]:
     """The largest over t of sum_k discount^k errors_t+k, for errors that are not negative."""
     if discount == 1:
         return jnp.sum(errors)  # that of the first step
 
     def step(later: Float[Array, ""], own: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        both = own + discount * later
-        return both, both
+        total = own + discount * later
+        return total, total
 
     return jnp.max(jax.lax.scan(step, jnp.zeros((), errors.dtype), errors, reverse=True)[1])

@@ -98,21 +98,22 @@ class L1Ball(eqx.Module):
 
         For sets without a step axis.
         """
-        return _best_expectation(values, self._trace, lambda reached: _moved(reached, self.radius / 2), 1.0)
+        return _best_expectation(values, self._trace, lambda reached: _best_mass(reached, self.radius / 2), 1.0)
 
     def best_rows(self, values: Float[Array, " V"]) -> Float[Array, "S A O"]:
         """The rows whose value is `best_value`; of several best outcomes the first gets the mass.
 
         For sets without a step axis. `values`: of the outcomes; those that are missing at the end have value 0.
         """
-        _, order = _ranked(values, self.shape[-1])
-        mass = _moved(jnp.cumsum(self._trace[..., order], -1), self.radius[..., None] / 2).at[..., -1].set(1.0)
+        _, order = _rank(values, self.shape[-1])
+        # Cumulative masses of the best row, best outcome first; their differences are its probabilities.
+        mass = _best_mass(jnp.cumsum(self._trace[..., order], -1), self.radius[..., None] / 2).at[..., -1].set(1.0)
         rows = jnp.diff(mass, axis=-1, prepend=jnp.zeros_like(mass[..., :1]))
         return rows[..., jnp.argsort(order)]
 
     @property
     def _trace(self) -> Float[Array, "*H S A O"]:
-        """A positive trace of every possible outcome: `_moved` is 0 above the best of them, and nowhere else."""
+        """A positive trace of every possible outcome: `_best_mass` is 0 above the best of them, and nowhere else."""
         trace = jnp.maximum(self.probs, float(jnp.finfo(self.probs.dtype).tiny))
         return trace if self.support is None else jnp.where(self.support, trace, 0.0)
 
@@ -160,7 +161,7 @@ class Box(eqx.Module):
         return matmul(self.lower[..., : values.shape[0]], values) + poured
 
 
-def _moved(reached: Float[Array, "*n"], half: Float[Array, "*#n"]) -> Float[Array, "*n"]:
+def _best_mass(reached: Float[Array, "*n"], half: Float[Array, "*#n"]) -> Float[Array, "*n"]:
     """The mass of the best row of a ball on the k best outcomes, from that of the centre and half the radius."""
     return jnp.where(reached > 0, jnp.minimum(reached + half, 1.0), 0.0)
 
@@ -169,7 +170,7 @@ def _best_expectation(
     values: Float[Array, " S"], amount: Float[Array, "S A O"], mass: Callable[[Pairs], Pairs], total: float | Pairs
 ) -> Float[Array, "S A"]:
     """The expected value of `total` mass, of which mass(sum of the k first amounts) lies on the k best outcomes."""
-    ranked, order = _ranked(values, amount.shape[-1])
+    ranked, order = _rank(values, amount.shape[-1])
     columns = jnp.moveaxis(amount, -1, 0)
 
     def add(
@@ -185,7 +186,7 @@ def _best_expectation(
     return total * ranked[-1] + lax.scan(add, (nothing, nothing), outcomes, unroll=4)[0][1]
 
 
-def _ranked(values: Float[Array, " S"], n_outcomes: int) -> tuple[Float[Array, " O"], Int[Array, " O"]]:
+def _rank(values: Float[Array, " S"], n_outcomes: int) -> tuple[Float[Array, " O"], Int[Array, " O"]]:
     """The values of all outcomes from the best down (0 for an end), and which they are."""
     padded = jnp.pad(values, (0, n_outcomes - values.shape[0]))
     order = jnp.argsort(-padded)
@@ -316,18 +317,21 @@ def _solve_discounted(
     """
     discount = jnp.asarray(discount, mdp.reward.dtype)
     # k / (1 - k), rounded up; 0 is possible where every row of a pair may end.
-    most = discount / (1 - discount) * (1 + 4 * rounding.factor)
-    least = jnp.zeros_like(most) if mdp.ends else most
+    largest_factor = discount / (1 - discount) * (1 + 4 * rounding.factor)
+    smallest_factor = jnp.zeros_like(largest_factor) if mdp.ends else largest_factor
 
     def bounds(low: Number, high: Number) -> tuple[Number, Number]:
-        return low * jnp.where(low < 0, most, least), high * jnp.where(high > 0, most, least)
+        return low * jnp.where(low < 0, largest_factor, smallest_factor), high * jnp.where(
+            high > 0, largest_factor, smallest_factor
+        )
 
     sweep = lambda v: mdp.action_values(v, discount)  # noqa: E731
-    values, q, (below, above), count, done = _iterate(sweep, bounds, rounding, mdp, values, tolerance)
+    values, q, (lower, upper), count, done = _iterate(sweep, bounds, rounding, mdp, values, tolerance)
     error = rounding.of_sweep(values)
-    shift = jnp.where(jnp.isfinite(above - below), (above + below) / 2, 0.0)
+    shift = jnp.where(jnp.isfinite(upper - lower), (upper + lower) / 2, 0.0)
+    # The middle of the bounds halves the error; the gap adds half their width to the rounding of the sweep.
     q = q + shift
-    gap = ((above - below) / 2 + error) * (1 + rounding.factor) + rounding.factor * jnp.abs(shift)
+    gap = ((upper - lower) / 2 + error) * (1 + rounding.factor) + rounding.factor * jnp.abs(shift)
     gap = jnp.where(jnp.isfinite(gap), gap, jnp.inf)
     nothing = jnp.full((), jnp.nan, q.dtype)
     return Solution(q, jnp.max(q, -1), best_action(q), nothing, done & jnp.isfinite(gap), count, gap)
@@ -336,8 +340,8 @@ def _solve_discounted(
 def _solve_average(mdp: ExtendedMDP, rounding: Rounding, values: Float[Array, " S"], tolerance: RealScalar) -> Solution:
     """Lazy relative value iteration: min (T v - v) <= gain <= max (T v - v) for every v (Puterman 1994, 8.5.5)."""
     sweep, bounds = mdp.action_values, lambda low, high: (low, high)
-    _, q, (below, above), count, done = _iterate(sweep, bounds, rounding, mdp, values, tolerance, lazy=True)
-    gain, gap = (below + above) / 2, (above - below) / 2 * (1 + rounding.factor)
+    _, q, (lower, upper), count, done = _iterate(sweep, bounds, rounding, mdp, values, tolerance, lazy=True)
+    gain, gap = (lower + upper) / 2, (upper - lower) / 2 * (1 + rounding.factor)
     q = q - gain
     q = q - jnp.max(q[0])
     # Bounds that never meet need not hold one gain of every start: a set of known rows may not be connected.

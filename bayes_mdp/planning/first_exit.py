@@ -35,6 +35,7 @@ def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution |
     values, policy, count, done = _policy_iteration(mdp, policy)
     q = action_values(mdp, values)
     error = rounding.of_sweep(values)
+    # The bound weighs states by the most steps that a policy as good as this one may take.
     steps = _longest(mdp, values[:, None] - q - error, error, policy)
     gap = jnp.where(done & jnp.all(reach), _gap(mdp, rounding, values, q, policy, steps), jnp.inf)
     gain = jnp.full((), jnp.nan, q.dtype)
@@ -49,11 +50,12 @@ def evaluate_exit_chain(chain: MDP | SparseMDP, rounding: Rounding, start: Solut
         chain, rounding, start: as there.
     """
     reach, policy = exit_policy(chain)
-    one = jnp.ones(chain.n_states, chain.reward.dtype)
-    guess = jnp.zeros_like(one) if start is None else start.v
-    sides, guesses = jnp.stack([chain.reward[:, 0], one]), jnp.stack([guess, one])
+    unit_rewards = jnp.ones(chain.n_states, chain.reward.dtype)
+    # Expected steps solve the same system with reward 1.
+    guess = jnp.zeros_like(unit_rewards) if start is None else start.v
+    sides, guesses = jnp.stack([chain.reward[:, 0], unit_rewards]), jnp.stack([guess, unit_rewards])
     # Both right-hand sides at once: the system is prepared once.
-    values, steps = jax.vmap(lambda side, near: solve_chain(chain, 1.0, side, near))(sides, guesses)
+    values, steps = jax.vmap(lambda side, guess: solve_chain(chain, 1.0, side, guess))(sides, guesses)
     q = action_values(chain, values)
     gap = jnp.where(jnp.all(reach), _gap(chain, rounding, values, q, policy, steps), jnp.inf)
     converged = jnp.all(reach) & jnp.all(jnp.isfinite(values))
@@ -157,9 +159,10 @@ def _longest(
     mdp: MDP | SparseMDP, slack: Float[Array, "S A"], error: Float[Array, ""], policy: Int[Array, " S"]
 ) -> Float[Array, " S"]:
     """Most expected steps among the policies whose actions are as good as the best to within rounding."""
-    chain, one = follow(mdp, policy), jnp.ones_like(slack[:, 0])
-    steps = solve_chain(chain, 1.0, one, one)
+    chain, unit_rewards = follow(mdp, policy), jnp.ones_like(slack[:, 0])
+    steps = solve_chain(chain, 1.0, unit_rewards, unit_rewards)
     near_best = slack <= 4 * error * (1 + jnp.max(jnp.abs(steps)))
+    # The policy itself stays allowed, whatever rounding says of its actions.
     near_best = near_best | (policy[:, None] == jnp.arange(mdp.n_actions))
     # The same MDP with reward 1 a step and the near-best actions only: its optimal value is the longest expected time.
     counting = eqx.tree_at(lambda m: m.reward, mdp, jnp.ones_like(mdp.reward))

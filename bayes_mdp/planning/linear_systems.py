@@ -87,9 +87,11 @@ def solve_chain(
     if isinstance(chain, MDP):
         if chain.n_states <= DIRECT:
             return direct((chain, rhs))
+        # Large dense chain: a few Krylov restarts, elimination where these fail.
         return or_direct(_krylov(operator, rhs, guess, None, _DENSE_ITERATIONS, RESTARTS))
     if chain.n_states <= _SMALL:
         return direct((chain, rhs))
+    # Sparse chain: where most transitions lead to neighbours, the three middle diagonals nearly are M.
     precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint)
     x = _krylov(operator, rhs, guess, precondition, _ITERATIONS, rounds)
     if chain.n_states > LISTED_DIRECT:
@@ -128,6 +130,7 @@ def _krylov(
     swept = guess + residual
     left = rhs - operator(swept)
     nearer = jnp.max(jnp.abs(left)) < error
+    # Keep the sweep only where it helped.
     guess, residual = jnp.where(nearer, swept, guess), jnp.where(nearer, left, residual)
     error = jnp.max(jnp.abs(residual))
     if precondition is not None:
@@ -184,8 +187,8 @@ def neighbour_solver(
     states = jnp.arange(chain.n_states)
 
     def diagonal(offset: int) -> Vector:
-        there = successor == (states + offset)[:, None]
-        return jnp.asarray(discount * jnp.sum(jnp.where(there, probability, 0.0), -1))
+        is_neighbour = successor == (states + offset)[:, None]
+        return jnp.asarray(discount * jnp.sum(jnp.where(is_neighbour, probability, 0.0), -1))
 
     # What the solver asks for: the entries left and right of the diagonal, row by row, zero beyond the corners.
     left, middle, right = -diagonal(-1), 1 - diagonal(0), -diagonal(1)
@@ -210,11 +213,11 @@ def neighbour_solver(
     share = 1 + matmul(w, z)
     share = jnp.where(share > 0, share, 1.0)
 
-    def solve_anchored(b: Vector) -> Vector:
+    def solve_with_anchor(b: Vector) -> Vector:
         y = solve(b)
         return y - z * (matmul(w, y) / share)
 
-    return solve_anchored
+    return solve_with_anchor
 
 
 def _tridiagonal(left: Vector, middle: Vector, right: Vector, b: Vector) -> Vector:
@@ -223,6 +226,7 @@ def _tridiagonal(left: Vector, middle: Vector, right: Vector, b: Vector) -> Vect
 
 _ROW_BY_ROW = 48  # unknowns; beyond, columns are eliminated 16 at a time
 _BLOCK = 16
+# 1 + w' z is positive but for rounding; 1 stands for a singular update.
 
 Blocks = tuple[Float[Array, "N T"], Int[Array, " N"], Bool[Array, " N"]]
 """Matrix and right sides, the row that solves for each unknown, which rows no unknown has taken."""
@@ -266,8 +270,8 @@ def _by_blocks(table: Float[Array, "S T"], pivot: bool) -> Float[Array, "S K"]:
     size = table.shape[0]
     total = size + -size % _BLOCK
     # Unknowns x = 0 of their own fill the last block.
-    own = jnp.eye(total, total + table.shape[1] - size, dtype=table.dtype)
-    table = own.at[:size].set(jnp.insert(table, jnp.full(total - size, size), 0.0, axis=1))
+    padding = jnp.eye(total, total + table.shape[1] - size, dtype=table.dtype)
+    table = padding.at[:size].set(jnp.insert(table, jnp.full(total - size, size), 0.0, axis=1))
     rows = jnp.arange(total)
 
     def body(k: IntScalar, carry: Blocks) -> Blocks:
@@ -298,6 +302,7 @@ def _pivots(panel: Float[Array, "N B"], free: Bool[Array, " N"]) -> Int[Array, "
         panel, free, chosen = carry
         best = jnp.argmax(jnp.where(free, jnp.abs(panel[:, j]), -1.0)).astype(chosen.dtype)
         row = panel[best] / panel[best, j]
+        # The row of this column is used up; it is subtracted from the rows that are still free.
         free = free & (jnp.arange(len(free)) != best)
         panel = jnp.where(free[:, None], panel - panel[:, j][:, None] * row, panel)
         return panel, free, chosen.at[j].set(best)

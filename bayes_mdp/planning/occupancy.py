@@ -57,7 +57,7 @@ def occupancy(
         if is_concrete(chain):
             _require_one_class(chain)
         else:
-            time = jnp.where(_reached_from_all(chain, jnp.argmax(time)), time, jnp.nan)
+            time = jnp.where(_all_lead_to(chain, jnp.argmax(time)), time, jnp.nan)
         return time[:, None] * probs
     initial = _initial(mdp, initial)
     if isinstance(objective, Episodic):
@@ -100,6 +100,7 @@ def chain_occupancy(
 def recurrent_classes(graph: csr_matrix) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " C"]]:
     """The class of each state, by the edges between states, and which classes are never left. Host-side."""
     number, component = connected_components(graph, directed=True, connection="strong")
+    # A class is left where an edge goes to another component; a recurrent one is never left.
     start, target = component[np.asarray(graph.nonzero())]
     return component, np.setdiff1d(np.arange(number), start[start != target])
 
@@ -112,14 +113,14 @@ def _require_one_class(chain: MDP | SparseMDP) -> None:
     """
     component, recurrent = recurrent_classes(reachable_pairs(chain, np.ones((chain.n_states, 1), bool)))
     if len(recurrent) > 1:
-        one, two = sorted(int(np.flatnonzero(component == c)[0]) for c in recurrent)[:2]
+        first, second = sorted(int(np.flatnonzero(component == c)[0]) for c in recurrent)[:2]
         raise ValueError(
-            f"the policy has {len(recurrent)} recurrent classes (state {one} is in one, state {two} in another), "
+            f"the policy has {len(recurrent)} recurrent classes (state {first} is in one, state {second} in another), "
             "expected one: the time in each depends on the start (AverageReward)"
         )
 
 
-def _reached_from_all(chain: MDP | SparseMDP, state: IntScalar) -> Bool[Array, ""]:
+def _all_lead_to(chain: MDP | SparseMDP, state: IntScalar) -> Bool[Array, ""]:
     """Whether a chain comes to a state from all others, without ends. Traceable.
 
     Then its one recurrent class is that of the state. If there is one class, the state of most time is in it; if there
@@ -128,6 +129,7 @@ def _reached_from_all(chain: MDP | SparseMDP, state: IntScalar) -> Bool[Array, "
     fixed = jax.lax.stop_gradient(chain)
 
     def step(carry: tuple[Bool[Array, " S"], Bool[Array, ""]]) -> tuple[Bool[Array, " S"], Bool[Array, ""]]:
+        # Backwards: states of which some transition leads to those known to reach the target.
         reach, _ = carry
         further = reach | (fixed.expected_next(reach.astype(fixed.reward.dtype))[:, 0] > 0)
         return further, jnp.any(further != reach)
@@ -216,6 +218,7 @@ def condensation(
     # Components form an acyclic graph: sort it topologically, successors first, then its states by that rank.
     graph = reachable_pairs(mdp, pairs)
     count, component = connected_components(graph, directed=True, connection="strong")
+    # Edges between different components only; TopologicalSorter lists successors before predecessors.
     start, target = component[np.asarray(graph.nonzero())]
     after: dict[int, set[int]] = {c: set() for c in range(count)}
     for c, next_component in zip(start.tolist(), target.tolist(), strict=True):

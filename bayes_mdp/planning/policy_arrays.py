@@ -113,6 +113,7 @@ def _tabulate(policy: Policy, mdp: MDP | SparseMDP | Sizes, horizon: int | None)
     """exp(log_prob) over the grid of steps, states and actions, each row over its sum."""
     if isinstance(policy, TabularPolicy):
         _check_sizes(policy, mdp, horizon)
+    # Actions innermost, then states, then steps: the axes come out as [step, state, action].
     per_action = jax.vmap(policy.log_prob, (None, 0, None))
     per_state = jax.vmap(per_action, (0, None, None))
     grid = jnp.arange(mdp.n_states), jnp.arange(mdp.n_actions)
@@ -165,7 +166,7 @@ def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: Re
     return _of_pairs(mdp, discount, mdp.expected_next(values))
 
 
-def unrolled_action_values(
+def action_values_by_column(
     mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: RealScalar = 1.0
 ) -> Float[Array, "S A"]:
     """`action_values`, twice as fast on lists of a few successors, for sweeps that store q itself.
@@ -175,6 +176,7 @@ def unrolled_action_values(
     """
     if isinstance(mdp, MDP) or mdp.successor.shape[-1] > UNROLLED:
         return action_values(mdp, values, discount)
+    # One gather per column of the lists, summed elementwise: no reduction over a short axis.
     terms = (mdp.probability[..., k] * values[mdp.successor[..., k]] for k in range(mdp.successor.shape[-1]))
     return _of_pairs(mdp, discount, reduce(add, terms))
 

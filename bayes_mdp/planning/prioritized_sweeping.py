@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
 from bayes_mdp.planning.bellman import Rounding
-from bayes_mdp.planning.discounted import bounded
+from bayes_mdp.planning.discounted import sweep_with_bounds
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
@@ -44,8 +44,8 @@ class ObservedPredecessors(eqx.Module):
     def some(self, state: IntScalar, places: Int[Array, " P"]) -> Int[Array, " P"]:
         """The predecessors of a state at some places of its list, in their order; S beyond its end."""
         n_states, length = self.lists.shape
-        found = self.lists[jnp.minimum(state, n_states - 1), jnp.minimum(places, length - 1)]
-        return jnp.where(places < length, found, n_states)
+        states = self.lists[jnp.minimum(state, n_states - 1), jnp.minimum(places, length - 1)]
+        return jnp.where(places < length, states, n_states)
 
 
 class Predecessors(eqx.Module):
@@ -67,10 +67,10 @@ class Predecessors(eqx.Module):
     def some(self, state: IntScalar, places: Int[Array, " P"]) -> Int[Array, " P"]:
         """As `ObservedPredecessors.some`."""
         n_states = len(self.first) - 1
-        at = jnp.minimum(state, n_states - 1)
-        where = self.first[at] + places
-        found = self.states[jnp.minimum(where, self.longest - 1)]
-        return jnp.where(where < self.first[at + 1], found, n_states)
+        row = jnp.minimum(state, n_states - 1)
+        index = self.first[row] + places
+        states = self.states[jnp.minimum(index, self.longest - 1)]
+        return jnp.where(index < self.first[row + 1], states, n_states)
 
 
 def predecessors_of(successor: Int[AnyArray, "S A K"], possible: Bool[AnyArray, "S A K"]) -> Predecessors:
@@ -87,11 +87,12 @@ def predecessors_of(successor: Int[AnyArray, "S A K"], possible: Bool[AnyArray, 
     # neighbours, of which the first is kept.
     order = jnp.argsort(target, stable=True)
     target, state = target[order], state[order]
-    again = (target[1:] == target[:-1]) & (state[1:] == state[:-1])
-    kept = jnp.concatenate([jnp.ones(1, bool), ~again]) & (target < n_states)
+    repeated = (target[1:] == target[:-1]) & (state[1:] == state[:-1])
+    distinct = jnp.concatenate([jnp.ones(1, bool), ~repeated]) & (target < n_states)
     size = len(state)
-    place = jnp.where(kept, jnp.cumsum(kept, dtype=jnp.int32) - 1, size)
-    number = jnp.zeros(n_states, jnp.int32).at[target].add(kept.astype(jnp.int32), mode="drop")
+    # Compact lists: each distinct pair moves to its rank, `first` says where the list of each state begins.
+    place = jnp.where(distinct, jnp.cumsum(distinct, dtype=jnp.int32) - 1, size)
+    number = jnp.zeros(n_states, jnp.int32).at[target].add(distinct.astype(jnp.int32), mode="drop")
     first = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(number, dtype=jnp.int32)])
     return Predecessors(jnp.full(size, n_states, jnp.int32).at[place].set(state, mode="drop"), first)
 
@@ -139,9 +140,10 @@ class Sweeps(eqx.Module):
     def start(cls, first: Backup) -> "Sweeps":
         """Nothing waits in the queue; `first` is a backup of all states."""
         n_states, number = first.values.shape
+        # A square queue: the largest of a row and of the row maxima cost O(sqrt S) each, without a heap.
         side = int(np.ceil(np.sqrt(n_states)))
         priority = jnp.zeros((side, side), first.values.dtype)
-        return cls(_packed(first, first.values), priority, priority[0], jnp.int32(0), number)
+        return cls(_pack(first, first.values), priority, priority[0], jnp.int32(0), number)
 
     @property
     def waiting(self) -> Int[Array, ""]:
@@ -169,12 +171,12 @@ class Sweeps(eqx.Module):
         return self.rows[:, 3 * self.num_values :].reshape(len(self.rows), self.num_values, -1)
 
 
-def _packed(new: Backup, reference: Float[Array, "P M"]) -> Float[Array, "P D"]:
+def _pack(new: Backup, reference: Float[Array, "P M"]) -> Float[Array, "P D"]:
     dtype, q_size = new.values.dtype, new.q.shape[1] * new.q.shape[2]
     return jnp.concatenate([new.values, reference, new.best.astype(dtype), new.q.reshape(len(reference), q_size)], -1)
 
 
-def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], threshold: RealScalar) -> Sweeps:
+def back_up_states(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], threshold: RealScalar) -> Sweeps:
     """Back up some states (an index of S or more: none), and let those wait that moved by more than `threshold`.
 
     A state that waits goes on waiting until it is passed on, even where its value moves back: others may have been
@@ -189,7 +191,7 @@ def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], thresh
     # Beyond the square where there is no state: what lies outside is dropped.
     row = jnp.where(states < n_states, states // side, side)
     return Sweeps(
-        sweeps.rows.at[states].set(_packed(new, reference), mode="drop"),
+        sweeps.rows.at[states].set(_pack(new, reference), mode="drop"),
         sweeps.priority.at[row, states % side].max(waits, mode="drop"),
         sweeps.tops.at[row].max(waits, mode="drop"),
         sweeps.num_backups + jnp.sum(states < n_states).astype(jnp.int32),
@@ -229,7 +231,7 @@ def pass_on(
         sweeps: from here on.
         backup: the Bellman equation.
         predecessors: of every state.
-        threshold: as in `backed_up`.
+        threshold: as in `back_up_states`.
         num_pops: may be traced; 0: nothing is done.
         max_backups: no state is taken out once so many have been backed up; None: no limit.
     """
@@ -243,11 +245,11 @@ def pass_on(
     def turn(now: _Round) -> _Round:
         # A state is taken out only when the list of the last one is done; else its next predecessors come.
         pops = (now.item >= n_states) & may_pop(now.sweeps, now.left, now.first)
-        sweeps, first = _taken_out(now.sweeps, jnp.where(pops, now.first[0], side))
+        sweeps, first = _pop(now.sweeps, jnp.where(pops, now.first[0], side))
         item, place = jnp.where(pops, first, now.item), jnp.where(pops, 0, now.place)
         listed = predecessors.some(item, place + jnp.arange(together))
         states = jnp.where(item < n_states, listed, n_states)
-        sweeps = backed_up(sweeps, backup, states, threshold)
+        sweeps = back_up_states(sweeps, backup, states, threshold)
         place = place + together
         item = jnp.where((states[-1] < n_states) & (place < length), item, n_states)
         return next_round(sweeps, item, place, now.left - pops)
@@ -278,22 +280,23 @@ def _largest(waiting: Float[Array, " R"]) -> tuple[Int[Array, ""], Float[Array, 
     return place, lax.bitcast_convert_type(top, waiting.dtype)
 
 
-def _taken_out(sweeps: Sweeps, row: Int[Array, ""]) -> tuple[Sweeps, Int[Array, ""]]:
+def _pop(sweeps: Sweeps, row: Int[Array, ""]) -> tuple[Sweeps, Int[Array, ""]]:
     """The first of a row of the queue waits no more, and its values count as passed on; which state (row R: none, S).
 
     What is written depends on what was read, a whole row of the queue too: a lone zero in its place would make XLA
     copy the table.
     """
+    # Only the row of the state changes: its priority goes to 0 and the maximum of the row is taken again.
     number, side, n_states = sweeps.num_values, len(sweeps.tops), len(sweeps.rows)
     waiting = sweeps.priority[jnp.minimum(row, side - 1)]
     column, _ = _largest(waiting)
-    others = jnp.where(jnp.arange(side) == column, 0.0, waiting)
+    rest = jnp.where(jnp.arange(side) == column, 0.0, waiting)
     state = jnp.where(row < side, row * side + column, n_states)
     passed = sweeps.values[jnp.minimum(state, n_states - 1)]
     taken = Sweeps(
         sweeps.rows.at[state, jnp.arange(number, 2 * number)].set(passed, mode="drop"),
-        sweeps.priority.at[row].set(others, mode="drop"),
-        sweeps.tops.at[row].set(_largest(others)[1], mode="drop"),
+        sweeps.priority.at[row].set(rest, mode="drop"),
+        sweeps.tops.at[row].set(_largest(rest)[1], mode="drop"),
         sweeps.num_backups,
         number,
     )
@@ -355,19 +358,19 @@ def solve_by_priority(
     check_count("max_backups", max_backups)
     if start is not None:
         check_shape("start.v", start.v, (mdp.n_states,), "state")
-    known = _known(mdp)
+    known = _list_rows(mdp)
     values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
     states = np.arange(mdp.n_states) if changed is None else np.atleast_1d(np.asarray(changed))
     states = states if states.size else states.astype(int)  # an empty list has no type of its own
     check_index("changed", states, mdp.n_states, "state")
     values, number, empty = _run(known, objective.discount, values, jnp.asarray(states), threshold, max_backups)
-    q, gap = bounded(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)
+    q, gap = sweep_with_bounds(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)
     nothing = jnp.full((), jnp.nan, q.dtype)
     solution = Solution(q, jnp.max(q, -1), best_action(q), nothing, empty & jnp.isfinite(gap), number, gap)
     return solution, int(number)
 
 
-def _known(mdp: MDP | SparseMDP) -> tuple[Array, Array, Array, Array, Predecessors]:
+def _list_rows(mdp: MDP | SparseMDP) -> tuple[Array, Array, Array, Array, Predecessors]:
     """Listed rows, rewards, legal pairs and predecessors."""
     if isinstance(mdp, SparseMDP):
         successor, probability = mdp.successor, mdp.probability
@@ -395,7 +398,8 @@ def _run(
         return Backup(q[:, None], jnp.max(q, -1)[:, None], best_action(q)[:, None])
 
     nowhere = jnp.zeros((len(values), 1), jnp.int32)
+    # Only values are read from here on: q and actions of these rows are placeholders.
     first = Sweeps.start(Backup(jnp.zeros_like(reward)[:, None], values[:, None], nowhere))
-    sweeps = backed_up(first, backup, states, threshold)
+    sweeps = back_up_states(first, backup, states, threshold)
     sweeps = pass_on(sweeps, backup, lists, threshold, 2**31 - 1, max_backups)
     return sweeps.values[:, 0], sweeps.num_backups, sweeps.waiting == 0

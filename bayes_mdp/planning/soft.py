@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
 from bayes_mdp.planning.average import best_gain
 from bayes_mdp.planning.bellman import Rounding, SoftMax
-from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
-from bayes_mdp.planning.discounted import bounded, evaluate_chain
+from bayes_mdp.planning.derivatives import near_enough, poison_unless, with_derivatives, with_gain_derivatives
+from bayes_mdp.planning.discounted import evaluate_chain, sweep_with_bounds
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
 from bayes_mdp.planning.linear_systems import solve_chain
@@ -29,7 +29,7 @@ _CAP = 1000
 Evaluate = Callable[[MDP | SparseMDP, Float[Array, " S"], Float[Array, ""]], Float[Array, " S"]]
 """(chain of a policy, guess, residual so far) -> its values."""
 
-Found = tuple[Float[Array, "S A"], Bool[Array, ""], Int[Array, ""], Float[Array, ""]]
+SoftPlan = tuple[Float[Array, "S A"], Bool[Array, ""], Int[Array, ""], Float[Array, ""]]
 """q, whether the stopping rule was met, iterations, gap."""
 
 Iterate = tuple[Float[Array, " S"], Float[Array, "S A"], Float[Array, ""], Int[Array, ""], Int[Array, ""]]
@@ -98,7 +98,7 @@ def solve_soft(
         q, v, gain = with_gain_derivatives((q, soft.value(q), gain), mdp, maximum)
     elif isinstance(objective, Discounted):
         discount = jnp.asarray(objective.discount, mdp.reward.dtype)
-        q, done, count, gap = _discounted(fixed, jax.lax.stop_gradient(discount), rounding, first, soft)
+        q, done, count, gap = _solve_with_discount(fixed, jax.lax.stop_gradient(discount), rounding, first, soft)
         q, v = with_derivatives((q, soft.value(q)), mdp, discount, maximum)
     else:
         if is_concrete(mdp):
@@ -110,7 +110,7 @@ def solve_soft(
                 "found, since the entropy of going round without end outweighs its costs (FirstExit)"
             )
         q, v = with_derivatives((q, soft.value(q)), mdp, jnp.ones((), q.dtype), maximum)
-    q, v, gain = where_solved((q, v, gain), jax.lax.stop_gradient(near_enough(v, done, gap)))
+    q, v, gain = poison_unless((q, v, gain), jax.lax.stop_gradient(near_enough(v, done, gap)))
     return SoftSolution(q, v, *_policy(maximum, q), gain, done, count, gap)
 
 
@@ -119,24 +119,24 @@ def _policy(maximum: SoftMax, q: Float[Array, "*H S A"]) -> tuple[Float[Array, "
     return jnp.exp(log_policy), log_policy
 
 
-def _discounted(
+def _solve_with_discount(
     mdp: MDP | SparseMDP,
     discount: Float[Array, ""],
     rounding: Rounding,
     start: Float[Array, " S"] | None,
     maximum: SoftMax,
-) -> Found:
+) -> SoftPlan:
     zero = jnp.zeros(mdp.n_states, mdp.reward.dtype)
     first = zero if start is None else jnp.where(jnp.isfinite(start), start, 0.0)
     evaluate = lambda chain, guess, residual: evaluate_chain(chain, discount, guess, residual)  # noqa: E731
     values, count, done = _newton(mdp, discount, first, maximum, evaluate)
-    q, gap = bounded(mdp, discount, rounding, values, maximum)
+    q, gap = sweep_with_bounds(mdp, discount, rounding, values, maximum)
     return q, done & jnp.isfinite(gap), count, gap
 
 
 def _first_exit(
     mdp: MDP | SparseMDP, rounding: Rounding, start: SoftSolution | Solution | None, maximum: SoftMax
-) -> Found:
+) -> SoftPlan:
     """From the values of `solve`, below the soft ones: soft policies of arbitrary values may in effect never end."""
     first = solve_first_exit(mdp, rounding, None).v
     if start is not None:
@@ -165,16 +165,17 @@ def _newton(
 
     def body(carry: Iterate) -> Iterate:
         values, q, residual, count, _ = carry
+        # Newton's step on v = M(v): the derivative of the soft maximum is its policy, so evaluate that policy's chain.
         chain = maximum.chain(mdp, q)
         new = evaluate(chain, maximum.value(q), residual)
         q = action_values(mdp, new, discount)
         error = jnp.max(jnp.abs(maximum.value(q) - new))
         scale = jnp.max(jnp.abs(new)) + jnp.max(jnp.abs(chain.reward)) + maximum.excess(mdp.n_actions)
         # Stop at rounding, near rounding without progress, or where nothing moves.
-        near = error <= 64 * eps * scale
+        at_rounding = error <= 64 * eps * scale
         still = jnp.max(jnp.abs(new - values)) <= 4 * eps * scale
-        stop = (error <= 4 * eps * scale) | (near & (error > residual / 2)) | still | ~jnp.isfinite(error)
-        status = jnp.where(stop, jnp.where(near, 2, 1), 0).astype(jnp.int32)
+        stop = (error <= 4 * eps * scale) | (at_rounding & (error > residual / 2)) | still | ~jnp.isfinite(error)
+        status = jnp.where(stop, jnp.where(at_rounding, 2, 1), 0).astype(jnp.int32)
         return new, q, error, count + 1, status
 
     q = action_values(mdp, values, discount)
@@ -194,10 +195,11 @@ def _exit_gap(
     are w = values +- c n, n the expected steps to the end: n - P n = 1 for the policy, so that c has to outweigh the
     residual, the rounding, and the curvature of the soft maximum.
     """
-    one = jnp.ones_like(values)
-    steps = solve_chain(maximum.chain(mdp, q), 1.0, one, one)
+    unit_rewards = jnp.ones_like(values)
+    steps = solve_chain(maximum.chain(mdp, q), 1.0, unit_rewards, unit_rewards)
     uncertainty = maximum.uncertainty(mdp.n_actions)
     moved = jnp.max(jnp.abs(maximum.value(q) - values)) + rounding.of_sweep(values) + uncertainty
+    # Candidates v + c n and v - c n, n the expected steps: c is large enough if one sweep lowers (raises) them.
     c = 4 * moved
 
     def margin(w: Float[Array, " S"], sign: int) -> Float[Array, ""]:
@@ -205,9 +207,9 @@ def _exit_gap(
         change = w - maximum.value(action_values(mdp, w))
         return jnp.min(sign * change) - rounding.of_sweep(w) - uncertainty
 
-    above, below = values + c * steps, values - c * steps
-    proven = (margin(above, 1) >= 0) & (margin(below, -1) >= 0)
-    away = jnp.maximum(jnp.max(jnp.abs(above - values)), jnp.max(jnp.abs(below - values)))
+    upper, lower = values + c * steps, values - c * steps
+    proven = (margin(upper, 1) >= 0) & (margin(lower, -1) >= 0)
+    width = jnp.maximum(jnp.max(jnp.abs(upper - values)), jnp.max(jnp.abs(lower - values)))
     # The answer is one sweep over `values`.
-    gap = (away + moved) * (1 + rounding.factor)
+    gap = (width + moved) * (1 + rounding.factor)
     return jnp.where(proven & jnp.isfinite(gap), gap, jnp.inf)

@@ -135,6 +135,7 @@ def best_action(q: Float[AnyArray, "*batch A"]) -> Int[Array, "*batch"]:
 
     Comparisons, not `argmax`: XLA's argmax over a short last axis is a scalar loop on CPU.
     """
+    # Few actions: a chain of selections fuses with what produced q, an argmax does not.
     if q.shape[-1] > 16:
         return jnp.argmax(q, -1).astype(jnp.int32)
     best, action = q[..., 0], jnp.zeros(q.shape[:-1], jnp.int32)

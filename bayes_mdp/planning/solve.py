@@ -18,7 +18,7 @@ from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import check_fit, step_discount
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.bellman import HardMax, Rounding
-from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
+from bayes_mdp.planning.derivatives import near_enough, poison_unless, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
@@ -69,6 +69,7 @@ def solve(
     if tolerance is None or not isinstance(objective, Discounted):
         tolerance = 0.0
     problem = mdp, objective, start, float(tolerance) if is_concrete(tolerance) else tolerance
+    # Traced numbers belong to the caller's program; numbers at hand go to one that JAX keeps.
     solution = (_compiled_plan if is_concrete(problem) else _plan)(*problem)
     if isinstance(objective, FirstExit) and is_concrete(mdp, solution):
         refuse_improper(mdp, solution)
@@ -181,20 +182,20 @@ def _solve_stationary(
     # The planners iterate on constants; the derivatives of their answer are attached to it.
     fixed, rounding, start, tolerance = jax.lax.stop_gradient((mdp, rounding, start, tolerance))
     if isinstance(objective, AverageReward):
-        found = solve_average(fixed, rounding, start)
-        solved = near_enough(found.v, found.converged, found.gap)
-        relative = with_gain_derivatives((found.q, found.v, found.gain), mdp, HardMax(found.policy))
-        q, v, gain = where_solved(relative, solved)
-        return eqx.tree_at(lambda s: (s.q, s.v, s.gain), found, (q, v, gain))
+        plan = solve_average(fixed, rounding, start)
+        solved = near_enough(plan.v, plan.converged, plan.gap)
+        relative = with_gain_derivatives((plan.q, plan.v, plan.gain), mdp, HardMax(plan.policy))
+        q, v, gain = poison_unless(relative, solved)
+        return eqx.tree_at(lambda s: (s.q, s.v, s.gain), plan, (q, v, gain))
     if isinstance(objective, Discounted):
         discount = jnp.asarray(objective.discount, mdp.reward.dtype)
-        found = solve_discounted(fixed, jax.lax.stop_gradient(discount), rounding, start, tolerance)
+        plan = solve_discounted(fixed, jax.lax.stop_gradient(discount), rounding, start, tolerance)
     else:
         discount = jnp.ones((), mdp.reward.dtype)
-        found = solve_first_exit(fixed, rounding, start)
-    solved = near_enough(found.v, found.converged, found.gap)
-    values = with_derivatives((found.q, found.v), mdp, discount, HardMax(found.policy))
-    return eqx.tree_at(lambda s: (s.q, s.v), found, where_solved(values, solved))
+        plan = solve_first_exit(fixed, rounding, start)
+    solved = near_enough(plan.v, plan.converged, plan.gap)
+    values = with_derivatives((plan.q, plan.v), mdp, discount, HardMax(plan.policy))
+    return eqx.tree_at(lambda s: (s.q, s.v), plan, poison_unless(values, solved))
 
 
 def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
@@ -237,7 +238,7 @@ def require_exit(mdp: MDP | SparseMDP, name: str) -> None:
     Raises:
         ValueError: names the first such state.
     """
-    state = _trapped(mdp)
+    state = _first_trapped_state(mdp)
     if state is not None:
         raise ValueError(f"{name} never ends from state {state}, expected a proper policy (FirstExit)")
 
@@ -249,7 +250,7 @@ def refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
         ValueError: names the first state from which the episode does not end.
     """
     require_exit(mdp, "every policy")
-    state = _trapped(follow(mdp, solution.policy))
+    state = _first_trapped_state(follow(mdp, solution.policy))
     if state is not None:
         raise ValueError(
             f"rewards are unbounded: from state {state} a policy that never ends gains a positive reward per step, "
@@ -257,7 +258,7 @@ def refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
         )
 
 
-def _trapped(mdp: MDP | SparseMDP) -> int | None:
+def _first_trapped_state(mdp: MDP | SparseMDP) -> int | None:
     """The first state from which the end cannot be reached."""
     state = first_index(~np.asarray(exit_policy(mdp)[0]))
     return None if state is None else state[0]
@@ -281,6 +282,7 @@ def propagate(
     """
     if isinstance(objective, AverageReward):
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
+    # Variances scale with the square of the discount.
     if isinstance(objective, Discounted):
         objective = Discounted(objective.discount**2)
     if isinstance(objective, Episodic):

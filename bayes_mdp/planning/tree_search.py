@@ -132,22 +132,24 @@ def draw(urns: Urns, component: int, urn: int, simulation: int, rng: np.random.G
     """
     sums = urns.cumulative[component, urn]
     total = sums[-1]
-    most = total * LARGEST  # less than the total, whatever is rounded: places of probability zero are never drawn
+    largest = total * LARGEST  # less than the total, whatever is rounded: places of probability zero are never drawn
     if not urns.learns[urn]:
-        return below(sums, min(rng.random() * total, most))
+        return below(sums, min(rng.random() * total, largest))
     # The first time in this simulation nothing was drawn yet.
     count = urns.size[urn] if urns.stamp[urn] == simulation else 0
+    # Polya's urn: what was drawn in this simulation weighs 1 each beside the prior and data (`total`).
     u = rng.random() * (total + count)
-    found = below(sums, min(u, most)) if u < total else urns.drawn[urn, min(int(u - total), count - 1)]
-    urns.drawn[urn, count] = found
+    outcome = below(sums, min(u, largest)) if u < total else urns.drawn[urn, min(int(u - total), count - 1)]
+    urns.drawn[urn, count] = outcome
     urns.size[urn] = count + 1
     urns.stamp[urn] = simulation
-    return found
+    return outcome
 
 
 @compiled
 def slot_of(tree: Tree, parent: int, edge: int) -> int:
     """The slot of a child: the one that holds it, or the free one where it belongs."""
+    # Open addressing with linear probing: the number of slots is a power of two.
     mask = len(tree.slots) - 1
     mixed = (np.int64(parent) * np.int64(1000003) + np.int64(edge)) * SALT
     slot = (mixed ^ (mixed >> np.int64(29))) & mask
@@ -193,6 +195,7 @@ def greedy(actions: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> int:
         if q[action] > best:
             chosen, best, ties = action, q[action], 1
         elif q[action] == best:
+            # Reservoir sampling among ties: the k-th stays with probability 1 / k.
             ties += 1
             if rng.random() * ties < 1.0:
                 chosen = action
@@ -211,6 +214,7 @@ def uct(
     log_total = np.log(total + 1.0)
     for action in actions:
         number = visits[action]
+        # UCB1 (Auer, Cesa-Bianchi and Fischer 2002) on the counts of this history.
         scores[action] = np.inf if number == 0 else q[action] + exploration * np.sqrt(log_total / number)
     return greedy(actions, scores, rng)
 
@@ -225,6 +229,7 @@ def back_up(
         total = paid[t] + discount * total
         if t < in_tree:
             node, action = nodes[t], taken[t]
+            # Welford's update: mean, and sum of squared deviations for the standard error.
             tree.visits[node, action] += 1
             change = total - tree.q[node, action]
             tree.q[node, action] += change / tree.visits[node, action]
@@ -283,14 +288,14 @@ def simulate(
             if model.successor.size:
                 outcome = model.successor[h if model.successor.shape[0] > 1 else 0, state, action, outcome]
             step += 1
-            over = outcome >= n_states or step == rules.horizon
-            if over and episodes == 1:
+            ended = outcome >= n_states or step == rules.horizon
+            if ended and episodes == 1:
                 break
             # 4. Down to the child of this outcome, and after an episode from there to that of the new first state.
             if node >= 0:
                 node = child_of(tree, node, (action * n_outcomes + outcome) * n_labels + label)
             state = outcome
-            if over:
+            if ended:
                 state, step, episodes = below(model.initial, rng.random() * model.initial[-1]), 0, episodes - 1
                 if node >= 0:
                     node = child_of(tree, node, model.row.shape[2] * n_outcomes * n_labels + state)
@@ -314,20 +319,21 @@ def carry_over(tree: Tree, child: int, new: Tree, most: int) -> None:
     number = np.full(tree.used[0], NONE, np.int64)
     number[child] = 0
     new.visits[0], new.q[0], new.squares[0] = tree.visits[child], tree.q[child], tree.squares[child]
+    # Nodes beyond the room are left out, and with them all below.
     for node in range(child + 1, tree.used[0]):  # parents come before their children
         parent = number[tree.parent[node]]
         if parent == NONE or new.used[0] >= most:
             continue
         edge = int(tree.edge[node])
-        at = add_node(new, slot_of(new, int(parent), edge), int(parent), edge)
-        new.visits[at], new.q[at], new.squares[at] = tree.visits[node], tree.q[node], tree.squares[node]
-        number[node] = at
+        copy = add_node(new, slot_of(new, int(parent), edge), int(parent), edge)
+        new.visits[copy], new.q[copy], new.squares[copy] = tree.visits[node], tree.q[node], tree.squares[node]
+        number[node] = copy
 
 
 CODE = code_of(__file__, Path(__file__).parents[1] / "numerics/numba_function.py")
 
 
-def _kept(code: int):
+def _cache_simulations(code: int):
     @kept
     def run(
         tree: Tree,
@@ -345,7 +351,7 @@ def _kept(code: int):
     return run
 
 
-run_simulations = _kept(CODE)
+run_simulations = _cache_simulations(CODE)
 """`simulate` with its machine code kept on disk."""
 
 
@@ -401,6 +407,7 @@ def default_exploration(rewards: LazyRewards, depth: int, discount: float) -> fl
     """
     mean, sd = rewards.value.mean(0), rewards.value.std(0)
     reach = float(max((mean + sd).max(), 0.0) - min((mean - sd).min(), 0.0)) or 1.0
+    # Sum of discounts of the remaining steps: the standard deviation of a sum grows as its square root.
     steps = depth if discount >= 1.0 else (1.0 - discount**depth) / (1.0 - discount)
     return reach * steps**0.5
 
@@ -512,6 +519,7 @@ def _urns(part: LazyRows | LazyRewards, depth: int) -> Urns:
 
 def new_tree(num_nodes: int, n_actions: int) -> Tree:
     """A tree of one node, the root, with room for `num_nodes`."""
+    # At most half of the slots are filled, so that a probe is short.
     slots = 2 ** math.ceil(math.log2(SLOTS_PER_NODE * num_nodes + 1))
     tree = Tree(
         visits=np.empty((num_nodes, n_actions), np.int64),
@@ -534,13 +542,14 @@ def root_answer(tree: Tree) -> RootAnswer:
     """What the simulations of a tree say of the actions at its root."""
     visits = tree.visits[0].copy()
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Standard error of the mean, from Welford's sum of squares.
         error = np.sqrt(tree.squares[0] / (visits - 1.0) / visits)
     used = int(tree.used[0])
     q = np.where(visits > 0, tree.q[0], -np.inf)
     return RootAnswer(q, visits, np.where(visits > 1, error, np.nan), used, int(tree.depth[:used].max()))
 
 
-def kept_below(
+def subtree_below(
     tree: Tree, belief: LazyBelief, state: int, step: int, action: int, outcome: int, reward: float, most: int
 ) -> Tree | None:
     """The part of a tree below a real transition, in a tree of the same size; None: it has no such node.
@@ -574,12 +583,12 @@ def kept_below(
     return new
 
 
-def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None, room: int) -> Tree | None:
+def resume(kept: KeptTree, belief: LazyBelief, state: int, step: int | None, room: int) -> Tree | None:
     """The tree for a decision from that of the decision before; None: it has none there.
 
     Args:
         kept: the tree before, and the transition that followed.
-        belief: as of `kept_below`.
+        belief: as of `subtree_below`.
         state: of the decision.
         step: of the episode; None: it is not counted.
         room: nodes that the simulations to come may add.
@@ -592,20 +601,20 @@ def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None, ro
         getattr(tree, name)[:used] = getattr(kept, name)[:used]
     tree.used[0] = used
     fill_slots(tree)
-    where = (int(kept.state), int(kept.step), int(kept.action), int(kept.outcome))
-    return kept_below(tree, belief, *where, float(kept.reward), max(1, len(kept.parent) - room))
+    transition = (int(kept.state), int(kept.step), int(kept.action), int(kept.outcome))
+    return subtree_below(tree, belief, *transition, float(kept.reward), max(1, len(kept.parent) - room))
 
 
-def stored(tree: Tree, like: KeptTree) -> KeptTree:
+def store_tree(tree: Tree, like: KeptTree) -> KeptTree:
     """A tree in the arrays of `like`, which no transition has followed yet."""
     used = int(tree.used[0])
 
-    def padded(name: str) -> np.ndarray:
+    def pad(name: str) -> np.ndarray:
         old = getattr(like, name)
         new = np.zeros_like(old)
         new[:used] = getattr(tree, name)[:used]
         return new
 
-    tables = {name: padded(name) for name in ("visits", "q", "squares", "parent", "edge")}
+    tables = {name: pad(name) for name in ("visits", "q", "squares", "parent", "edge")}
     number, none = (np.asarray(x, np.asarray(like.used).dtype) for x in (used, -1))
     return like._replace(**tables, used=number, action=none)

@@ -229,8 +229,8 @@ def _unit(problem: VaporProblem) -> Float[Array, ""]:
 
 
 def _uniform(problem: VaporProblem) -> Float[Array, "H S A"]:
-    ones = problem.mask(jnp.ones_like(problem.reward), 0.0)
-    return ones / ones.sum(-1, keepdims=True)
+    legal = problem.mask(jnp.ones_like(problem.reward), 0.0)
+    return legal / legal.sum(-1, keepdims=True)
 
 
 def _depth(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -244,7 +244,7 @@ def _gradient(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return t - 1.0 / t
 
 
-def _attained(advantage: Float[Array, "*n"], sigma: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], ...]:
+def _maximiser(advantage: Float[Array, "*n"], sigma: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], ...]:
     """t of the d that attains g(advantage), and hypot(y, 2)."""
     # t = (sqrt(y^2 + 4) - y) / 2; for y > 0 in the form without cancellation.
     y = advantage / sigma
@@ -263,7 +263,7 @@ def _value_of_mass(q: Float[Array, "S A"], sigma: Float[Array, "S A"], mass: Flo
     def step(_: IntScalar, bracket: tuple[Values, Values, Values]) -> tuple[Values, Values, Values]:
         low, high, v = bracket
         # log d = -t^2 / 2 for every action; their sum over actions against the target, on the log scale.
-        t, root = _attained(q - v[:, None], sigma)
+        t, root = _maximiser(q - v[:, None], sigma)
         logs = -0.5 * t**2
         excess = jax.nn.logsumexp(logs, -1) - target
         # d log(d) / dv = -t^2 / (sigma hypot(y, 2)); an illegal action has weight zero and an infinite derivative
@@ -290,32 +290,34 @@ def _respond(
         v = _value_of_mass(q, searched.sigma[layer], mass[layer])
         # The policy is d over its sum; D adds g(advantage) of every pair to the value of the start.
         advantage = q - v[:, None]
-        probs = jax.nn.softmax(-0.5 * _attained(advantage, searched.sigma[layer])[0] ** 2, -1)
+        probs = jax.nn.softmax(-0.5 * _maximiser(advantage, searched.sigma[layer])[0] ** 2, -1)
         return v, (probs, tuple(jnp.sum(_conjugate(advantage, p.sigma[layer])) for p in (problem, searched)))
 
     end = jnp.zeros_like(problem.reward[0, :, 0])
     first, (policy, conjugates) = lax.scan(step, end, jnp.arange(problem.reward.shape[0]), reverse=True)
-    return policy, tuple(matmul(problem.initial, first) + jnp.sum(each) for each in conjugates)
+    return policy, tuple(matmul(problem.initial, first) + jnp.sum(terms) for terms in conjugates)
 
 
 def _conjugate(advantage: Float[Array, "S A"], sigma: Float[Array, "S A"]) -> Float[Array, "S A"]:
     """g; without any sigma the positive part. An illegal action (-inf) has none."""
     unknown = sigma > 0
-    t, _ = _attained(advantage, jnp.where(unknown, sigma, 1.0))
+    t, _ = _maximiser(advantage, jnp.where(unknown, sigma, 1.0))
     return jnp.where(unknown, sigma * jnp.exp(-0.5 * t**2) / t, jnp.maximum(advantage, 0.0))
 
 
-def _line_search(searched: VaporProblem, here: Float[Array, "H S A"], there: Float[Array, "H S A"]) -> Float[Array, ""]:
+def _line_search(
+    searched: VaporProblem, current: Float[Array, "H S A"], response: Float[Array, "H S A"]
+) -> Float[Array, ""]:
     """Where the concave objective is largest between two occupancies, by halving on its derivative."""
-    direction = there - here
+    direction = response - current
 
     def halve(_: IntScalar, bracket: tuple[Number, Number]) -> tuple[Number, Number]:
         low, high = bracket
         middle = 0.5 * (low + high)
         # Directional derivative sum (d' - d) (r + sigma phi'(d)); positive: the maximum is further on.
-        gradient = searched.reward + searched.sigma * _gradient(here + middle * direction)
+        gradient = searched.reward + searched.sigma * _gradient(current + middle * direction)
         rising = jnp.sum(jnp.where(direction == 0, 0.0, direction * gradient)) > 0
         return jnp.where(rising, middle, low), jnp.where(rising, high, middle)
 
-    zero = jnp.zeros((), here.dtype)
+    zero = jnp.zeros((), current.dtype)
     return lax.fori_loop(0, _HALVINGS, halve, (zero, zero + 1.0))[1]

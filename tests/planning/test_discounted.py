@@ -11,7 +11,7 @@ from bayes_mdp.mdp import MDP, Discounted, SparseMDP
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning import solve as plan_of
 from bayes_mdp.planning.bellman import Rounding
-from bayes_mdp.planning.discounted import bounded
+from bayes_mdp.planning.discounted import sweep_with_bounds
 from tests.planning.planning_problems import KINDS, all_policies, arrays, listed, make_mdp, optimal_discounted, solve
 
 DISCOUNTS = (0.0, 0.9, 0.999)
@@ -85,7 +85,7 @@ def test_bounds_hold_for_arbitrary_values(kind, x64):
     data = arrays(kind, 6)
     mdp, rng = make_mdp(*data), np.random.default_rng(0)
     v = optimal_discounted(*data, 0.9)
-    certify = jax.jit(bounded)
+    certify = jax.jit(sweep_with_bounds)
     for scale in (1e-6, 1e-2, 1.0, 100.0):
         for _ in range(10):
             guess = v + scale * (rng.normal(size=6) + rng.normal())
@@ -95,7 +95,7 @@ def test_bounds_hold_for_arbitrary_values(kind, x64):
 
 def test_values_that_are_not_finite_prove_nothing():
     mdp = make_mdp(*arrays("random", 6))
-    _, gap = bounded(mdp, 0.9, Rounding.of(mdp), jnp.full(6, jnp.nan))
+    _, gap = sweep_with_bounds(mdp, 0.9, Rounding.of(mdp), jnp.full(6, jnp.nan))
     assert np.isposinf(gap)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.planning.discounted import PolicySweeps
-from bayes_mdp.planning.policy_arrays import action_values, unrolled_action_values
+from bayes_mdp.planning.policy_arrays import action_values, action_values_by_column
 from tests.planning.planning_problems import KINDS, arrays, listed, make_mdp
 
 
@@ -43,4 +43,4 @@ def test_unrolled_action_values(kind, most, x64, monkeypatch):
     values = jnp.asarray(np.random.default_rng(2).normal(size=6))
     expected = action_values(dense, values, 0.9)
     for mdp in (dense, listed(dense)):
-        np.testing.assert_allclose(unrolled_action_values(mdp, values, 0.9), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(action_values_by_column(mdp, values, 0.9), expected, rtol=1e-12, atol=1e-12)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.planning.kept_tree import check_tree, empty_tree, search_depth, tree_bytes
-from bayes_mdp.planning.tree_search import RootAnswer, kept_below, new_tree, resumed, slot_of, stored
+from bayes_mdp.planning.tree_search import RootAnswer, new_tree, resume, slot_of, store_tree, subtree_below
 from tests.planning.searches import dirichlet_belief, search
 
 RNG = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def test_what_is_below_the_transition_is_kept(outcome):
     tree = searched()
     action = int(tree.visits[0].argmax())
     root = child(tree, action, outcome)
-    kept = kept_below(tree, BELIEF, 0, 0, action, outcome, 0.0, 10**6)
+    kept = subtree_below(tree, BELIEF, 0, 0, action, outcome, 0.0, 10**6)
     assert kept is not None
     old, new = below(tree, root), below(kept, 0)
     assert old.keys() == new.keys() and len(old) == kept.used[0] > 10
@@ -52,29 +52,29 @@ def test_what_is_below_the_transition_is_kept(outcome):
 
 
 def test_what_never_happened_is_not_kept():
-    assert kept_below(searched(), BELIEF, 0, 0, 1, 3, 0.0, 10**6) is None  # the end has no node
+    assert subtree_below(searched(), BELIEF, 0, 0, 1, 3, 0.0, 10**6) is None  # the end has no node
 
 
 def test_through_the_arrays_of_a_run():
     """Stored and resumed: the same as kept directly; of another state or step, nothing."""
     tree = searched()
     like = jax.tree.map(np.asarray, empty_tree(len(tree.parent), 2))
-    kept = stored(tree, like)
+    kept = store_tree(tree, like)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), kept) == jax.tree.map(lambda x: (x.shape, x.dtype), like)
     happened = kept._replace(state=np.int32(0), step=np.int32(0), action=np.int32(1), outcome=np.int32(2))
-    again = resumed(happened, BELIEF, 2, 1, 0)
-    direct = kept_below(tree, BELIEF, 0, 0, 1, 2, 0.0, 10**6)
+    again = resume(happened, BELIEF, 2, 1, 0)
+    direct = subtree_below(tree, BELIEF, 0, 0, 1, 2, 0.0, 10**6)
     assert again is not None and direct is not None
     used = direct.used[0]
     assert again.used[0] == used
     np.testing.assert_array_equal(again.visits[:used], direct.visits[:used])
     np.testing.assert_allclose(again.q[:used], direct.q[:used], rtol=1e-6)
-    few = resumed(happened, BELIEF, 2, 1, len(tree.parent) - 5)  # the oldest ones, so that the tree can grow
+    few = resume(happened, BELIEF, 2, 1, len(tree.parent) - 5)  # the oldest ones, so that the tree can grow
     assert few is not None and few.used[0] == min(5, used)
     np.testing.assert_array_equal(few.visits[: few.used[0]], direct.visits[: few.used[0]])
-    assert resumed(happened, BELIEF, 1, 1, 0) is None
-    assert resumed(happened, BELIEF, 2, 3, 0) is None
-    assert resumed(like, BELIEF, 0, None, 0) is None
+    assert resume(happened, BELIEF, 1, 1, 0) is None
+    assert resume(happened, BELIEF, 2, 3, 0) is None
+    assert resume(like, BELIEF, 0, None, 0) is None
 
 
 def test_the_action_of_an_answer():

@@ -54,16 +54,15 @@ class Place(NamedTuple):
     """The indices of one transition in a table [*H S A] of values (H under `Episodic`).
 
     Args:
-        here: index of its pair, (step,) state, action.
-        there: index of the row of its next state, (next step,) next state.
-        over: whether the return ends here (an end, or the last step of an episode): one, or of the shape of the
-            indices.
+        pair: index of its pair, (step,) state, action.
+        next_row: index of the row of its next state, (next step,) next state.
+        ended: whether nothing follows (an end, or the last step of an episode): one, or of the shape of the indices.
         discount: the factor of the next value.
     """
 
-    here: Index
-    there: Index
-    over: Bool[Array, "..."]
+    pair: Index
+    next_row: Index
+    ended: Bool[Array, "..."]
     discount: Real[Array, ""]
 
 
@@ -98,21 +97,21 @@ def first_table(problem: Problem, value: RealLike, who: str) -> Float[Array, "*H
     return q if legal is None else jnp.where(legal, q, -jnp.inf)
 
 
-def moved_towards(
-    table: Float[Array, "*shape"], here: Index, target: RealLike, rate: RealLike, weight: RealLike | BoolScalar
+def move_towards(
+    table: Float[Array, "*shape"], pair: Index, target: RealLike, rate: RealLike, weight: RealLike | BoolScalar
 ) -> Float[Array, "*shape"]:
-    """`table` after a step of size weight * rate towards `target` at `here`; unchanged where `weight` is 0.
+    """`table` after a step of size weight * rate towards `target` at `pair`; unchanged where `weight` is 0.
 
     Args:
         table: values of pairs, -inf where illegal.
-        here: index of the entry, or of several.
+        pair: index of the entry, or of several.
         target: in units of the value.
         rate: learning rate, from 0 to 1.
         weight: 0 (or False): the transition is masked out.
     """
-    step = weight * rate * (target - table[here])
+    step = weight * rate * (target - table[pair])
     # A product with weight 0 is not enough: a masked target can be inf or nan.
-    return table.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))
+    return table.at[pair].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))
 
 
 def episode_length(problem: Problem, who: str) -> int:
@@ -140,14 +139,14 @@ def place_of(problem: Problem, transition: Transitions) -> Place:
     """
     objective = problem.objective
     if isinstance(objective, Episodic):
-        # A table for every step: the next value is that of step h + 1. The last step has none (`over`); its index is
-        # kept inside the table.
+        # A table for every step: the next value is that of step h + 1. The last step has none (`ended`); its index
+        # stays inside the table.
         step = jnp.asarray(transition.step)
         last = step == objective.horizon - 1
-        here = (step, transition.state, transition.action)
-        there = (jnp.minimum(step + 1, objective.horizon - 1), transition.next_state)
+        pair = (step, transition.state, transition.action)
+        next_row = (jnp.minimum(step + 1, objective.horizon - 1), transition.next_state)
     else:
-        last, here, there = False, (transition.state, transition.action), (transition.next_state,)
-    over = last if transition.terminated is None else last | transition.terminated
+        last, pair, next_row = False, (transition.state, transition.action), (transition.next_state,)
+    ended = last if transition.terminated is None else last | transition.terminated
     discount = objective.discount if isinstance(objective, Discounted) else 1.0
-    return Place(here, there, jnp.asarray(over), jnp.asarray(discount))
+    return Place(pair, next_row, jnp.asarray(ended), jnp.asarray(discount))

@@ -156,6 +156,7 @@ def plan_for_rewards(
         model = eqx.tree_at(lambda m: m.reward, model, jnp.asarray(rewards(model.reward), model.reward.dtype))
         return model.backward(model.action_values), None, None
     mean = belief.mean_mdp()
+    # Other rewards in the same rows: an ordinary planning problem, with a warm start.
     changed = eqx.tree_at(lambda m: m.reward, mean, jnp.asarray(rewards(mean.reward), mean.reward.dtype))
     solution = solve(changed, objective, start=start)
     return solution.q, solution.policy, solution
@@ -309,6 +310,7 @@ def row_variance_factor(belief: object, who: str) -> Pairs:
         raise ValueError(
             f"{who} needs the concentrations of Dirichlet rows, which a {type(belief).__name__} has not ({error}): use "
             "a posterior in closed form (infer with method='exact'), or PSRL"
+            # 1 / (c0 + 1) is no posterior of a mixture, but its mean measures how well rows are known on average.
         ) from error
     return tensordot(jnp.asarray(belief.weights), factor, axes=1) if can_split(belief) else factor
 
@@ -341,7 +343,7 @@ def mean_reward_variance(belief: CanMean) -> Pairs:
     return reward_moments(belief)[1]
 
 
-def unknown_reward(belief: CanMean) -> Bool[Array, "*H S A"]:
+def has_unknown_reward(belief: CanMean) -> Bool[Array, "*H S A"]:
     """Where the mean reward is not known.
 
     Args:

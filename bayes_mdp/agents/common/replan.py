@@ -106,6 +106,7 @@ class Reached(_NoPeriod):
         check_count("num_visits", self.num_visits)
 
     def due(self, context: ReplanContext) -> Bool[Array, ""]:
+        # Not `==`: several visits of a segment may pass the number at once.
         """Whether some pair has as many visits, and had not when the plan in force was made."""
         return jnp.any((context.visits >= self.num_visits) & (context.planned_visits < self.num_visits))
 
@@ -144,6 +145,7 @@ class Geometric(_NoPeriod):
 
     def times(self) -> np.ndarray:
         """The geometric times up to 2^31, in increasing order: Int[N]."""
+        # j up to log(2^31) / log(factor): all times that an int32 can count.
         powers = np.ceil(self.factor ** np.arange(math.log(_LAST_TIME) / math.log(self.factor)))
         return np.unique(np.minimum(np.concatenate([[0.0], powers]), _LAST_TIME)).astype(np.int32)
 
@@ -170,8 +172,8 @@ class When(_NoPeriod):
         try:
             hash(self.function)
         except TypeError as error:
-            what = f"function is {described(self.function)} that has no hash ({error})"
-            raise TypeError(f"{what}, expected a plain function of the ReplanContext") from error
+            complaint = f"function is {described(self.function)} that has no hash ({error})"
+            raise TypeError(f"{complaint}, expected a plain function of the ReplanContext") from error
 
     def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """The value of the function."""

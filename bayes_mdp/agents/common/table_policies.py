@@ -35,7 +35,7 @@ from bayes_mdp.utils.validation import (
 )
 
 
-def masked(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"]:
+def mask_illegal(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"]:
     """`q` with -inf where `legal` [S A] is false.
 
     Raises:
@@ -119,7 +119,7 @@ class Greedy(TablePolicy):
     best: Int[Array, "*H S"]
 
     def __init__(self, q: ArrayLike, legal: ArrayLike | None = None, *, best: ArrayLike | None = None) -> None:
-        self.q = masked(q, legal)
+        self.q = mask_illegal(q, legal)
         if best is None:
             self.best = best_action(self.q)
             return
@@ -161,7 +161,7 @@ class Boltzmann(TablePolicy):
     temperature: RealScalar
 
     def __init__(self, q: ArrayLike, temperature: RealScalar, legal: ArrayLike | None = None) -> None:
-        self.q, self.temperature = masked(q, legal), temperature
+        self.q, self.temperature = mask_illegal(q, legal), temperature
         check_that("temperature", temperature, lambda x: x > 0, "a number greater than 0")
 
     def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
@@ -195,7 +195,7 @@ class EpsilonGreedy(TablePolicy):
     epsilon: RealScalar
 
     def __init__(self, q: ArrayLike, epsilon: RealScalar, legal: ArrayLike | None = None) -> None:
-        self.q, self.epsilon = masked(q, legal), epsilon
+        self.q, self.epsilon = mask_illegal(q, legal), epsilon
         check_fraction("epsilon", epsilon)
 
     def _probs(self, state: IntScalar, step: IntScalar) -> Float[Array, " A"]:
@@ -228,6 +228,7 @@ def epsilon_greedy_action(
     """
     # Given u < epsilon, u / epsilon is uniform again: no second random number is needed.
     share = u / jnp.maximum(epsilon, jnp.finfo(q.dtype).tiny)
+    # Legal actions are counted; the one of rank floor(share * number) is drawn.
     if masked:
         rank = jnp.cumsum(q > -jnp.inf)
         drawn = jnp.sum(rank <= jnp.floor(share * rank[-1]), dtype=jnp.int32)
@@ -268,10 +269,10 @@ class GaussianThompson(TablePolicy):
         noise: ArrayLike | None = None,
         legal: ArrayLike | None = None,
     ) -> None:
-        self.mean = masked(mean, legal)
-        for name, given in (("sd", sd), ("factor", factor), ("noise", noise)):
-            if given is not None and not isinstance(given, jax.Array) and is_concrete(given):
-                (check_not_negative if name == "sd" else check_finite)(name, given)
+        self.mean = mask_illegal(mean, legal)
+        for name, option in (("sd", sd), ("factor", factor), ("noise", noise)):
+            if option is not None and not isinstance(option, jax.Array) and is_concrete(option):
+                (check_not_negative if name == "sd" else check_finite)(name, option)
         self.sd, self.factor, self.noise = (None if x is None else jnp.asarray(x) for x in (sd, factor, noise))
         if (sd is None) == (factor is None):
             raise ValueError("sd and factor: expected exactly one of them")
@@ -333,6 +334,7 @@ class GaussianThompson(TablePolicy):
 
 def _log_prob_of_two(mean: Float[Array, " 2"], factor: Float[Array, "2 2"], action: IntScalar) -> Float[Array, ""]:
     """Exact: the difference of two normal numbers is normal. A tie without variance goes to the first action."""
+    # P(x_a > x_b) = Phi((m_a - m_b) / sd(x_a - x_b)), sd the norm of the difference of two rows of the factor.
     gap = mean[action] - mean[1 - action]
     sd = jnp.linalg.norm(factor[action] - factor[1 - action])
     certain = (gap > 0) | ((gap == 0) & (action == 0))
@@ -385,19 +387,20 @@ def prob_best_factored(mean: Float[Array, " A"], sd: Float[Array, " A"], action:
     mean = jnp.where(fixed & (jnp.arange(mean.shape[-1]) != winner), -jnp.inf, mean)
     floor = jnp.maximum(jnp.finfo(mean.dtype).eps * jnp.max(sd), jnp.finfo(mean.dtype).tiny)
     scale = jnp.maximum(sd, floor)
-    others = jnp.arange(mean.shape[-1]) != action
+    is_other = jnp.arange(mean.shape[-1]) != action
     # In units of z, the value of `action`: the factor of b is Phi((z - centre_b) / width_b).
     centre = (mean - mean[action]) / scale[action]
     width = scale / scale[action]
     # The pieces end around the step of every factor (`_KINKS` widths from its centre) and on a coarse grid of z.
-    kinks = jnp.where(others[:, None], centre[:, None] + width[:, None] * _KINKS, 0.0).ravel()
+    kinks = jnp.where(is_other[:, None], centre[:, None] + width[:, None] * _KINKS, 0.0).ravel()
     kinks = jnp.where(jnp.isfinite(kinks), kinks, 0.0)
     edges = jnp.sort(jnp.clip(jnp.concatenate([kinks, jnp.linspace(-_RANGE, _RANGE, 13)]), -_RANGE, _RANGE))
+    # Gauss-Legendre on every piece: between two kinks the integrand is smooth.
     half = 0.5 * jnp.diff(edges)[:, None]
     z = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * _NODES
-    below = ndtr((z[..., None] - centre) / width)
+    cdf = ndtr((z[..., None] - centre) / width)
     density = jnp.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
-    inside = jnp.sum(half * _WEIGHTS * density * jnp.prod(jnp.where(others, below, 1.0), axis=-1))
+    inside = jnp.sum(half * _WEIGHTS * density * jnp.prod(jnp.where(is_other, cdf, 1.0), axis=-1))
     # No variance at all: the answer is 0 or 1. An illegal action (mean -inf) has probability zero.
     certain = (jnp.max(sd) == 0) & (mean[action] > -jnp.inf)
     answer = jnp.where(certain, (jnp.argmax(mean) == action).astype(mean.dtype), inside)
@@ -416,14 +419,14 @@ def prob_best_joint(mean: Float[Array, " A"], factor: Float[Array, "A A"], actio
         action: index of the action.
     """
     # `action` is the best where all differences to the others are positive: an orthant of a Gaussian.
-    others = jnp.nonzero(jnp.arange(mean.shape[-1]) != action, size=mean.shape[-1] - 1)[0]
-    gap = mean[action] - mean[others]
-    rows = factor[action] - factor[others]
+    other_actions = jnp.nonzero(jnp.arange(mean.shape[-1]) != action, size=mean.shape[-1] - 1)[0]
+    gap = mean[action] - mean[other_actions]
+    rows = factor[action] - factor[other_actions]
     # Correlated actions can make the covariance of the differences singular: a small relative jitter.
     jitter = 1e-6 * jnp.sum(rows**2, axis=-1) + jnp.finfo(mean.dtype).tiny
     lower = jnp.linalg.cholesky(matmul(rows, rows.T) + jnp.diag(jitter))
     probability = jnp.mean(
-        jax.vmap(_conditioned, in_axes=(None, None, 0))(gap, lower, _lattice(rows.shape[0], mean.dtype))
+        jax.vmap(_orthant_integrand, in_axes=(None, None, 0))(gap, lower, _lattice(rows.shape[0], mean.dtype))
     )
     return jnp.where(mean[action] > -jnp.inf, probability, 0.0)
 
@@ -431,14 +434,16 @@ def prob_best_joint(mean: Float[Array, " A"], factor: Float[Array, "A A"], actio
 def _lattice(dimension: int, dtype: DTypeLike) -> Float[Array, "N D"]:
     """Richtmyer points in the unit cube: multiples of square roots of primes modulo 1, folded by 1 - |2 x - 1|."""
     primes = [p for p in range(2, 8 * dimension + 16) if all(p % q for q in range(2, int(p**0.5) + 1))]
+    # Square roots of primes are linearly independent over the rationals: the points fill the cube evenly.
     steps = np.sqrt(np.array(primes[:dimension], float))
     points = np.arange(1, _NUM_POINTS + 1)[:, None] * steps % 1.0
     return jnp.asarray(1.0 - np.abs(2.0 * points - 1.0), dtype)
 
 
-def _conditioned(gap: Float[Array, " D"], lower: Float[Array, "D D"], u: Float[Array, " D"]) -> Float[Array, ""]:
+def _orthant_integrand(gap: Float[Array, " D"], lower: Float[Array, "D D"], u: Float[Array, " D"]) -> Float[Array, ""]:
     """The integrand at one point: prod_i P(y_i < upper_i | earlier y)."""
     tiny = jnp.finfo(gap.dtype).eps
+    # Genz 1992: one variable after the other, each truncated to where its constraint holds given those before.
     y, probability = [], jnp.ones((), gap.dtype)
     for i in range(gap.shape[0]):
         shift = gap[i] + sum((lower[i, j] * y[j] for j in range(i)), jnp.zeros((), gap.dtype))

@@ -143,10 +143,10 @@ def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -
     q_max = getattr(answer, "q_max", None)
     if q_max is not None:
         attributes["q_max"] = float(np.asarray(q_max))
-    return labelled(arrays, space, attributes)
+    return to_labelled_dataset(arrays, space, attributes)
 
 
-def labelled(
+def to_labelled_dataset(
     arrays: Mapping[str, Float[AnyArray, "..."]], space: StateActionSpace | None, attributes: Mapping[str, str | float]
 ) -> "xr.Dataset":
     """Arrays of pairs or states as a Dataset with the names of `space`. Host side.
@@ -180,6 +180,7 @@ def require_rows(posterior: object, who: str) -> None:
         ValueError: rows share parameters; the message names which, and what to use instead.
         TypeError: an ability is missing.
     """
+    # A mixture is judged by its components: each is solved for on its own.
     rows = posterior.components if can_split(posterior) else posterior
     require_ability(rows, CanMean, who)
     require_ability(rows, HasVariances, who)
@@ -202,7 +203,9 @@ def unknown_pairs(posterior: HasVariances) -> Bool[Array, "*H S A"]:
     return jnp.asarray(posterior.variance_factor("ratio") > 0) | (posterior.expected_reward_variance() > 0)
 
 
-def met_again(mdp: MDP | SparseMDP, probs: Float[AnyArray, "*H S A"], unknown: Bool[AnyArray, "*G S A"]) -> str | None:
+def cycle_reason(
+    mdp: MDP | SparseMDP, probs: Float[AnyArray, "*H S A"], unknown: Bool[AnyArray, "*G S A"]
+) -> str | None:
     """Why the policy `probs` may visit an unknown pair twice; None: it is proven that it does not. Host side.
 
     Args:
@@ -224,15 +227,15 @@ def met_again(mdp: MDP | SparseMDP, probs: Float[AnyArray, "*H S A"], unknown: B
     return f"cyclic: the unknown rows of states {path} can be visited again"
 
 
-def validity(kind: Kind, reason: str, again: str | None) -> Validity:
+def validity(kind: Kind, reason: str, revisits: str | None) -> Validity:
     """`kind` because of `reason` where no unknown pair is visited again, else a heuristic.
 
     Args:
         kind: what the variance is where no unknown pair is visited again.
         reason: of that.
-        again: why a pair may be visited again (see `met_again`); None: none is.
+        revisits: why a pair may be visited again (see `cycle_reason`); None: none is.
     """
-    return Validity(kind, reason) if again is None else Validity("heuristic", again)
+    return Validity(kind, reason) if revisits is None else Validity("heuristic", revisits)
 
 
 def total_variance(
@@ -276,7 +279,7 @@ class Backup(eqx.Module):
     variance: PolicyEvaluation
 
 
-def compiled(core: Callable[..., Answer], *static: str) -> Callable[..., Answer]:
+def compile_solver(core: Callable[..., Answer], *static: str) -> Callable[..., Answer]:
     """`core(posterior, policy, objective, ...)`, compiled: the same answer, in a fraction of the time.
 
     An exception: elsewhere the caller jits. The equations here are called eagerly, because the structure of the chain
@@ -364,6 +367,7 @@ def problem_of(
     require_rows(posterior, who)
     discount_of(objective)
     mean = posterior.mean_mdp()
+    # Checks in this order: what is wrong with the problem is said before what is wrong with the policy.
     check_problem(mean, objective)
     array = policy_of(policy, labels_of(posterior), objective)
     actions_or_probs = read_policy(array, mean, horizon=horizon_of(objective))
@@ -398,8 +402,8 @@ def horizon_of(objective: Objective) -> int | None:
     return objective.horizon if isinstance(objective, Episodic) else None
 
 
-def why_met_again(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> str | None:
-    """Why a pair that is unknown in any component may be visited again (see `met_again`); None: none is.
+def revisit_reason(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> str | None:
+    """Why a pair that is unknown in any component may be visited again (see `cycle_reason`); None: none is.
 
     Args:
         posterior: the belief.
@@ -409,7 +413,7 @@ def why_met_again(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike,
     """
     unknown = over_components(unknown_pairs, posterior)
     unknown = unknown.any(0) if can_split(posterior) else unknown
-    return met_again(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
+    return cycle_reason(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
 
 
 def back_up(posterior: RowPosterior, local: Local, policy: PolicyLike, objective: Objective) -> Backup:
@@ -440,11 +444,12 @@ def solve_variance(mean: MDP | SparseMDP, local: Pairs, policy: PolicyLike, obje
         objective: `Discounted`, `Episodic` or `FirstExit`.
     """
     answer = propagate(mean, local, policy, objective)
+    # A variance may come out below zero by rounding alone.
     q = jnp.maximum(only_legal(answer.q, mean), 0.0)
     return eqx.tree_at(lambda e: (e.q, e.v), answer, (q, jnp.maximum(answer.v, 0.0)))
 
 
-def combined(
+def combine(
     posterior: CanMean, parts: Backup, validity: Validity, q_max: Float[Array, ""] | None = None
 ) -> ValueUncertainty:
     """The answer from the `Backup` of a posterior, or from those of the components of a mixture.
@@ -458,6 +463,7 @@ def combined(
         q_max: the bound on |values| that was used, if any.
     """
     value, variance = parts.value, parts.variance
+    # No mixture: the parts are the answer.
     if not can_split(posterior):
         status = variance.converged & value.converged, variance.iterations, variance.gap
         return ValueUncertainty(value.q, value.v, variance.q, variance.v, parts.local, q_max, *status, validity)
@@ -481,7 +487,7 @@ def moments_of_plan(
     """
     if can_split(belief):
         parts = over_components(lambda each: back_up(each, local, plan.policy, objective), belief)
-        answer = combined(belief, parts, Validity("heuristic", "not examined"))
+        answer = combine(belief, parts, Validity("heuristic", "not examined"))
         return answer.q_mean, answer.q_variance
     # The values of the plan are known: only the variance is left to be solved for.
     added = only_legal(over_components(local, belief, plan), mean)

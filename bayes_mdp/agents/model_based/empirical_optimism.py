@@ -91,9 +91,9 @@ class ModelBased(eqx.Module):
     ) -> tuple[TablePolicy, PyTree]:
         """Greedy for Qr + Qe."""
         del key, belief
-        return self._planned(problem, state)
+        return self._make_plan(problem, state)
 
-    def _planned(self, problem: Problem, state: PyTree) -> tuple[Greedy, PyTree]:
+    def _make_plan(self, problem: Problem, state: PyTree) -> tuple[Greedy, PyTree]:
         q, best, state = self.planner.plan(self.equations, problem, state)
         return Greedy(q, problem.space.legal, best=best), state
 
@@ -118,6 +118,7 @@ class ModelBased(eqx.Module):
         Args:
             problem, state: as of `split`.
         """
+        # Only tried pairs are legal in this MDP: without optimism nothing untried is chosen.
         solution = solve(state.tally.mdp(problem.space), problem.objective)
         return Greedy(solution.q, best=solution.policy)
 
@@ -167,7 +168,7 @@ class EpsilonGreedyModel(ModelBased):
     ) -> tuple[EpsilonGreedy, PyTree]:
         """Epsilon-greedy for the plan."""
         del key, belief
-        policy, state = self._planned(problem, state)
+        policy, state = self._make_plan(problem, state)
         return EpsilonGreedy(policy.q, self.epsilon, problem.space.legal), state
 
 
@@ -264,6 +265,7 @@ class RMax(OptimisticModel):
 
     def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
         """The state after one transition; unchanged where `weight` is 0, or where the pair is frozen."""
+        # The pair keeps its first m transitions, as in the paper's proofs.
         if self.freeze:
             full = state.tally.visits[transition.cell(problem.space)] >= self.num_visits
             weight = jnp.where(full, 0.0, weight)
@@ -297,6 +299,7 @@ class Alternates(TablePolicy):
     prob: Float[Array, ""]
 
     def _best(self, state: IntScalar, step: IntScalar) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        # Ties go to the first action, in both tables.
         return best_action(lookup(self.explore, 1, state, step)), best_action(lookup(self.real, 1, state, step))
 
     def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
@@ -361,8 +364,9 @@ class ExplorationReward(ModelBased):
     ) -> tuple[Greedy | Alternates, PyTree]:
         """Greedy for Qr + Qe, or `Alternates`."""
         del key, belief
-        policy, state = self._planned(problem, state)
+        policy, state = self._make_plan(problem, state)
         if self.explore_prob is None:
+            # Qr and Qe alternate by chance, in place of their sum.
             return policy, state
         split = self.split(problem, state)
         return Alternates(split.qe, split.qr, jnp.asarray(self.explore_prob, split.qr.dtype)), state
@@ -515,7 +519,8 @@ class E3(eqx.Module):
     ) -> tuple[Greedy, E3State]:
         """Wander, explore or exploit, state by state; q is that of M_exploit."""
         del key, belief
-        model, split = self._planned(problem, state.model)
+        # M_exploit and M_explore share the rows, so that one state of plans holds both.
+        model, split = self._make_plan(problem, state.model)
         unknown = self._unknown(problem, model.tally.visits)
         explore = best_action(split.qe)
         tempting = ~unknown & (self._escape(problem, model.tally, split, unknown, explore) > self.threshold)
@@ -534,16 +539,16 @@ class E3(eqx.Module):
             problem: what is known of the MDP before any data.
             state: the agent's own.
         """
-        split = self._planned(problem, state.model)[1]
+        split = self._make_plan(problem, state.model)[1]
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 
     def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Scalar = 1.0) -> E3State:
         """The state after one transition; unchanged where `weight` is 0."""
         model = ExactPlanner().observe(self._equations(problem), problem, state.model, transition, weight)
         layered = state.tempting.ndim == 2
-        here = (transition.step, transition.state) if layered else transition.state
+        row = (transition.step, transition.state) if layered else transition.state
         # A tempting state starts a count-down; an unknown state or the end of the episode stops it.
-        begun = jnp.where(state.tempting[here], jnp.asarray(self._length(problem), jnp.int32), 0)
+        begun = jnp.where(state.tempting[row], jnp.asarray(self._length(problem), jnp.int32), 0)
         left = jnp.maximum(jnp.where(state.left > 0, state.left, begun) - 1, 0)
         left = jnp.where(self._stops(problem, model.tally, transition), 0, left)
         return E3State(model, state.tempting, jnp.where(jnp.asarray(weight) != 0, left, state.left))
@@ -565,11 +570,12 @@ class E3(eqx.Module):
 
         return TwoOptima(local)
 
-    def _planned(self, problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
+    def _make_plan(self, problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
         """The state after a plan, and the two value functions: Qr of M_exploit, Qe of M_explore."""
         equations = self._equations(problem)
         if isinstance(problem.objective, Episodic):
             return state, ExactPlanner().split(equations, problem, state)
+        # Under a discount the two plans start from the last ones.
         state = ExactPlanner().plan(equations, problem, state)[2]
         exploit, explore = state.plans
         return state, Split(exploit.q, explore.q, explore.policy, exploit.policy)
@@ -580,13 +586,13 @@ class E3(eqx.Module):
     def _stops(self, problem: Problem, tally: Tally, transition: Transitions) -> Bool[Array, ""]:
         """Whether exploration is over: an unknown state, or the end of an episode."""
         objective, step = problem.objective, transition.step
-        over = jnp.asarray(False if transition.terminated is None else transition.terminated)
+        ended = jnp.asarray(False if transition.terminated is None else transition.terminated)
         unknown = self._unknown(problem, tally.visits)
         if isinstance(objective, Episodic):
-            over |= jnp.asarray(step) == objective.horizon - 1
+            ended |= jnp.asarray(step) == objective.horizon - 1
         if unknown.ndim == 2:
-            return over | unknown[jnp.minimum(jnp.asarray(step) + 1, unknown.shape[0] - 1), transition.next_state]
-        return over | unknown[transition.next_state]
+            return ended | unknown[jnp.minimum(jnp.asarray(step) + 1, unknown.shape[0] - 1), transition.next_state]
+        return ended | unknown[transition.next_state]
 
     def _escape(
         self,

@@ -31,7 +31,7 @@ from bayes_mdp.planning.prioritized_sweeping import (
     ObservedPredecessors,
     Predecessors,
     Sweeps,
-    backed_up,
+    back_up_states,
     pass_on,
     predecessors_of,
 )
@@ -322,12 +322,12 @@ def _usable(stats: Stats, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S
 
 
 def _place(
-    listed: Int[Array, " K"], taken: Bool[Array, " K"], wanted: IntScalar
+    listed: Int[Array, " K"], taken: Bool[Array, " K"], item: IntScalar
 ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
     """The index of `wanted` in a list, or of the first free place, and whether there is one."""
     # Lists are filled from the left: the first place that holds `wanted` or is free, found without a branch.
-    here = taken & (listed == wanted)
-    fits = here | (~taken & ~jnp.any(here))
+    is_item = taken & (listed == item)
+    fits = is_item | (~taken & ~jnp.any(is_item))
     return jnp.argmax(fits), jnp.any(fits)
 
 
@@ -722,12 +722,12 @@ def _backward(equations: BellmanEquations, problem: Problem, tally: Tally) -> Sp
     """Backward induction over the steps of an episode."""
     assert isinstance(problem.objective, Episodic)
     space = problem.space
-    every = tally.stats_in(space)
+    all_stats = tally.stats_in(space)
     mean = matmul if space.successors is None else _weigh
 
     def step(values: TwoValues, layer: IntScalar) -> tuple[TwoValues, Split]:
         # At step h the rows see V_{h+1} = Vr + Ve, the values of the policy that acts on the sum.
-        stats = every if every.visits.ndim == 2 else jax.tree.map(lambda x: x[layer], every)
+        stats = all_stats if all_stats.visits.ndim == 2 else jax.tree.map(lambda x: x[layer], all_stats)
         vr, ve = (values_of_rows(space, x, layer) for x in values)
         split, vr, ve = equations.back_up(stats, space.legal, 1.0, mean, vr, ve)
         return (vr, ve), split
@@ -828,8 +828,8 @@ class PrioritizedSweeping(eqx.Module):
             assert lists is not None
         backup, n = _backup(equations, problem, tally), problem.space.n_states
         # Back up the state that was left, then pass its change on to predecessors. A masked step has index S: no state.
-        here = jnp.where(active, transition.state, n)
-        sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
+        state_index = jnp.where(active, transition.state, n)
+        sweeps = back_up_states(state.sweeps, backup, jnp.atleast_1d(state_index), self.threshold)
         num_pops = jnp.where(active, self.num_pops, 0)
         return SweptState(tally, pass_on(sweeps, backup, lists, self.threshold, num_pops), state.predecessors)
 
@@ -897,8 +897,8 @@ def _backup(equations: BellmanEquations, problem: Problem, tally: ListedTally | 
         vr, ve = later[..., 0], later[..., 1]
         may = None if legal is None else legal[states]
         split, vr, ve = equations.back_up(stats, may, discount, _weigh, vr, ve)
-        both = zip((split.qr, vr, split.best), (split.qe, ve, split.best_r), strict=True)
-        return Backup(*(jnp.stack(pair, 1) for pair in both))
+        parts = zip((split.qr, vr, split.best), (split.qe, ve, split.best_r), strict=True)
+        return Backup(*(jnp.stack(pair, 1) for pair in parts))
 
     return backup
 

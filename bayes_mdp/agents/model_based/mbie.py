@@ -35,6 +35,7 @@ def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "
         stats: of the pairs.
         width: of the interval after one visit, units of the return.
     """
+    # No division by zero under `where`: its derivative would be nan.
     visited = stats.visits > 0
     return jnp.where(visited, width / jnp.sqrt(jnp.where(visited, stats.visits, 1.0)), jnp.asarray(v_max, float))
 
@@ -145,10 +146,12 @@ class MBIE(OptimisticModel):
         assert self.transition_width is not None
         visited, n = stats.visits > 0, jnp.maximum(stats.visits, 1.0)
         # The end is one more outcome, possible only where one was observed.
+        # Visits without a next state were ends.
         ended = jnp.maximum(stats.visits - jnp.sum(stats.counts, -1), 0.0) / n
         centre = jnp.concatenate([stats.probs, ended[..., None]], -1)
         states = jnp.ones(stats.counts.shape, bool) if stats.possible is None else jnp.asarray(stats.possible)
         possible = jnp.concatenate([states, (ended > 0)[..., None]], -1)
+        # ||p - phat||_1 <= width / sqrt(n) (section 2.2): the ball within which the best row is taken.
         radius = jnp.asarray(self.transition_width, float) / jnp.sqrt(n)
         if stats.possible is None:  # `ExactPlanner` gives all pairs the same values
             rows = L1Ball(centre, radius, possible).best_rows(values[0, 0])[..., :-1]
@@ -186,11 +189,13 @@ def theory_widths(
     check_not_negative("max_reward", max_reward)
     check_inside("reward_delta", reward_delta)
     check_inside("transition_delta", transition_delta)
+    # Hoeffding: P(|Rhat - R| > w / sqrt(n)) <= 2 exp(-2 w^2 / Rmax^2) = delta.
     reward = jnp.asarray(max_reward, float) * jnp.sqrt(jnp.log(2.0 / jnp.asarray(reward_delta, float)) / 2)
     if n_states == 1:
         return reward, jnp.zeros_like(reward)
     # ln(2^S - 2) without overflow
     subsets = n_states * np.log(2.0) + np.log1p(-(2.0 ** (1 - n_states)))
+    # Weissman et al. 2003: P(||phat - p||_1 > w / sqrt(n)) <= (2^S - 2) exp(-w^2 / 2) = delta.
     return reward, jnp.sqrt(2 * (subsets - jnp.log(jnp.asarray(transition_delta, float))))
 
 
@@ -204,12 +209,13 @@ def wilson_upper(share: Numbers, n: Numbers, z: Scalar) -> Float[Array, "..."]:
         n: observations, greater than 0.
         z: quantile of a standard normal law.
     """
+    # p^2 (1 + z^2/n) - p (2 share + z^2/n) + share^2 = 0: its larger root.
     part = z * z / n
     root = z * jnp.sqrt(share * (1.0 - share) / n + part / (4.0 * n))
     return (share + part / 2.0 + root) / (1.0 + part)
 
 
-def favoured(
+def favour_best_successor(
     probs: Float[Array, "*pairs K"], visits: Float[Array, "*pairs"], values: Float[Array, "*pairs K"], z: Scalar
 ) -> Float[Array, "*pairs K"]:
     """Rows in which the most valuable observed successor has Wilson's upper limit; the others are rescaled.
@@ -233,6 +239,7 @@ def favoured(
     favourite = jnp.sum(jnp.where(first, share, 0.0), -1, keepdims=True)
     n = jnp.maximum(visits, 1.0)[..., None]
     upper = wilson_upper(favourite, n, z)
+    # Mass 1 - upper is shared by the others in the old proportions.
     rest = jnp.where(favourite < 1.0, (1.0 - upper) / jnp.where(favourite < 1.0, 1.0 - favourite, 1.0), 0.0)
     rows = jnp.where(first, upper, share * rest)[..., :-1]
     return jnp.where(visits[..., None] > 0, rows, probs)
@@ -273,4 +280,6 @@ class MBIEWS(OptimisticModel):
     @property
     def equations(self) -> BellmanEquations:
         """Q+ is the optimum of the rows p+, Qr that of the empirical rows."""
-        return OwnRows(self.local, lambda stats, values: favoured(stats.probs, stats.visits, values, self.z))
+        return OwnRows(
+            self.local, lambda stats, values: favour_best_successor(stats.probs, stats.visits, values, self.z)
+        )

@@ -120,15 +120,20 @@ class BQL(eqx.Module):
         self, problem: Problem, state: ReturnBelief, transition: Transitions, weight: Scalar = 1.0
     ) -> ReturnBelief:
         """The belief after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        here, there, over, discount = place_of(problem, transition)
-        best = (*there, best_action(state.loc[there]))
+        pair, next_row, ended, discount = place_of(problem, transition)
+        best = (*next_row, best_action(state.loc[next_row]))
         # R' is the predictive return of the pair of the largest expected return in the next state.
-        own, next_belief = (jax.tree.map(lambda table, at=at: table[at], state) for at in (here, best))
-        updated = _UPDATES[self.update](own, target(jnp.asarray(transition.reward), discount, next_belief, over))
+        pair_belief, next_belief = (
+            jax.tree.map(lambda table, index=index: table[index], state) for index in (pair, best)
+        )
+        # The projection of the mixed posterior back to a normal-gamma law ([BMRL19]; `update`).
+        updated = _UPDATES[self.update](
+            pair_belief, target(jnp.asarray(transition.reward), discount, next_belief, ended)
+        )
         return jax.tree.map(
-            lambda table, old, new: table.at[here].set(jnp.where(weight == 0, old, new).astype(table.dtype)),
+            lambda table, old, new: table.at[pair].set(jnp.where(weight == 0, old, new).astype(table.dtype)),
             state,
-            own,
+            pair_belief,
             updated,
         )
 
@@ -254,36 +259,37 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
         action: index of the action.
     """
     number = jnp.arange(law.loc.shape[-1])
-    others = (number != action) & (law.loc > -jnp.inf)
+    is_other = (number != action) & (law.loc > -jnp.inf)
     known, width = law.scale == 0, jnp.where(law.scale == 0, 1.0, law.scale)
     loc, scale, dof = law.loc[action], width[action], law.dof[action]
-    own, dtype = scale * jnp.sqrt(dof), law.loc.dtype
+    unit, dtype = scale * jnp.sqrt(dof), law.loc.dtype
     nodes, weights, kink = (x.astype(dtype) for x in (*_RULES[dtype.name], _KINKS))
     # Substitution x = loc + own sinh(s): Student-t tails fall exponentially in s, so a short interval holds the mass.
     edge = tail_edge(dof)
     around = jnp.concatenate([-kink[:0:-1], kink])
     # Every other action's distribution function changes quickly around its own loc: break the interval there.
-    kinks = jnp.where(others[:, None], law.loc[:, None] + law.scale[:, None] * around, loc).ravel()
+    kinks = jnp.where(is_other[:, None], law.loc[:, None] + law.scale[:, None] * around, loc).ravel()
     # What lies beyond the ends counts as the ends: no quotient is infinite, which compilers treat differently.
-    reach = own * jnp.sinh(edge)
-    inner = jnp.where(loc > -jnp.inf, jnp.arcsinh(jnp.clip(kinks - loc, -reach, reach) / own), 0.0)
+    reach = unit * jnp.sinh(edge)
+    inner = jnp.where(loc > -jnp.inf, jnp.arcsinh(jnp.clip(kinks - loc, -reach, reach) / unit), 0.0)
     pieces = jnp.concatenate([inner, edge * jnp.linspace(-1.0, 1.0, _NUM_PIECES + 1)])
     edges = jnp.sort(jnp.clip(pieces, -edge, edge))
     half = 0.5 * jnp.diff(edges)[:, None]
     # Gauss-Legendre nodes of all pieces, [pieces, nodes]; pieces of length 0 have weight 0.
     z = jnp.sqrt(dof) * jnp.sinh(0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes)
+    # dx = unit cosh(s) ds, and sqrt(dof + z^2) = sqrt(dof) cosh(s): the weight of the substitution.
     weight = half * weights * standard_pdf(z, dof) * jnp.sqrt(dof + z * z)
-    shift = jnp.where(others, loc - law.loc, 0.0)
+    shift = jnp.where(is_other, loc - law.loc, 0.0)
     reaches = width * jnp.sqrt(law.dof) * jnp.sinh(tail_edge(law.dof))
     # One table for each action, read at all nodes: the incomplete beta function would take nearly all of the time.
     tables = jax.vmap(tail_table)(law.dof)
 
     def chance(x: Float[Array, "*N"]) -> Float[Array, "*N"]:
         """prod_b P(X_b <= loc_a + x)."""
-        at = jnp.clip(shift + x[..., None], -reaches, reaches) / width
-        below = jax.vmap(cdf_from_table, in_axes=(-1, 0, 0), out_axes=-1)(at, law.dof, tables)
-        below = jnp.where(known, (at > 0) | ((at == 0) & (number > action)), below)
-        return jnp.prod(jnp.where(others, below, 1.0), axis=-1)
+        scaled = jnp.clip(shift + x[..., None], -reaches, reaches) / width
+        cdf = jax.vmap(cdf_from_table, in_axes=(-1, 0, 0), out_axes=-1)(scaled, law.dof, tables)
+        cdf = jnp.where(known, (scaled > 0) | ((scaled == 0) & (number > action)), cdf)
+        return jnp.prod(jnp.where(is_other, cdf, 1.0), axis=-1)
 
     inside = jnp.sum(weight * chance(scale * z))
     inside = jnp.where(known[action], chance(jnp.zeros((), dtype)), inside)

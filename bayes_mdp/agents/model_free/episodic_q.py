@@ -98,6 +98,7 @@ class UCBH(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
+        # Optimism by the start: H max_reward, the largest return of an episode.
         horizon = episode_length(problem, "UCBH")
         visits = jnp.zeros((horizon, *problem.space.shape[-2:]))
         q, legal = visits + horizon * jnp.asarray(self.max_reward, visits.dtype), problem.space.legal
@@ -115,11 +116,11 @@ class UCBH(eqx.Module):
     ) -> OptimisticTable:
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         horizon, counted = episode_length(problem, "UCBH"), jnp.asarray(weight) != 0
-        here, there, over, _ = place_of(problem, transition)
+        pair, next_row, ended, _ = place_of(problem, transition)
         # V is clipped at its largest possible value; Q itself is not (algorithm 1).
-        next_value = jnp.minimum(horizon * self.max_reward, jnp.max(state.q[there]))
-        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, next_value)
-        old, visits, time = state.q[here], state.visits[here] + 1.0, state.time + counted
+        next_value = jnp.minimum(horizon * self.max_reward, jnp.max(state.q[next_row]))
+        target = jnp.asarray(transition.reward) + jnp.where(ended, 0.0, next_value)
+        old, visits, time = state.q[pair], state.visits[pair] + 1.0, state.time + counted
         steps = time.astype(old.dtype) if self.num_episodes is None else float(self.num_episodes * horizon)
         # iota = log(S A T / p)
         log_term = math.log(math.prod(state.q.shape[-2:])) + jnp.log(steps / self.delta)
@@ -127,8 +128,8 @@ class UCBH(eqx.Module):
             old, visits, target, horizon, bonus_scale=self.scale * self.max_reward, log_term=log_term
         )
         return OptimisticTable(
-            state.q.at[here].set(jnp.where(counted, new, old)),
-            state.visits.at[here].add(counted),
+            state.q.at[pair].set(jnp.where(counted, new, old)),
+            state.visits.at[pair].add(counted),
             time,
         )
 
@@ -160,7 +161,7 @@ def learning_rates(
     return rates, jax.random.beta(weight_key, total, prior_transitions / inflation, (num,))
 
 
-def randomized_update(
+def update_with_random_rates(
     temporary: Float[Array, " J"],
     target: Scalar,
     rate: Float[Array, " J"],
@@ -201,9 +202,9 @@ class Ensemble(eqx.Module):
 class RandQL(eqx.Module):
     """Q-learning with an ensemble of tables whose learning rates are random, and no bonus [RANDQL23]. Episodes only.
 
-    After (s, a, r, s') at step h, every one of J tables takes `randomized_update` with target r + V_{h+1}(s'), V the
-    best acting value, with rates of its own; the ceiling is (H - h) `max_reward`, which is also where all tables start.
-    Every (step, state, action) is visited at most once an episode: replanning every episode loses nothing.
+    After (s, a, r, s') at step h, each of J tables takes `update_with_random_rates` with the target
+    r + V_{h+1}(s'), V the best acting value, and with rates of its own. The ceiling is (H - h) `max_reward`, where all
+    tables start. Every (step, state, action) is visited at most once an episode: to replan every episode loses nothing.
 
     Args:
         num_tables: J.
@@ -263,27 +264,27 @@ class RandQL(eqx.Module):
     def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Scalar = 1.0) -> Ensemble:
         """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         horizon, counted = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
-        here, there, over, _ = place_of(problem, transition)
+        pair, next_row, ended, _ = place_of(problem, transition)
         # Sampled-RandQL: every table bootstraps from its own values [J]; RandQL: all from the acting values.
-        next_value = jnp.max(state.temporary[there], 0) if self.sampled else jnp.max(state.acting[there])
-        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, next_value)
+        next_value = jnp.max(state.temporary[next_row], 0) if self.sampled else jnp.max(state.acting[next_row])
+        target = jnp.asarray(transition.reward) + jnp.where(ended, 0.0, next_value)
         prior = 1.0 / problem.space.n_states if self.prior_transitions is None else self.prior_transitions
         # Time folded into the key makes every update independent of the others.
         rates = learning_rates(
             jax.random.fold_in(jax.random.wrap_key_data(state.words, impl="threefry2x32"), state.time),
-            state.visits[here] + 1.0,
+            state.visits[pair] + 1.0,
             horizon,
             self.num_tables,
             inflation=self.inflation,
             prior_transitions=prior,
         )
         # Acting values only fall: min over time of the maximum of the ensemble.
-        old, acting = state.temporary[here], state.acting[here]
-        new = randomized_update(old, target, *rates, self._ceiling(horizon, here[0]))
+        old, acting = state.temporary[pair], state.acting[pair]
+        new = update_with_random_rates(old, target, *rates, self._ceiling(horizon, pair[0]))
         return Ensemble(
-            state.temporary.at[here].set(jnp.where(counted, new, old)),
-            state.acting.at[here].set(jnp.where(counted, jnp.minimum(acting, jnp.max(new)), acting)),
-            state.visits.at[here].add(counted),
+            state.temporary.at[pair].set(jnp.where(counted, new, old)),
+            state.acting.at[pair].set(jnp.where(counted, jnp.minimum(acting, jnp.max(new)), acting)),
+            state.visits.at[pair].add(counted),
             state.words,
             state.time + counted,
         )

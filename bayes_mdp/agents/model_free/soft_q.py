@@ -126,10 +126,10 @@ class BoltzmannQ(TabularQ):
             return super().observe(problem, state, transition, weight)
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
-        error = target - state[place.here]
+        error = target - state[place.pair]
         # Continuous in the error, also as a program: maximum and minimum meet at 0.
         step = weight * (self.learning_rate * jnp.maximum(error, 0.0) + self.falling_rate * jnp.minimum(error, 0.0))
-        return state.at[place.here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))
+        return state.at[place.pair].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))
 
 
 class SoftQ(BoltzmannQ):

@@ -21,7 +21,7 @@ import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of, table_shape
+from bayes_mdp.agents.common.learner import Place, first_table, move_towards, place_of, table_shape
 from bayes_mdp.agents.common.mean_model import (
     check_above_zero,
     check_inside,
@@ -54,7 +54,7 @@ def bellman_target(
         q: the table.
         reward: of the transition.
     """
-    return reward + place.discount * jnp.where(place.over, 0.0, value(q[place.there]))
+    return reward + place.discount * jnp.where(place.ended, 0.0, value(q[place.next_row]))
 
 
 def check_half_life(value: object, what: str) -> None:
@@ -132,7 +132,7 @@ class TabularQ(eqx.Module):
         # [Q89]: Q(s, a) += alpha (r + discount v(s') - Q(s, a)); v(s') is zero after an end.
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
-        return moved_towards(state, place.here, target, self.learning_rate, weight)
+        return move_towards(state, place.pair, target, self.learning_rate, weight)
 
 
 class EpsilonGreedyQ(TabularQ):
@@ -233,6 +233,7 @@ class AnnealedQ(eqx.Module):
     ) -> tuple[EpsilonGreedy, TimedTable]:
         """Epsilon-greedy for the table."""
         del key, problem, belief
+        # Half as large after every `half_life` steps.
         return EpsilonGreedy(state.q, self.epsilon * 2.0 ** (-state.time / self.half_life)), state
 
     def observe(self, problem: Problem, state: TimedTable, transition: Transitions, weight: Scalar = 1.0) -> TimedTable:
@@ -356,6 +357,7 @@ class IEQLPlus(eqx.Module):
 
     def _uncertainty(self, objective: Objective, visits: Numbers) -> Float[Array, "..."]:
         horizon = effective_horizon(objective, "IEQLPlus")
+        # sigma_max by default: the width of the interval in which every return lies.
         widest = (self.max_reward - self.min_reward) * horizon
         sigma_max = widest if self.sigma_max is None else self.sigma_max
         return local_uncertainty(visits, theta=self.theta, sigma_max=sigma_max, horizon=horizon)
@@ -383,12 +385,13 @@ class IEQLPlus(eqx.Module):
     def observe(self, problem: Problem, state: UpperTable, transition: Transitions, weight: Scalar = 1.0) -> UpperTable:
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         place, counted = place_of(problem, transition), jnp.asarray(weight) != 0
-        visits = state.visits[place.here] + 1.0
+        visits = state.visits[place.pair] + 1.0
         # The bonus d0 is part of the reward: uncertainty of later pairs comes back through the target ([IEQL99]).
         upper = jnp.asarray(transition.reward) + self._uncertainty(problem.objective, visits)
+        # alpha_n = learning_rate / n^rate_power: constant for the power 0, 1 / n for 1.
         rate = self.learning_rate / visits**self.rate_power
-        q = moved_towards(state.q, place.here, bellman_target(place, state.q, upper), rate, counted)
-        return UpperTable(q, state.visits.at[place.here].add(counted))
+        q = move_towards(state.q, place.pair, bellman_target(place, state.q, upper), rate, counted)
+        return UpperTable(q, state.visits.at[place.pair].add(counted))
 
 
 class BonusTables(eqx.Module):
@@ -442,11 +445,11 @@ class BonusQ(eqx.Module):
         check_value("initial_q", self.initial_q)
 
     @abc.abstractmethod
-    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, pair: Index, new_q: Scalar) -> Float[Array, ""]:
         """The bonus of a pair; `state` has counted the visit, and holds q as it was before `new_q`.
 
         Args:
-            here: index of the pair in the tables.
+            pair: its index in the tables.
         """
 
     def kappa(self, time: Scalar) -> Scalar:
@@ -493,25 +496,26 @@ class BonusQ(eqx.Module):
         """The tables after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         place, counted = place_of(problem, transition), jnp.asarray(weight) != 0
         target = bellman_target(place, state.q, jnp.asarray(transition.reward))
-        q = moved_towards(state.q, place.here, target, self.learning_rate, counted)
+        q = move_towards(state.q, place.pair, target, self.learning_rate, counted)
         # The bonus of this step may depend on the change of Q_r, so Q_e is updated second.
         after = _count_target(state, place, target, counted)
-        bonus = self.bonus(after, place.here, q[place.here])
+        # The second learner: the same pair and next state, the bonus in place of the reward.
+        bonus = self.bonus(after, place.pair, q[place.pair])
         target = bellman_target(place, state.bonus_q, bonus)
-        bonus_q = moved_towards(state.bonus_q, place.here, target, self.learning_rate, counted)
+        bonus_q = move_towards(state.bonus_q, place.pair, target, self.learning_rate, counted)
         return eqx.tree_at(lambda x: (x.q, x.bonus_q), after, (q, bonus_q))
 
 
 def _count_target(state: BonusTables, place: Place, target: Scalar, counted: BoolScalar) -> BonusTables:
     """Visits, time and moments of the targets (Welford) with one more target, where `counted`."""
-    visits = state.visits.at[place.here].add(counted)
+    visits = state.visits.at[place.pair].add(counted)
     mean, squares = state.mean, state.squares
     if mean is not None and squares is not None:
         # M2 += (x - mean before) (x - mean after): no squares of large numbers are subtracted.
-        step = jnp.where(counted, target - mean[place.here], 0.0)
-        mean = mean.at[place.here].add(step / jnp.maximum(visits[place.here], 1.0))
-        after = jnp.where(counted, target - mean[place.here], 0.0)
-        squares = squares.at[place.here].add(step * after)
+        step = jnp.where(counted, target - mean[place.pair], 0.0)
+        mean = mean.at[place.pair].add(step / jnp.maximum(visits[place.pair], 1.0))
+        after = jnp.where(counted, target - mean[place.pair], 0.0)
+        squares = squares.at[place.pair].add(step * after)
     return BonusTables(state.q, state.bonus_q, visits, mean, squares, state.time + counted)
 
 
@@ -545,11 +549,11 @@ class VarianceBonusQ(BonusQ):
         tables = super().init(key, problem)
         return replace(tables, mean=tables.visits, squares=tables.visits)
 
-    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, pair: Index, new_q: Scalar) -> Float[Array, ""]:
         """sqrt(prior_sd^2 + M2) / n."""
         del new_q
         assert state.squares is not None
-        return jnp.sqrt(self.prior_sd**2 + state.squares[here]) / jnp.maximum(state.visits[here], 1.0)
+        return jnp.sqrt(self.prior_sd**2 + state.squares[pair]) / jnp.maximum(state.visits[pair], 1.0)
 
 
 class ErrorBonusQ(BonusQ):
@@ -564,6 +568,6 @@ class ErrorBonusQ(BonusQ):
         ValueError: a number outside its range.
     """
 
-    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, pair: Index, new_q: Scalar) -> Float[Array, ""]:
         """The size of the last change of Q_r."""
-        return jnp.abs(new_q - state.q[here])
+        return jnp.abs(new_q - state.q[pair])

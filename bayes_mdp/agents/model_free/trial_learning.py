@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of
+from bayes_mdp.agents.common.learner import Place, first_table, move_towards, place_of
 from bayes_mdp.agents.common.mean_model import check_value
 from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
@@ -49,7 +49,7 @@ class Step(NamedTuple):
     """A step of a trial, as the sweep visits it.
 
     Args:
-        here: index of its pair in the tables.
+        pair: its index in the tables.
         reward: r_{t+1}.
         discount: the factor of what follows.
         next_value: Q(s_{t+1}, a_{t+1}).
@@ -57,7 +57,7 @@ class Step(NamedTuple):
         last: the sweep has visited no later step: `next_value` is then the value beyond the trial (0 beyond an end).
     """
 
-    here: Index
+    pair: Index
     reward: Scalar
     discount: Scalar
     next_value: Scalar
@@ -177,26 +177,28 @@ def sweep(
     """
     place = place_of(problem, trial)
     weight = jnp.broadcast_to(jnp.asarray(weight, float), trial.state.shape)
-    before = tables.q[place.here]  # Q during the trial, for frozen sweeps
+    before = tables.q[place.pair]  # Q during the trial, for frozen sweeps
     beyond = agent.beyond(tables.q, place)
     reward = jnp.asarray(trial.reward, tables.q.dtype)
     nothing = jnp.zeros((), tables.q.dtype)
 
     def back(loop: Carry, x: SweepInput) -> tuple[Carry, tuple[Float[Array, ""], Float[Array, ""]]]:
         tables, ret, next_value, last = loop
-        here, reward, over, beyond, before, weight = x
+        pair, reward, ended, beyond, before, weight = x
         # The last step of the trial bootstraps from what is beyond it; earlier ones from the step after them.
-        next_value = jnp.where(last, jnp.where(over, 0.0, beyond), next_value)
-        swept = agent.sweep_step(tables, Step(here, reward, place.discount, next_value, ret, last), weight)
+        next_value = jnp.where(last, jnp.where(ended, 0.0, beyond), next_value)
+        # One line of the algorithm for SARSA(lambda) and TD-BMA alike: only the weight lambda differs.
+        swept = agent.sweep_step(tables, Step(pair, reward, place.discount, next_value, ret, last), weight)
         # Steps of weight 0 are after the end of the trial: the sweep passes over them.
         live = weight != 0
         ret = jnp.where(live, swept.ret, ret)
         next_value = jnp.where(live, before if agent.frozen else swept.value, next_value)
-        kept = jnp.where(live, swept.ret, jnp.nan), jnp.where(live & ~last, swept.trace_decay, jnp.nan)
-        return (swept.tables, ret, next_value, last & ~live), kept
+        outputs = jnp.where(live, swept.ret, jnp.nan), jnp.where(live & ~last, swept.trace_decay, jnp.nan)
+        return (swept.tables, ret, next_value, last & ~live), outputs
 
-    over = jnp.broadcast_to(place.over, weight.shape)
-    steps = (place.here, reward, over, beyond, before, weight)
+    ended = jnp.broadcast_to(place.ended, weight.shape)
+    steps = (place.pair, reward, ended, beyond, before, weight)
+    # From the last step to the first: R_t needs R_{t+1}.
     loop, (returns, decays) = lax.scan(back, (tables, nothing, nothing, jnp.bool_(True)), steps, reverse=True)
     return loop[0], returns, decays
 
@@ -271,23 +273,23 @@ class EpisodeLearner(eqx.Module):
             q: the table.
             place: of the last transition.
         """
-        return jnp.max(q[place.there], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.here])
+        return jnp.max(q[place.next_row], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.pair])
 
     def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:
         """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables are unchanged."""
-        here, statistics = step.here, tables.statistics
-        entry = None if statistics is None else statistics[here]
+        pair, statistics = step.pair, tables.statistics
+        entry = None if statistics is None else statistics[pair]
         # One-step bootstrapped target, Monte Carlo target, and their lambda-weighted mean.
         q_td = step.reward + step.discount * step.next_value
         q_mc = step.reward + step.discount * step.ret
         decay = self.trace_decay_at(entry, q_mc, q_td)
         ret = jnp.where(step.last, q_td, q_td + decay * (q_mc - q_td))
         # Q(s_t, a_t) += alpha (R_t - Q(s_t, a_t)); the step before it sees the new value, unless the sweep is frozen.
-        old = tables.q[here]
+        old = tables.q[pair]
         value = old + self.learning_rate * (ret - old)
-        q = moved_towards(tables.q, here, ret, self.learning_rate, weight)
+        q = move_towards(tables.q, pair, ret, self.learning_rate, weight)
         if statistics is not None and entry is not None:
-            statistics = statistics.at[here].set(jnp.where(jnp.asarray(weight) != 0, _one_more(entry, ret), entry))
+            statistics = statistics.at[pair].set(jnp.where(jnp.asarray(weight) != 0, _one_more(entry, ret), entry))
         return Swept(Tables(q, statistics), ret, value, decay)
 
     def observe_trial(
@@ -304,15 +306,16 @@ class EpisodeLearner(eqx.Module):
         self, problem: Problem, state: EpisodeLearnerState, transition: Transitions, weight: Scalar = 1.0
     ) -> EpisodeLearnerState:
         """The state after one transition: it is stored, and the sweep is made where it ends the trial."""
-        kept, live = state.trial, jnp.asarray(weight) != 0
-        size = kept.steps.state.shape[0]
-        at = jnp.where(live, kept.length, size)  # beyond the buffer: dropped
-        new = jax.tree.map(lambda x, column: jnp.asarray(x, column.dtype), _whole(transition), kept.steps)
-        steps = jax.tree.map(lambda column, x: column.at[at].set(x, mode="drop"), kept.steps, new)
-        length = kept.length + live
-        over = place_of(problem, transition).over | (length >= size)
+        buffer, live = state.trial, jnp.asarray(weight) != 0
+        size = buffer.steps.state.shape[0]
+        slot = jnp.where(live, buffer.length, size)  # beyond the buffer: dropped
+        new = jax.tree.map(lambda x, column: jnp.asarray(x, column.dtype), _whole(transition), buffer.steps)
+        # All columns of the trial grow by one entry.
+        steps = jax.tree.map(lambda column, x: column.at[slot].set(x, mode="drop"), buffer.steps, new)
+        length = buffer.length + live
+        ended = place_of(problem, transition).ended | (length >= size)
         if transition.truncated is not None:
-            over = over | transition.truncated
+            ended = ended | transition.truncated
         trial = Trial(steps, length)
 
         # A branch, not a select: the sweep over the buffer is made once a trial ([TDBMA10] Algorithm 1).
@@ -321,7 +324,7 @@ class EpisodeLearner(eqx.Module):
             swept = sweep(self, problem, state.tables, steps, used)[0]
             return EpisodeLearnerState(swept, Trial(steps, jnp.zeros_like(length)))
 
-        return lax.cond(live & over, learn, lambda: EpisodeLearnerState(state.tables, trial))
+        return lax.cond(live & ended, learn, lambda: EpisodeLearnerState(state.tables, trial))
 
 
 def _whole(transition: Transitions) -> Transitions:
@@ -335,6 +338,7 @@ def _whole(transition: Transitions) -> Transitions:
 def _one_more(entry: Float[Array, " 3"], ret: Scalar) -> Float[Array, " 3"]:
     """Count, mean and sum of squared deviations after one more return (Welford)."""
     count = entry[0] + 1.0
+    # M2 += (R - mean before) (R - mean after).
     gap = ret - entry[1]
     mean = entry[1] + gap / count
     return jnp.stack([count, mean, entry[2] + gap * (ret - mean)])

@@ -48,6 +48,7 @@ def epsilon_greedy(key: PRNGKeyArray, q: Float[Array, "E A"], epsilon: RealScala
         epsilon: probability of a random action.
     """
     num_envs, n_actions = q.shape
+    # u[0] picks the random action, u[1] says whether it is taken.
     u = jax.random.uniform(key, (2, num_envs))
     # Both draws are made in any case: the random numbers do not depend on which one is used.
     drawn = jnp.minimum((u[0] * n_actions).astype(jnp.int32), n_actions - 1)
@@ -158,9 +159,9 @@ def q_loss(
     # r + gamma max_a Q(s', a) of the target network; with `double` a is the online network's best action.
     next_q = q_values(trunk, target, batch.next_observation)
     online = q_values(trunk, parameters, batch.next_observation) if learning.double else None
-    aim = learning.target(batch.reward, batch.terminated, next_q, online)
+    td_target = learning.target(batch.reward, batch.terminated, next_q, online)
     taken = jnp.take_along_axis(q, batch.action[:, None], 1)[:, 0]
-    loss = learning.error(taken, aim, batch.weight)
+    loss = learning.error(taken, td_target, batch.weight)
     return loss, {"loss": loss, "q": jnp.mean(taken)}
 
 
@@ -213,6 +214,7 @@ class BootstrappedDQN(eqx.Module):
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Ensemble:
         """Members and priors, drawn alike: weights of variance 1 / inputs, biases 0."""
+        # Half of the keys for the networks, half for the priors, which are never trained.
         keys = jax.random.split(key, (2, self.num_members))
         draw = jax.vmap(lambda k: bsuite_scale(q_network(k, self.trunk, spec)))
         nets, prior = draw(keys[0]), draw(keys[1])
@@ -238,9 +240,10 @@ class BootstrappedDQN(eqx.Module):
         member = jnp.where(started, drawn, memory)  # one member for a whole episode: deep exploration
         prior = self.members(learner.prior, observation)
         q = self.members(learner.nets.parameters, observation) + self.prior_scale * prior
-        own = q[jnp.arange(num_envs), member]
+        member_q = q[jnp.arange(num_envs), member]
+        # Bernoulli masks, drawn once for every transition and member: the bootstrap of the data.
         mask = jax.random.bernoulli(key_mask, self.mask_probability, (num_envs, self.num_members))
-        action = epsilon_greedy(key_epsilon, own, self.epsilon.at(iteration * num_envs))
+        action = epsilon_greedy(key_epsilon, member_q, self.epsilon.at(iteration * num_envs))
         return ActionOutput(action, member, Kept(mask.astype(prior.dtype), prior))
 
     def learn(
@@ -269,19 +272,21 @@ class BootstrappedDQN(eqx.Module):
             batch: of transitions.
         """
 
-        def own(p: PyTree, t: PyTree, mask: Array, prior: Array, next_prior: Array) -> tuple[Array, Array]:
+        def member_loss(p: PyTree, t: PyTree, mask: Array, prior: Array, next_prior: Array) -> tuple[Array, Array]:
             # Every member has its own target network and its own fixed prior: Q_m = f_m + scale p_m.
             next_q = q_values(self.trunk, t, batch.next_observation) + self.prior_scale * next_prior
             online = next_q
             if self.learning.double:
                 online = q_values(self.trunk, p, batch.next_observation) + self.prior_scale * next_prior
-            aim = self.learning.target(batch.reward, batch.terminated, next_q, online)
+            td_target = self.learning.target(batch.reward, batch.terminated, next_q, online)
             q = q_values(self.trunk, p, batch.observation) + self.prior_scale * prior
             taken = jnp.take_along_axis(q, batch.action[:, None], 1)[:, 0]
-            return self.learning.error(taken, aim, batch.weight * mask), jnp.mean(taken)
+            return self.learning.error(taken, td_target, batch.weight * mask), jnp.mean(taken)
 
-        kept, next_kept = batch.extra, batch.next_extra
-        loss, q = jax.vmap(own, in_axes=(0, 0, 1, 1, 1))(parameters, target, kept.mask, kept.prior, next_kept.prior)
+        extra, next_kept = batch.extra, batch.next_extra
+        loss, q = jax.vmap(member_loss, in_axes=(0, 0, 1, 1, 1))(
+            parameters, target, extra.mask, extra.prior, next_kept.prior
+        )
         # The sum, so that no member's gradient is scaled by their number.
         return jnp.sum(loss), {"loss": jnp.mean(loss), "q": jnp.mean(q)}
 

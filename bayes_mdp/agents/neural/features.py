@@ -41,6 +41,7 @@ class RandomFeatures(eqx.Module):
 
     def apply(self, parameters: Float[Array, "I D"], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]; no gradient reaches W."""
+        # Centred and of unit norm: the prior variance phi' phi is the same at every observation.
         x = jax.nn.relu(matmul(flat(observation), jax.lax.stop_gradient(parameters)))
         x = x - jnp.mean(x, 1, keepdims=True)
         return x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6)
@@ -129,6 +130,7 @@ class Fourier(_OfBox):
     def apply(self, parameters: tuple[()], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
         del parameters
+        # One frequency vector c for every combination of orders along the axes.
         frequency = np.array(list(product(range(self.order + 1), repeat=len(self.box.low))), np.float32)
         return jnp.cos(matmul(np.pi * self.box.unit(observation), frequency.T)) / np.sqrt(len(frequency))
 
@@ -197,6 +199,7 @@ class Tiles(_OfBox):
         """Features of observations [B ...]."""
         del parameters
         x = self.per_axis * self.box.unit(observation)
+        # Displacements 1, 3, 5, ... along the axes (Sutton and Barto 2018, 9.5.4): tilings do not line up diagonally.
         odd = 2 * np.arange(x.shape[1]) + 1
         shift = (np.arange(self.num_tilings)[:, None] * odd / self.num_tilings % 1).astype(np.float32)  # T d
         side = self.per_axis + 1
@@ -250,6 +253,7 @@ class HashedFeatures(eqx.Module):
         """Active units at observations [B ...]."""
         # SimHash: the bits of a code are the signs of random projections.
         signs = (matmul(flat(observation), parameters) > 0).reshape(-1, self.num_tables, self.num_bits)
+        # The bits of every table, read as a number; table i then begins at unit i 2^bits.
         code = signs.astype(jnp.int32) @ (1 << jnp.arange(self.num_bits, dtype=jnp.int32))
         return code + (jnp.arange(self.num_tables, dtype=jnp.int32) << self.num_bits)
 
@@ -288,6 +292,7 @@ class UnitBelief(eqx.Module):
     def variance(self, features: Int[AnyArray, "B k"]) -> Float[Array, "B A"]:
         """Of the mean value of every action, noise left out."""
         count, square = self.count[features], self.square[features]  # B k A
+        # The spread of the targets says whether rewards differ here: only then reward noise counts.
         mean_square = square / jnp.maximum(count, 1) / self.variance_before
         noise = self.noise + self.reward_noise * mean_square / (mean_square + self.threshold)
         # Posterior variance of a N(0, 1) weight after `count` targets with this noise.

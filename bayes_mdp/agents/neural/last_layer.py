@@ -122,27 +122,27 @@ def _check_methods(belief: LastLayer, features: PyTree, n_actions: int, target: 
     name, kind = type(belief).__name__, eqx.tree_pformat(features, struct_as_array=True)
     rows = [jax.ShapeDtypeStruct((2,), jnp.int32), jax.ShapeDtypeStruct((2,), jnp.result_type(float))]
     calls = {"variance": [features], "initial_variance": [features], "update": [features, *rows[: 1 + target]]}
-    found = {}
+    shapes = {}
     for method, arguments in calls.items():
         try:
-            found[method] = jax.eval_shape(lambda b, *x, method=method: getattr(b, method)(*x), belief, *arguments)
+            shapes[method] = jax.eval_shape(lambda b, *x, method=method: getattr(b, method)(*x), belief, *arguments)
         except (TypeError, ValueError, IndexError) as error:
-            given = "with" if target else "without"
+            preposition = "with" if target else "without"
             raise TypeError(
-                f"{name}.{method} cannot take the features {kind} of 2 states, {given} rewards as target "
+                f"{name}.{method} cannot take the features {kind} of 2 states, {preposition} rewards as target "
                 f"({str(error).splitlines()[0]}), expected a last layer that can: see LastLayer"
             ) from error
     for method, shape, axes in (
         ("variance", (2, n_actions), "state, action"),
         ("initial_variance", (2,), "a number for each state"),
     ):
-        if jnp.shape(found[method]) != shape:
+        if jnp.shape(shapes[method]) != shape:
             raise TypeError(
-                f"{name}.{method} returned shape {jnp.shape(found[method])} for 2 states, expected {shape}: {axes}"
+                f"{name}.{method} returned shape {jnp.shape(shapes[method])} for 2 states, expected {shape}: {axes}"
             )
-    if outline(found["update"]) != outline(belief):
+    if outline(shapes["update"]) != outline(belief):
         raise TypeError(
-            f"{name}.update returned {outline(found['update'])}, expected arrays like those before: {outline(belief)}"
+            f"{name}.update returned {outline(shapes['update'])}, expected arrays like those before: {outline(belief)}"
         )
 
 

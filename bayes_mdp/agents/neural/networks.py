@@ -120,7 +120,7 @@ def flat(observation: AnyArray) -> Float[Array, "B I"]:
     return jnp.asarray(observation.reshape(len(observation), -1).astype(jnp.float32))
 
 
-def rectified(layers: Iterable[Dense], x: Float[Array, "B I"]) -> Float[Array, "B D"]:
+def apply_relu_layers(layers: Iterable[Dense], x: Float[Array, "B I"]) -> Float[Array, "B D"]:
     """Features after linear layers with a ReLU each.
 
     Args:
@@ -156,7 +156,7 @@ class MLP(eqx.Module):
 
     def apply(self, parameters: tuple[Dense, ...], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
-        return rectified(parameters, flat(observation))
+        return apply_relu_layers(parameters, flat(observation))
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """The last width."""
@@ -185,12 +185,13 @@ class OneHotMLP(MLP):
 
     def apply(self, parameters: tuple[Dense, ...], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
-        first, *others = parameters
+        first, *rest = parameters
         # The index of the 1 and whether there is one, by a product with (0, 1, 2, ...) and (1, 1, ...).
         number = np.arange(len(first.weight), dtype=np.float32)  # exact up to 2^24
         place, present = matmul(flat(observation), np.stack([number, np.ones_like(number)], 1)).T
+        # A row of the weights in place of a product with a one-hot vector.
         x = jax.nn.relu(present[:, None] * first.weight[place.astype(jnp.int32)] + first.bias)
-        return rectified(others, x)
+        return apply_relu_layers(rest, x)
 
 
 class Filters(NamedTuple):
@@ -313,6 +314,7 @@ def conv_init(key: PRNGKeyArray, planes: tuple[int, ...], filters: Sequence[Filt
                 f"planes of {planes[0]} x {planes[1]} are too small: {height} x {breadth} are left for filters of "
                 f"{size.side} x {size.side}"
             )
+        # The law of a linear layer with as many inputs as a window has numbers.
         inputs = size.side**2 * channels
         flat = dense_init(layer_key, inputs, size.number)
         layers.append(Conv(flat.weight.reshape(size.side, size.side, channels, size.number), flat.bias))

@@ -154,6 +154,7 @@ class NeuralUBE(eqx.Module):
         del started, iteration
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
         q, u = dense(learner.q.parameters["q"], features), self.head.apply(learner.u, features)
+        # Thompson sampling ([UBE18] Algorithm 1): a new z for every action, and u cut at 0.
         noise = jax.random.normal(key, q.shape)
         action = jnp.argmax(q + self.beta * noise * jnp.sqrt(jnp.maximum(u, 0.0)), 1).astype(jnp.int32)
         return ActionOutput(action, jnp.concatenate([memory[1:], features[None]]))
@@ -180,15 +181,15 @@ class NeuralUBE(eqx.Module):
         action, terminated, truncated = (
             rows[window] for rows in (replay.rows.action, replay.rows.terminated, replay.rows.truncated)
         )
-        variance = variance_of_taken(learner.belief, memory[-1], action[-1])
+        variance = variance_of_action(learner.belief, memory[-1], action[-1])
         belief = learner.belief.update(memory[-1], action[-1])
         local = jnp.concatenate([learner.local[1:], variance[None]])
         target, weight = self.targets(learner.u, memory, action, local[:-1], terminated[:-1], truncated[:-1])
         weight = weight * (iteration >= n)  # n steps ago there was none
 
         def loss(u: PyTree) -> Float[Array, ""]:
-            own = jnp.take_along_axis(self.head.apply(u, memory[0]), action[0][:, None], 1)[:, 0]
-            return jnp.mean(weight * (target - own) ** 2)
+            predicted = jnp.take_along_axis(self.head.apply(u, memory[0]), action[0][:, None], 1)[:, 0]
+            return jnp.mean(weight * (target - predicted) ** 2)
 
         u_loss, gradient = jax.value_and_grad(loss)(learner.u)
         u, opt_state = descend("rmsprop", self.head.learning_rate, learner.u, gradient, learner.opt_state)
@@ -216,6 +217,7 @@ class NeuralUBE(eqx.Module):
             terminated, truncated: how each of these ended.
         """
         n, num_envs = local.shape
+        # The sum stops at the first truncation: j = n where there is none.
         cut = jnp.concatenate([truncated, jnp.ones((1, num_envs), bool)])
         stop = jnp.argmax(cut, 0)  # j of every environment
         ended = jnp.cumsum(terminated, 0) > 0
@@ -247,7 +249,9 @@ class NeuralUBE(eqx.Module):
         return Values(dense(learner.q.parameters["q"], features), jnp.sqrt(u), u)
 
 
-def variance_of_taken(belief: LastLayer, features: Float[Array, "E D"], action: Int[Array, " E"]) -> Float[Array, " E"]:
+def variance_of_action(
+    belief: LastLayer, features: Float[Array, "E D"], action: Int[Array, " E"]
+) -> Float[Array, " E"]:
     """Variance of the value of the action that was taken in every environment.
 
     With one environment, only that action's matrix of a `LinearGaussian` is read, not those of the others (a megabyte
@@ -334,6 +338,7 @@ class DeepUBE(eqx.Module):
         """Parameters, drawn; the last layer of w starts small, with bias 1."""
         key_q, key_w, key_features = jax.random.split(key, 3)
         w = q_network(key_w, self.trunk, spec)
+        # w begins near its bound 1 everywhere: what was never seen is as uncertain as can be.
         w["q"] = Dense(0.1 * w["q"].weight, jnp.ones_like(w["q"].bias))
         nets = self.learning.begin({"q": q_network(key_q, self.trunk, spec), "w": w})
         fixed = self.features.init(key_features, spec.observation_shape)
@@ -358,6 +363,7 @@ class DeepUBE(eqx.Module):
         del iteration
         features = self.features.apply(learner.features, observation)
         q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)
+        # "episode": one |z| from the first step to the last; "action": a z for every action; else 1.
         if self.noise == "episode":
             memory = jnp.where(started, jnp.abs(jax.random.normal(key, memory.shape)), memory)
         factor = jax.random.normal(key, q.shape) if self.noise == "action" else memory[:, None]

@@ -99,7 +99,9 @@ def empty_replay(num_rows: int, row: Row, stack: Stack | None = None) -> Replay:
     Raises:
         ValueError: `stack` is not that of the observations, or does not fit into the rows.
     """
-    return Replay(jax.tree.map(lambda x: jnp.zeros((num_rows, *x.shape), x.dtype), _kept(num_rows, row, stack)), stack)
+    return Replay(
+        jax.tree.map(lambda x: jnp.zeros((num_rows, *x.shape), x.dtype), _row_shapes(num_rows, row, stack)), stack
+    )
 
 
 def replay_bytes(num_rows: int, row: Row, stack: Stack | None = None) -> int:
@@ -108,7 +110,7 @@ def replay_bytes(num_rows: int, row: Row, stack: Stack | None = None) -> int:
     Args:
         num_rows, row, stack: as of `empty_replay`.
     """
-    return num_rows * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_kept(num_rows, row, stack)))
+    return num_rows * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_row_shapes(num_rows, row, stack)))
 
 
 def add(replay: Replay, iteration: Int[Array, ""], row: Row) -> Replay:
@@ -120,6 +122,7 @@ def add(replay: Replay, iteration: Int[Array, ""], row: Row) -> Replay:
         row: of this iteration.
     """
     place = iteration % replay.shape[0]
+    # Of a stack only the newest frame is stored; older ones stand in the rows before.
     if replay.stack is not None:
         row = row._replace(observation=row.observation[:, -1])
     rows = jax.tree.map(lambda ring, x: jax.lax.dynamic_update_index_in_dim(ring, x, place, 0), replay.rows, row)
@@ -195,7 +198,7 @@ def _reach(stack: Stack | None) -> int:
     return 1 if stack is None else stack.size
 
 
-def _kept(num_rows: int, row: Row, stack: Stack | None) -> Row:
+def _row_shapes(num_rows: int, row: Row, stack: Stack | None) -> Row:
     """Shapes and types of what is kept of a row."""
     shapes: Row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), row)
     if stack is None:

@@ -263,6 +263,7 @@ class QLearning(eqx.Module):
             reward, terminated: of the transitions.
             next_q: of the target network.
         """
+        # van Hasselt 2016: the online network chooses, the target network values.
         if self.double and online_q is not None:
             best = jnp.take_along_axis(next_q, jnp.argmax(online_q, 1)[:, None], 1)[:, 0]
         else:
@@ -281,8 +282,8 @@ class QLearning(eqx.Module):
         """
         miss = predicted - jax.lax.stop_gradient(target)
         size = jnp.abs(miss)
-        each = jnp.where(size > 1, size - 0.5, 0.5 * miss**2) if self.huber else 0.5 * miss**2
-        return jnp.mean(weight * each)
+        losses = jnp.where(size > 1, size - 0.5, 0.5 * miss**2) if self.huber else 0.5 * miss**2
+        return jnp.mean(weight * losses)
 
 
 _SCALES = ("adam", "rmsprop")

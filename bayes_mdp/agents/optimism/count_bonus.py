@@ -19,10 +19,10 @@ from bayes_mdp.agents.common.mean_model import (
     NeedsConcentrations,
     blank_plan,
     effective_horizon,
+    has_unknown_reward,
     mean_model,
     plan_for_rewards,
     row_variance_factor,
-    unknown_reward,
 )
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
@@ -74,15 +74,17 @@ def local_bonus(
         ValueError: another objective, for which the largest return does not exist.
     """
     visited = visits > 0
+    # n = 0 is replaced before the division: a derivative through inf would be nan.
     bonus = scale * reward_sd / jnp.sqrt(jnp.where(visited, visits, 1.0))
     if unvisited is None:
         known = visited if mdp.legal is None else visited & mdp.legal
         reward = jnp.abs(mdp.reward if mdp.legal is None else jnp.where(mdp.legal, mdp.reward, 0.0))
         # G = horizon x (largest |reward| + largest bonus) over visited pairs bounds every return of the known part.
-        most = effective_horizon(objective, "a bonus by counts") * (
+        largest_return = effective_horizon(objective, "a bonus by counts") * (
             jnp.max(reward) + jnp.max(jnp.where(known, bonus, 0.0))
         )
-        first = 2.0 * most + jnp.max(jnp.asarray(reward_sd))
+        # Twice that bound: an unvisited pair is worth more than any plan without it, whatever stands in its way.
+        first = 2.0 * largest_return + jnp.max(jnp.asarray(reward_sd))
     else:
         first = unvisited
     return jnp.where(visited, bonus, first).astype(mdp.reward.dtype)
@@ -237,14 +239,15 @@ class BEB(NeedsConcentrations):
         """
         del key
         self.check_belief(belief)
+        # 2 H^2, the constant of the theorem of [BEB09].
         scale = 2.0 * effective_horizon(problem.objective, "BEB") ** 2 if self.scale is None else self.scale
-        visits, unknown = belief.visit_counts(), unknown_reward(belief)
+        visits, unknown = belief.visit_counts(), has_unknown_reward(belief)
         bonus = exploration_bonus(row_variance_factor(belief, "BEB"), scale, visits=visits, unknown_reward=unknown)
         q, best, state = plan_for_rewards(belief, problem, lambda reward: reward + bonus, state, "BEB")
         return Greedy(q, problem.space.legal, best=best), state
 
 
-def imagined_share(variance_factor: Float[Array, "*H S A"], eta: RealScalar) -> Float[Array, "*H S A"]:
+def imaginary_share(variance_factor: Float[Array, "*H S A"], eta: RealScalar) -> Float[Array, "*H S A"]:
     """eta / (c0 + eta), the weight of `eta` imaginary transitions in a row; zero where the row is known.
 
     ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*.
@@ -267,19 +270,20 @@ def episodic_values(
 
     Args:
         model: the mean model.
-        share: as `imagined_share` gives it, [*H S A].
+        share: as `imaginary_share` gives it, [*H S A].
         support: Bool[*H S A O], the possible outcomes; None: all states and, where `ends`, the end.
         ends: whether episodes can end; the end is then a possible successor of value 0.
     """
 
     def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        # (1 - share) E[p . v] + share max v, written so that share = 0 leaves the mean row untouched.
         mean, best = model.expected_next(values, layer), jnp.max(_outcome_values(values, _at(support, layer), ends), -1)
         return model.at(model.reward, layer) + mean + model.at(share, layer) * (best - mean)
 
     return model.backward(backup)
 
 
-def discounted_plan(
+def plan_with_choices(
     mean: MDP | SparseMDP, share: Pairs, discount: RealScalar, *, support: Support = None, start: Solution | None = None
 ) -> Solution:
     """The optimal plan where every pair also chooses its imaginary successor: plans and choices in turn until stable.
@@ -288,7 +292,7 @@ def discounted_plan(
 
     Args:
         mean: the mean MDP, stationary.
-        share: as `imagined_share` gives it, [S A].
+        share: as `imaginary_share` gives it, [S A].
         discount: a number.
         support: as in `episodic_values`, [S A O].
         start: a plan to start from; None: a blank one.
@@ -313,6 +317,7 @@ def discounted_plan(
 
 def _imagine(mdp: MDP, share: Pairs, successor: Successors) -> MDP:
     """The mean MDP with its rows moved towards one outcome of every pair (index S: the end)."""
+    # An outcome of index S has no row of ones: its mass goes to the end.
     rows = nn.one_hot(successor, mdp.n_states, dtype=mdp.transition_probs.dtype)
     probs = (1.0 - share)[..., None] * mdp.transition_probs + share[..., None] * rows
     ends = None if mdp.end_probs is None else (1.0 - share) * mdp.end_probs + share * (successor == mdp.n_states)
@@ -332,7 +337,7 @@ def _at(support: Support, layer: IntScalar) -> Bool[AnyArray, "S A O"] | None:
 class BOLT(NeedsConcentrations):
     """Greedy for the plan in which every pair has `eta` imaginary transitions to its best successor [BOLT12].
 
-    Q(s, a) = r(s, a) + discount max_s* ptilde(s, a) . V with ptilde of `imagined_share` and posterior means r, pbar:
+    Q(s, a) = r(s, a) + discount max_s* ptilde(s, a) . V with ptilde of `imaginary_share` and posterior means r, pbar:
     the prior's concentrations count. Known rows have no imaginary transitions. Rewards are not changed: the paper's
     are known (see `max_reward`).
 
@@ -372,14 +377,14 @@ class BOLT(NeedsConcentrations):
         eta = effective_horizon(objective, "BOLT") if self.eta is None else self.eta
         reward = belief.mean_mdp().reward
         reward = self._reward(belief, reward, eta).astype(reward.dtype)
-        share = imagined_share(row_variance_factor(belief, "BOLT"), eta).astype(reward.dtype)
+        share = imaginary_share(row_variance_factor(belief, "BOLT"), eta).astype(reward.dtype)
         if isinstance(objective, Episodic):
             model = eqx.tree_at(lambda m: m.reward, mean_model(belief, objective, "BOLT"), reward)
             return Greedy(
                 episodic_values(model, share, support=space.support_mask(), ends=space.ends), space.legal
             ), None
         mean = eqx.tree_at(lambda m: m.reward, belief.mean_mdp(), reward)
-        solution = discounted_plan(mean, share, discount_of(objective), support=space.support_mask(), start=state)
+        solution = plan_with_choices(mean, share, discount_of(objective), support=space.support_mask(), start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
 
     def _reward(self, belief: CountedBelief, reward: Pairs, eta: RealScalar) -> Pairs:
@@ -387,5 +392,5 @@ class BOLT(NeedsConcentrations):
         if self.max_reward is None:
             return reward
         # eta imaginary rewards of `max_reward` beside n observed ones: share eta / (n + eta).
-        share = jnp.where(unknown_reward(belief), eta / jnp.maximum(belief.visit_counts() + eta, 1e-30), 0.0)
+        share = jnp.where(has_unknown_reward(belief), eta / jnp.maximum(belief.visit_counts() + eta, 1e-30), 0.0)
         return reward + share * jnp.maximum(self.max_reward - reward, 0.0)

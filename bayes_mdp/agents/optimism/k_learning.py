@@ -204,6 +204,7 @@ class OptimalTemperature(eqx.Module):
     """The solution of problem (11) of [KL21].
 
     Args:
+        # The same formula for numbers and for traced arrays; `log A` is a constant.
         tau: the optimal temperature; 0 where no bonus is left (`k` is then the optimal q of the mean MDP).
         objective: E_rho[tau logsumexp(K_1 / tau)], an upper bound of the expected optimal value.
         gap: duality gap, a bound on how far `objective` is above the least one (rounding apart).
@@ -251,12 +252,12 @@ def optimal_temperature(
     if start is not None:
         check_positive("start", start)
     with jax.enable_x64(True):
-        wide, rho = _wide(posterior), jnp.asarray(np.array(initial, np.float64))
-        answer = _solve(wide, rho, bonus=bonus, span=span, noise=noise, horizon=horizon, start=start or 0.0)
+        posterior64, rho = _as_float64(posterior), jnp.asarray(np.array(initial, np.float64))
+        answer = _solve(posterior64, rho, bonus=bonus, span=span, noise=noise, horizon=horizon, start=start or 0.0)
         return jax.device_get(answer)
 
 
-def _wide(tree: Tree) -> Tree:
+def _as_float64(tree: Tree) -> Tree:
     """Copies in JAX arrays, floats in float64."""
 
     def widen(array: ArrayLike) -> Array:
@@ -285,8 +286,8 @@ class _Search(NamedTuple):
     """State of the search for log tau: the point, its bracket, |tau J'| at the last point, the step from there."""
 
     log_tau: Float[Array, ""]
-    below: Float[Array, ""]
-    above: Float[Array, ""]
+    lower: Float[Array, ""]
+    upper: Float[Array, ""]
     gradient: Float[Array, ""]
     step: Float[Array, ""]
     iterations: Int[Array, ""]
@@ -317,22 +318,22 @@ def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 
     initial, start = jnp.asarray(initial, dtype), jnp.asarray(start, dtype)
     # tau^2 of the optimum is of the order of the sum of numerators over that of entropies, both bounded here; the
     # bracket is that centre times eps to 1 / eps.
-    most = model.scale()
-    certain = most == 0.0
+    scale = model.scale()
+    certain = scale == 0.0
     largest_entropy = horizon * np.log(n_actions)
-    centre = 0.5 * jnp.log(jnp.where(certain, 1.0, most) / largest_entropy)
+    centre = 0.5 * jnp.log(jnp.where(certain, 1.0, scale) / largest_entropy)
     limits = centre + np.log(eps), centre - np.log(eps)
     first = jnp.where(start > 0, jnp.clip(jnp.log(jnp.maximum(start, tiny)), *limits), centre)
     tolerance = 4.0 * eps**0.5  # the error after a Newton step is of the order of its square
 
-    def going(at: _Search) -> Bool[Array, ""]:
-        return (jnp.abs(at.step) > tolerance) & (at.iterations < MAX_ITERATIONS)
+    def going(search: _Search) -> Bool[Array, ""]:
+        return (jnp.abs(search.step) > tolerance) & (search.iterations < MAX_ITERATIONS)
 
-    def advance(at: _Search) -> _Search:
-        return _advance(at, *derivatives(model, initial, jnp.exp(at.log_tau)), limits)
+    def advance(search: _Search) -> _Search:
+        return _advance(search, *derivatives(model, initial, jnp.exp(search.log_tau)), limits)
 
-    far = jnp.asarray(jnp.inf, dtype)
-    began = _Search(first, *limits, far, jnp.where(certain, 0.0, far), jnp.zeros((), jnp.int32))
+    infinite = jnp.asarray(jnp.inf, dtype)
+    began = _Search(first, *limits, infinite, jnp.where(certain, 0.0, infinite), jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(going, advance, began)
     tau = jnp.where(certain, least_temperature(dtype), jnp.exp(end.log_tau))
     k, objective, gap = _certify(model, initial, tau)
@@ -341,7 +342,7 @@ def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 
 
 
 def _advance(
-    at: _Search,
+    search: _Search,
     value: Float[Array, ""],
     gradient: Float[Array, ""],
     curvature: Float[Array, ""],
@@ -353,21 +354,26 @@ def _advance(
     """
     # J' < 0: the optimum lies above; J' > 0: below. Until both ends have been found (`enclosed`), steps grow.
     eps = float(jnp.finfo(gradient.dtype).eps)
-    below, above = jnp.where(gradient < 0, at.log_tau, at.below), jnp.where(gradient < 0, at.above, at.log_tau)
-    enclosed = (below > limits[0]) & (above < limits[1])
-    longer = jnp.where(enclosed, 1.0, 2.0 ** jnp.maximum(at.iterations - PATIENCE, 0).astype(gradient.dtype))
-    target = jnp.clip(at.log_tau + longer * _step(gradient, curvature), *limits)
+    lower, upper = (
+        jnp.where(gradient < 0, search.log_tau, search.lower),
+        jnp.where(gradient < 0, search.upper, search.log_tau),
+    )
+    enclosed = (lower > limits[0]) & (upper < limits[1])
+    longer = jnp.where(enclosed, 1.0, 2.0 ** jnp.maximum(search.iterations - PATIENCE, 0).astype(gradient.dtype))
+    target = jnp.clip(search.log_tau + longer * _step(gradient, curvature), *limits)
     # Bisect where Newton's step leaves the bracket, or is long and has not halved the gradient.
-    far = jnp.abs(target - at.log_tau) > eps**0.25
-    slow = far & enclosed & (jnp.abs(gradient) > 0.5 * at.gradient)
-    target = jnp.where(slow | (target < below) | (target > above), 0.5 * (below + above), target)
-    target = jnp.where(jnp.abs(gradient) <= eps**2 * jnp.abs(value), at.log_tau, target)
-    return _Search(target, below, above, jnp.abs(gradient), target - at.log_tau, at.iterations + 1)
+    is_long = jnp.abs(target - search.log_tau) > eps**0.25
+    slow = is_long & enclosed & (jnp.abs(gradient) > 0.5 * search.gradient)
+    target = jnp.where(slow | (target < lower) | (target > upper), 0.5 * (lower + upper), target)
+    target = jnp.where(jnp.abs(gradient) <= eps**2 * jnp.abs(value), search.log_tau, target)
+    return _Search(target, lower, upper, jnp.abs(gradient), target - search.log_tau, search.iterations + 1)
 
 
 def _step(gradient: Float[Array, ""], curvature: Float[Array, ""]) -> Float[Array, ""]:
     """The step in log tau from tau J' and tau^2 J''."""
     least = jnp.finfo(gradient.dtype).tiny
+    # Newton in log tau where J falls; where it rises J is near c / tau + tau e, whose minimum is reached in closed
+    # form.
     falling = -gradient / jnp.maximum(gradient + curvature, least)
     rising = -0.5 * jnp.log1p(2.0 * jnp.maximum(gradient, 0.0) / jnp.maximum(curvature, least))
     return jnp.clip(jnp.where(gradient > 0, rising, falling), -LARGEST_STEP, LARGEST_STEP)
@@ -390,8 +396,8 @@ def derivatives(
     if isinstance(model, KMixture):
         first = jax.vmap(lambda part: _change(part, tau, _changes(part, tau, first=1), 0))(model.parts)  # K 3 S A
         # tau d/dtau of tau log w is tau log w, tau^2 d^2/dtau^2 of it is 0.
-        each = jnp.concatenate([model.weighed(tau, first[:, :2]), first[:, 2:]], 1)
-        value, gradient, curvature = matmul(_soft_change(_over_actions(each), tau), initial)
+        changes = jnp.concatenate([model.add_log_weights(tau, first[:, :2]), first[:, 2:]], 1)
+        value, gradient, curvature = matmul(_soft_change(_over_actions(changes), tau), initial)
         return value, gradient, curvature
     value, gradient, curvature = matmul(_changes(model, tau), initial)
     return value, gradient, curvature
@@ -413,7 +419,7 @@ def _change(model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: I
     bonus = model.numerator[layer] / tau
     after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
     k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
-    return jnp.stack([model.masked(k), after[1] - bonus, after[2] + 2.0 * bonus])
+    return jnp.stack([model.mask_illegal(k), after[1] - bonus, after[2] + 2.0 * bonus])
 
 
 def _soft_change(change: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
@@ -421,14 +427,15 @@ def _soft_change(change: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array,
     k, first, second = change
     v, probs, entropy = soften(k, tau)
     moved = jnp.where(jnp.isfinite(k), first - k, 0.0)  # tau K' - K
+    # d^2 (tau logsumexp(K / tau)): the variance of tau K' - K under the policy, over tau.
     squares = (moved - jnp.sum(probs * moved, -1, keepdims=True)) ** 2 / tau
     return jnp.stack([v, tau * entropy + jnp.sum(probs * first, -1), jnp.sum(probs * (second + squares), -1)])
 
 
-def _over_actions(each: Float[Array, "K M S A"]) -> Float[Array, "M S KA"]:
+def _over_actions(components: Float[Array, "K M S A"]) -> Float[Array, "M S KA"]:
     """Components and actions as one axis."""
-    joined = jnp.moveaxis(each, 0, -2)
-    return joined.reshape(*joined.shape[:-2], -1)
+    flat = jnp.moveaxis(components, 0, -2)
+    return flat.reshape(*flat.shape[:-2], -1)
 
 
 def _certify(
@@ -442,11 +449,12 @@ def _certify(
     """
     if isinstance(model, KMixture):
         after, k = jax.vmap(lambda part: _sums(part, tau, first=1))(model.parts)
+        # The first step of a mixture mixes over components and actions at once; later ones stay apart.
         now, first = jax.vmap(lambda part, later: _sum(part, tau, later, 0))(model.parts, after)
         weights = jnp.broadcast_to(model.log_weights[:, None, None], first.shape)
-        rest = jnp.stack([model.weighed(tau, first), now[:, 0], now[:, 1] + weights], 1)
+        rest = jnp.stack([model.add_log_weights(tau, first), now[:, 0], now[:, 1] + weights], 1)
         value, numerators, entropy = matmul(_soft_sum(_over_actions(rest), tau), initial)
-        k = model.joined(tau, jnp.concatenate([first[:, None], k], 1))
+        k = model.mix_components(tau, jnp.concatenate([first[:, None], k], 1))
         entropy = jnp.maximum(entropy, 0.0)  # below zero the bound is that of tau to infinity: the gap is not small
     else:
         last, k = _sums(model, tau)
@@ -472,13 +480,13 @@ def _sum(
     """Sums of numerators and of entropies after a pair of one step, and its K (-inf where illegal)."""
     numerator = model.numerator[layer]
     after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
-    k = model.masked(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
+    k = model.mask_illegal(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
     return jnp.stack([numerator + after[1], after[2]]), k
 
 
-def _soft_sum(each: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
+def _soft_sum(sums: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
     """v and expected sums of the states, from K and sums of the pairs."""
-    k, numerators, entropies = each
+    k, numerators, entropies = sums
     v, probs, entropy = soften(k, tau)
     return jnp.stack([v, jnp.sum(probs * numerators, -1), entropy + jnp.sum(probs * entropies, -1)])
 
@@ -532,6 +540,7 @@ class KLearning(eqx.Module):
 
     Args:
         temperature: "optimal": that of problem (11), solved before every plan; "schedule": (10), t the number of this
+            # One transition to a single state, so that the values are those of the bandit.
             plan from 1 on; or a number (an array leaf, so that sweeps vmap over it).
         bonus, span, noise: as in `k_values`. `span`, where given, also replaces L in the L^2 of the schedule.
         num_states: S of the schedule, the states of all steps together; None: steps times states.
@@ -762,8 +771,9 @@ def gaussian_bandit(mean: ArrayLike, variance: ArrayLike, tau: RealScalar | None
 def _bandit(mean: Float[Array, " A"], variance: Float[Array, " A"], tau: RealScalar | None) -> GaussianBandit:
     if tau is None:
         # A bandit is an episode of one step from one state: its temperature is that of problem (11).
-        one = MeanModel(mean[None, None], MDP(jnp.ones((1, len(mean), 1)), mean[None]), None, 1)
-        tau = minimise(KModel(one, 0.5 * variance[None, None]), jnp.ones(1)).tau
+        model = MeanModel(mean[None, None], MDP(jnp.ones((1, len(mean), 1)), mean[None]), None, 1)
+        tau = minimise(KModel(model, 0.5 * variance[None, None]), jnp.ones(1)).tau
+    # Certainty equivalent of exponential utility for a Gaussian: mean + variance / (2 tau).
     k = mean + variance / (2.0 * tau)
     bound, policy, _ = soften(k, tau)
     return GaussianBandit(jnp.asarray(tau, k.dtype), k, policy, bound)

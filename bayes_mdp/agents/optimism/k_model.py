@@ -58,7 +58,7 @@ class KModel(eqx.Module):
         """What tau^2 times the entropies of an episode is of the order of; zero where no bonus is left."""
         return jnp.sum(jnp.max(self.numerator, axis=(-2, -1)))
 
-    def masked(self, k: Float[Array, "S A"]) -> Float[Array, "S A"]:
+    def mask_illegal(self, k: Float[Array, "S A"]) -> Float[Array, "S A"]:
         """`k`, -inf where the action is illegal."""
         return k if self.mean.legal is None else jnp.where(self.mean.legal, k, -jnp.inf)
 
@@ -127,12 +127,12 @@ def k_model(
         require_ability(posterior, ability, who)
     assert isinstance(posterior, KBelief)
     visits = jnp.asarray(posterior.visit_counts())
-    own = visits.shape[0] if visits.ndim == 3 else None
-    if horizon is None and own is None:
+    steps = visits.shape[0] if visits.ndim == 3 else None
+    if horizon is None and steps is None:
         raise ValueError("horizon is None, expected a number of steps: the posterior has one row for all steps")
-    if own is not None and horizon not in (None, own):
-        raise ValueError(f"horizon is {horizon}, expected {own}, that of the posterior")
-    mean = mean_model(posterior, Episodic(horizon or own), who)
+    if steps is not None and horizon not in (None, steps):
+        raise ValueError(f"horizon is {horizon}, expected {steps}, that of the posterior")
+    mean = mean_model(posterior, Episodic(horizon or steps), who)
     return KModel(mean, _numerator(posterior, mean, bonus, span, noise))
 
 
@@ -203,13 +203,14 @@ class KMixture(eqx.Module):
         """
         mean = self.parts.mean
         legal = True if mean.legal is None else mean.legal[..., None, :, :] if mean.reward.ndim == 4 else mean.legal
-        most = jnp.max(jnp.where(legal, mean.reward, -jnp.inf), (0, -2, -1))
-        least = jnp.min(jnp.where(legal, mean.reward, jnp.inf), (0, -2, -1))
+        # Hoeffding: the log-moment of a return of range R is at most R^2 / 8, which bounds what the mixture adds.
+        highest = jnp.max(jnp.where(legal, mean.reward, -jnp.inf), (0, -2, -1))
+        lowest = jnp.min(jnp.where(legal, mean.reward, jnp.inf), (0, -2, -1))
         steps = mean.horizon if mean.reward.ndim == 3 else 1
-        length = steps * jnp.sum(most - least)
+        length = steps * jnp.sum(highest - lowest)
         return jnp.max(jax.vmap(lambda part: part.scale())(self.parts)) + length**2 / 8.0
 
-    def weighed(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "K *rest"]:
+    def add_log_weights(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "K *rest"]:
         """k + tau log w, in units of the reward: what a softmax over components and actions together is taken of.
 
         Args:
@@ -218,7 +219,7 @@ class KMixture(eqx.Module):
         """
         return k + tau * self.log_weights.reshape(-1, *[1] * (k.ndim - 1))
 
-    def joined(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
+    def mix_components(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
         """tau log sum_k w_k exp(k_k / tau), in units of the reward; -inf where the action is illegal.
 
         Args:
@@ -226,13 +227,13 @@ class KMixture(eqx.Module):
             k: of each component.
         """
         # E exp(Q / tau) = sum_k w_k E_k exp(Q / tau): a softmax over components. Illegal in one is illegal in all.
-        x = jnp.moveaxis(self.weighed(tau, k), 0, -1)
+        x = jnp.moveaxis(self.add_log_weights(tau, k), 0, -1)
         possible = jnp.isfinite(x[..., 0])
         return jnp.where(possible, soften(jnp.where(possible[..., None], x, 0.0), tau)[0], -jnp.inf)
 
     def k_values(self, tau: RealScalar) -> Float[Array, "H S A"]:
         """K of every step at temperature `tau`."""
-        return self.joined(tau, jax.vmap(lambda part: part.k_values(tau))(self.parts))
+        return self.mix_components(tau, jax.vmap(lambda part: part.k_values(tau))(self.parts))
 
 
 KOperator = KModel | KMixture

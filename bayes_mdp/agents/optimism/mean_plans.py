@@ -127,11 +127,11 @@ class InformationGain(eqx.Module):
         """
         del key
         self.check_belief(belief)
-        rewards = lambda reward: self._augmented(reward, belief)  # noqa: E731
+        rewards = lambda reward: self._add_information(reward, belief)  # noqa: E731
         q, best, state = plan_for_rewards(belief, problem, rewards, state, "InformationGain")
         return Greedy(q, problem.space.legal, best=best), state
 
-    def _augmented(self, reward: Float[Array, "*H S A"], belief: InformedBelief) -> Float[Array, "*H S A"]:
+    def _add_information(self, reward: Float[Array, "*H S A"], belief: InformedBelief) -> Float[Array, "*H S A"]:
         # Nats times units of reward per nat: from here on information is a reward like any other.
         information = (jnp.asarray(self.scale) * belief.expected_information()).astype(reward.dtype)
         return reward + information if self.rewards else information

@@ -38,7 +38,7 @@ from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.utils.validation import check_count, check_not_negative
 
 
-def merged(draws: MDP | SparseMDP) -> MDP | SparseMDP:
+def merge_draws(draws: MDP | SparseMDP) -> MDP | SparseMDP:
     """One MDP whose actions are pairs of an action and a draw: action a * K + k is action a in draw k. Traceable.
 
     Its optimal value (or gain) is at least that of every draw, in every state: "the best action of draw k, in draw k"
@@ -74,9 +74,9 @@ def _best_draw(q: Float[Array, "*H S AK"], num_draws: int) -> Float[Array, "*H S
 class BOSS(eqx.Module):
     """Draw K MDPs, plan optimally in the MDP whose actions are pairs (action, draw), take the action of the pair.
 
-    From [BOSS09]. The value of an action is that of the draw that suits it best, in every state anew (`merged`): at
-    least the optimal value of every draw. New MDPs are drawn when a pair has been visited B times for the first
-    time, so at most once for every pair: with all of them known the plan is final. K times the memory of one draw
+    From [BOSS09]. The value of an action is that of the draw that suits it best, in every state anew (`merge_draws`).
+    It is at least the optimal value of every draw. New MDPs are drawn when a pair has been visited B times for the
+    first time, so at most once for every pair: with all of them known the plan is final. K times the memory of one draw
     is needed.
 
     Args:
@@ -116,7 +116,7 @@ class BOSS(eqx.Module):
         """
         require_ability(belief, CanSample, "BOSS")
         # Planners read the draws many times: they are kept in memory.
-        mdp = computed_once(merged(belief.sample(key, (self.num_draws,))))
+        mdp = computed_once(merge_draws(belief.sample(key, (self.num_draws,))))
         solution = solve(mdp, problem.objective, start=state)
         q = _best_draw(solution.q, self.num_draws)
         if isinstance(problem.objective, Episodic):
@@ -156,7 +156,7 @@ class PseudoDraws(eqx.Module):
             check_above_zero("inflation", self.inflation)
 
 
-def drawn_values(
+def values_by_draws(
     key: PRNGKeyArray,
     belief: SampledBelief,
     objective: Objective,
@@ -196,6 +196,7 @@ def drawn_values(
         # Rewards that all steps share have one draw, the same at every step; rows by their key likewise.
         key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
         noise = jax.random.normal(key_now, rows.shape, model.reward.dtype)
+        # Gaussian draws of the mean rewards, with the posterior's own mean and variance.
         reward = model.at(model.reward, layer) + model.at(deviation, layer) * noise
         return best(reward + rows).astype(values.dtype)
 
@@ -271,12 +272,12 @@ def quantile_values(
     `quantile` lies between 0 and 1.
 
     Args:
-        key, belief, objective, draws: as of `drawn_values`.
+        key, belief, objective, draws: as of `values_by_draws`.
 
     Raises:
-        TypeError, ValueError: as `drawn_values`.
+        TypeError, ValueError: as `values_by_draws`.
     """
-    return drawn_values(
+    return values_by_draws(
         key, belief, objective, draws, lambda drawn: jnp.quantile(drawn, quantile, axis=0), "BayesUCBVI"
     )
 
@@ -327,12 +328,12 @@ def best_of_draws(
     With one draw and `pseudo_count` 0 it is PSRL.
 
     Args:
-        key, belief, objective, draws: as of `drawn_values`.
+        key, belief, objective, draws: as of `values_by_draws`.
 
     Raises:
-        TypeError, ValueError: as `drawn_values`.
+        TypeError, ValueError: as `values_by_draws`.
     """
-    return drawn_values(key, belief, objective, draws, lambda drawn: jnp.max(drawn, 0), "OPSRL")
+    return values_by_draws(key, belief, objective, draws, lambda drawn: jnp.max(drawn, 0), "OPSRL")
 
 
 class OPSRL(DrawsForEpisodes):

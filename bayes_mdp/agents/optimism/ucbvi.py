@@ -90,6 +90,7 @@ def bernstein_bonus(
     # Var_p(V) = E V^2 - (E V)^2, not negative up to rounding.
     mean = model.expected_next(values, layer)
     variance = jnp.maximum(model.expected_next(values**2, layer) - mean**2, 0.0)
+    # N' of a state: its visits at the next step, by all actions.
     reached = visits.sum(-1)
     reached = reached / horizon if visits.ndim == 2 else reached[jnp.minimum(layer + 1, horizon - 1)]
     # 100^2 H^3 S^2 A L^2 = H^2 constant: min(H^2 constant / N', H^2), scaled by the range of rewards.
@@ -99,7 +100,7 @@ def bernstein_bonus(
     return jnp.sqrt(8.0 * log_term * variance / n) + 14.0 * span * log_term / (3.0 * n) + jnp.sqrt(8.0 * third / n)
 
 
-def simplified_bonus(variance_factor: Pairs, reward_variance: Pairs, number: IntScalar) -> tuple[Pairs, Pairs]:
+def tabularl_bonus(variance_factor: Pairs, reward_variance: Pairs, number: IntScalar) -> tuple[Pairs, Pairs]:
     """TabulaRL's bonuses in episode k: sqrt(2 log(2 + k) / tau) of a reward, sqrt(2 log(2 + k) / c0) a step to go.
 
     Args:
@@ -114,7 +115,7 @@ def simplified_bonus(variance_factor: Pairs, reward_variance: Pairs, number: Int
     )
 
 
-def clipped_values(
+def values_with_clipping(
     model: MeanModel, visits: Pairs, bonus: Bonus, ceiling: Scalar, previous: Float[Array, "H S A"]
 ) -> Float[Array, "H S A"]:
     """q of every step: min(Q_{k-1}, H, r + p . V + b) where N > 0, else H (algorithm 2).
@@ -158,7 +159,7 @@ class UCBVI(eqx.Module):
 
     Args:
         bonus: "bernstein" (UCBVI-BF), "hoeffding" (UCBVI-CH), or "simplified": r + p . V and the bonuses of
-            `simplified_bonus`, without clipping, as in TabulaRL.
+            `tabularl_bonus`, without clipping, as in TabulaRL.
         bonus_scale: multiplies the bonus (a leaf of the pytree: parameter sweeps can vmap over it); 1 is the paper's.
         delta: the probability of failure, between 0 and 1.
         num_episodes: K; None: the number of the plan, so that L grows as if every episode were the last.
@@ -247,14 +248,19 @@ class UCBVI(eqx.Module):
         require_ability(belief, CanCount, "UCBVI")
         model, number = mean_model(belief, problem.objective, "UCBVI"), state.num_plans + 1
         simplified = self.bonus == "simplified"
-        q = self._unclipped(model, belief, number) if simplified else self._clipped(model, belief, number, state.q)
+        q = (
+            self._values_without_clipping(model, belief, number)
+            if simplified
+            else self._values_with_clipping(model, belief, number, state.q)
+        )
         return Greedy(q, problem.space.legal), UCBVIState(q.astype(state.q.dtype), number)
 
-    def _clipped(
+    def _values_with_clipping(
         self, model: MeanModel, belief: CanCount, number: IntScalar, previous: Float[Array, "H S A"]
     ) -> Float[Array, "H S A"]:
         visits = jnp.asarray(belief.visit_counts(), model.reward.dtype)
         horizon, (num_states, num_actions) = model.horizon, visits.shape[-2:]
+        # T = K H with the number of episodes so far, where it is not given.
         episodes = number if self.num_episodes is None else self.num_episodes
         log_term = log_factor(num_states * num_actions, horizon * episodes, self.delta)
         span = horizon * (self.max_reward - self.min_reward)
@@ -264,11 +270,13 @@ class UCBVI(eqx.Module):
                 return self.bonus_scale * hoeffding_bonus(model.at(visits, layer), log_term, span)
             return self.bonus_scale * bernstein_bonus(model, visits, values, layer, log_term=log_term, span=span)
 
-        return clipped_values(model, visits, bonus, horizon * self.max_reward, previous)
+        return values_with_clipping(model, visits, bonus, horizon * self.max_reward, previous)
 
-    def _unclipped(self, model: MeanModel, belief: CountedBelief, number: IntScalar) -> Float[Array, "H S A"]:
+    def _values_without_clipping(
+        self, model: MeanModel, belief: CountedBelief, number: IntScalar
+    ) -> Float[Array, "H S A"]:
         factor, variance = row_variance_factor(belief, "UCBVI"), mean_reward_variance(belief)
-        of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(factor, variance, number))
+        of_reward, of_row = (self.bonus_scale * x for x in tabularl_bonus(factor, variance, number))
 
         def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
             reward = model.at(model.reward + of_reward, layer)

@@ -46,6 +46,7 @@ def reward_radius(visits: Pairs, time: Scalar, delta: Scalar = 0.05, *, constant
     """
     n_states, n_actions = _check(visits, delta, constants)
     if constants == "paper":
+        # Equation 3: sqrt(7 log(2 S A t / delta) / (2 n)).
         variance = 3.5 * jnp.log(2 * n_states * n_actions * time / delta)
     else:
         variance = 4.0 * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
@@ -75,6 +76,7 @@ def transition_radius(
     n_states, n_actions = _check(visits, delta, constants)
     size = n_states if n_outcomes is None else n_outcomes
     if constants == "paper":
+        # Equation 4: sqrt(14 S log(2 A t / delta) / n).
         variance = 14.0 * size * jnp.log(2 * n_actions * time / delta)
     else:
         variance = 4.0 * size * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
@@ -153,6 +155,7 @@ def confidence_set(
     known_rows, known_rewards = known_pairs(belief)
     slack = scale * reward_radius(visits, time, delta, constants=constants)
     radius = scale * transition_radius(visits, time, delta, n_outcomes=probs.shape[-1], constants=constants)
+    # Outcomes without mass in the mean row are impossible; known rows are balls of radius 0.
     rows = L1Ball(probs, jnp.where(known_rows, 0.0, radius).astype(probs.dtype), probs > 0)
     return ExtendedMDP(rows, optimistic_reward(mean.reward, slack, known_rewards, max_reward), mean.legal)
 
@@ -240,6 +243,7 @@ def component_delta(
     _check_epsilon(epsilon)
     n_states = shape[-3]
     least_weight = epsilon / (4 * n_states * horizon)
+    # U_max, the number of updates of the set (section 3.1), and a union bound over components.
     updates = math.prod(shape[:-1]) * jnp.log2(n_states * horizon / least_weight)
     return delta / (2 * updates * shape[-1])
 
@@ -314,10 +318,11 @@ def component_confidence_set(
     mean, visits = belief.mean_mdp(), jnp.asarray(belief.visit_counts())
     probs = outcome_probs(mean)
     known_rows, known_rewards = known_pairs(belief)
-    each = component_delta(probs.shape, objective.horizon, delta, epsilon)
-    lower, upper = component_interval(probs, visits, each, scale=scale)
+    delta_of_component = component_delta(probs.shape, objective.horizon, delta, epsilon)
+    lower, upper = component_interval(probs, visits, delta_of_component, scale=scale)
     # Known rows, and outcomes that are impossible under the prior, have intervals of width 0.
     fixed = known_rows[..., None] | (probs <= 0)
+    # Intervals of components need no L1 ball: each limit is used as it is.
     rows = Box(jnp.where(fixed, probs, lower).astype(probs.dtype), jnp.where(fixed, probs, upper).astype(probs.dtype))
     time = episode_number(visits, objective.horizon)
     slack = scale * reward_radius(visits, time, delta, constants="tabularl")

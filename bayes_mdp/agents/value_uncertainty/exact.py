@@ -24,10 +24,10 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import (
     RowPosterior,
-    compiled,
+    compile_solver,
+    cycle_reason,
     discount_of,
     horizon_of,
-    met_again,
     next_values,
     only_legal,
     over_components,
@@ -39,7 +39,7 @@ from bayes_mdp.agents.value_uncertainty.exact_ube import exact_ube
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import (
     UsesRows,
     check_noise,
-    correlated_policy,
+    policy_with_covariance,
     semidefinite_factor,
 )
 from bayes_mdp.agents.value_uncertainty.monte_carlo import action_covariance, by_draws
@@ -105,12 +105,13 @@ class Structure(eqx.Module):
     """The order and the known cycles of a chain, found on the host.
 
     `order`: the states, the last ones first; `inside`: whether two states can lead back to each other by the policy (by
-    known pairs); `once`: the unknown pairs that the policy takes; `loops`: whether any state can be visited again.
+    known pairs); `unknown_taken`: the unknown pairs that the policy takes; `loops`: whether any state can be
+    visited again.
     """
 
     order: Int[Array, " S"]
     inside: Bool[Array, "S S"]
-    once: Bool[Array, "S A"]
+    unknown_taken: Bool[Array, "S A"]
     loops: bool = eqx.field(static=True)
 
 
@@ -180,7 +181,7 @@ def backup(
     return q, with_diagonal(matmul(matmul(chain, c), chain.T), variance)
 
 
-def layered(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
+def covariance_by_layer(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
     """Rows of their own at every step: exact, from the last step to the first.
 
     Args:
@@ -199,7 +200,7 @@ def layered(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
     return Covariances(q, v, jnp.array(True), jnp.int32(horizon), jnp.zeros((), v.dtype))
 
 
-def unrolled(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
+def unroll_covariance(rows: Rows, discount: float | Float[Array, ""]) -> Covariances:
     """The fixed point of `backup`: the infinite unrolling with an independent copy of every row at every step.
 
     Every sweep shrinks errors by discount^2. `change` is that of the last sweep.
@@ -234,8 +235,8 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
     successor of s. Known pairs may lead back: with F = (I - g P_inside)^-1, V = F Y, and the exit values Y(t) = E r +
     g P_outside(t) V take the part of V.
 
-    `d` holds Cov(V(j), Q(s, a)) for the pairs that V can depend on (`once`): an action that the policy does not take,
-    or a known one, may lead to states that lead back to s.
+    `d` holds Cov(V(j), Q(s, a)) for the pairs that V can depend on (`unknown_taken`): an action that the policy does
+    not take, or a known one, may lead to states that lead back to s.
 
     Args:
         rows: without a step axis.
@@ -253,9 +254,10 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
     def step(state: PairCarry, t: IntScalar) -> tuple[PairCarry, None]:
         # Add the exit value Y(t): its covariance with the values so far, then its own variance, both times F.
         c, d = state
-        own, policy, f = exits[t], rows.policy[t], factor[:, t]
-        q, with_v = of_pairs(own, rows.factor[t], rows.local[t], c, discount)
-        y_with_v, y_with_q = matmul(policy, with_v), tensordot(matmul(discount * policy, own), d, axes=1)
+        exit_rows, policy, f = exits[t], rows.policy[t], factor[:, t]
+        q, with_v = of_pairs(exit_rows, rows.factor[t], rows.local[t], c, discount)
+        # Cov(Y(t), .) first with all values so far, then with the pairs whose values they depend on.
+        y_with_v, y_with_q = matmul(policy, with_v), tensordot(matmul(discount * policy, exit_rows), d, axes=1)
         d = d.at[:, t].set(with_v.T) + f[:, None, None] * y_with_q.at[t].set(matmul(policy, q))
         cross = f[:, None] * y_with_v
         return (c + cross + cross.T + matmul(matmul(policy, q), policy) * f[:, None] * f, d), None
@@ -265,10 +267,12 @@ def acyclic(rows: Rows, structure: Structure, discount: float | Float[Array, ""]
     # Between the actions of one state: where a can lead back to s, and the policy takes the unknown pair (s, b) there,
     # Cov(Q(s, a), Q(s, b)) = g pbar_a . Cov(V, Q(s, b)).
     q = of_pairs(rows.probs, rows.factor, rows.local, c, discount)[0]
-    again = discount * einsum("saz,zsb->sab", rows.probs, d)
-    once = structure.once
-    both = jnp.where(once[:, None, :], again, jnp.where(once[:, :, None], again.swapaxes(-1, -2), q))
-    q = with_diagonal(both, jnp.diagonal(q, axis1=-2, axis2=-1))
+    returning = discount * einsum("saz,zsb->sab", rows.probs, d)
+    unknown_taken = structure.unknown_taken
+    between_actions = jnp.where(
+        unknown_taken[:, None, :], returning, jnp.where(unknown_taken[:, :, None], returning.swapaxes(-1, -2), q)
+    )
+    q = with_diagonal(between_actions, jnp.diagonal(q, axis1=-2, axis2=-1))
     return Covariances(q, c, jnp.array(True), jnp.int32(n), jnp.zeros((), c.dtype))
 
 
@@ -282,6 +286,7 @@ def geometric_sum(matrix: Float[Array, "N N"]) -> Float[Array, "N N"]:
 
     def body(state: Powers) -> Powers:
         total, power, count = state
+        # With S_n = I + ... + M^(n-1): S_2n = S_n + M^n S_n.
         return total + matmul(power, total), matmul(power, power), count + 1
 
     def going(state: Powers) -> Bool[Array, ""]:
@@ -301,8 +306,8 @@ def mix(
         covariances: covariances of these.
     """
     means = jnp.where(jnp.isfinite(means), means, 0.0)
-    off = means - tensordot(weights, means, axes=1)
-    return tensordot(weights, covariances + off[..., :, None] * off[..., None, :], axes=1)
+    deviations = means - tensordot(weights, means, axes=1)
+    return tensordot(weights, covariances + deviations[..., :, None] * deviations[..., None, :], axes=1)
 
 
 class ValueCovariance(eqx.Module):
@@ -423,8 +428,8 @@ def _check_memory(posterior: CanMean, mean: MDP | SparseMDP, objective: Objectiv
     n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
     components = posterior.weights.shape[0] if can_split(posterior) else 1
     numbers = 6.0 * n * n * mean.n_actions + steps * n * (n * (mean.n_actions + 1) + mean.n_actions**2)
-    what = f"posterior has {n} states, {mean.n_actions} actions" + (f", {components} components" * (components > 1))
-    check_memory(what, mean.reward.dtype.itemsize * components * numbers, "sampled MDPs need less (exact.by_draws)")
+    subject = f"posterior has {n} states, {mean.n_actions} actions" + (f", {components} components" * (components > 1))
+    check_memory(subject, mean.reward.dtype.itemsize * components * numbers, "sampled MDPs need less (exact.by_draws)")
 
 
 def _prepare(
@@ -439,29 +444,31 @@ def _prepare(
         objective: `Discounted`, `Episodic` or `FirstExit`.
         allow_cycles: answer by independent copies where the recursion is not exact.
     """
-    what = "every component has independent rows" if can_split(posterior) else "independent rows"
+    assumption = "every component has independent rows" if can_split(posterior) else "independent rows"
     # 1. Rows of their own at every step: by layers, exact.
     if mean.horizon is not None:
-        return None, Validity("exact", f"{what}, of their own at every step")
+        return None, Validity("exact", f"{assumption}, of their own at every step")
     # 2. One row for all steps of an episode: every pair is visited again. Without steps: exact if acyclic.
     if isinstance(objective, Episodic):
-        again = f"stationary: all {objective.horizon} steps share their rows"
+        reason = f"stationary: all {objective.horizon} steps share their rows"
     else:
         unknown = over_components(unknown_pairs, posterior)
         unknown = unknown.any(0) if can_split(posterior) else unknown
-        again = met_again(mean, probs, unknown)
-        if again is None:
-            return _structure(mean, probs, unknown), Validity("exact", f"{what}, no unknown pair can be visited twice")
+        reason = cycle_reason(mean, probs, unknown)
+        if reason is None:
+            return _structure(mean, probs, unknown), Validity(
+                "exact", f"{assumption}, no unknown pair can be visited twice"
+            )
     # 3. Otherwise no closed form is exact.
     if not allow_cycles:
         raise ValueError(
-            f"posterior is not known to be acyclic under the policy ({again}), expected no unknown pair that is "
+            f"posterior is not known to be acyclic under the policy ({reason}), expected no unknown pair that is "
             f"visited twice for {_WHO}: give the space a horizon (rows of their own at every step), use sampled MDPs "
             "(exact.by_draws), or allow_cycles=True for a heuristic"
         )
     if not isinstance(objective, (Discounted, Episodic)):
         raise ValueError(f"objective is {type(objective).__name__}, expected Discounted or Episodic with cycles")
-    return None, Validity("heuristic", f"{again}; every visit counts as an independent copy")
+    return None, Validity("heuristic", f"{reason}; every visit counts as an independent copy")
 
 
 def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[Array, "S A"]) -> Structure:
@@ -471,8 +478,8 @@ def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[
     inside = component[:, None] == component[None, :]
     rows = np.asarray(_dense(mean).transition_probs)
     loops = bool(np.any(used[..., None] & inside[:, None, :] & (rows > 0)))
-    once = used & np.asarray(unknown)
-    return Structure(jnp.asarray(order), jnp.asarray(inside), jnp.asarray(once), loops)
+    unknown_taken = used & np.asarray(unknown)
+    return Structure(jnp.asarray(order), jnp.asarray(inside), jnp.asarray(unknown_taken), loops)
 
 
 def _dense(mdp: MDP | SparseMDP) -> MDP:
@@ -490,7 +497,11 @@ def _solve(
     if structure is not None:
         answer = acyclic(rows, structure, discount)
     else:
-        answer = layered(rows, discount) if isinstance(objective, Episodic) else unrolled(rows, discount)
+        answer = (
+            covariance_by_layer(rows, discount)
+            if isinstance(objective, Episodic)
+            else unroll_covariance(rows, discount)
+        )
     return value, answer, _gap(rows, value, answer, discount, objective, structure)
 
 
@@ -500,13 +511,14 @@ def _all_parts(
     return over_components(lambda belief: _solve(belief, probs, objective, structure), posterior)
 
 
-_parts = compiled(_all_parts)
+_parts = compile_solver(_all_parts)
 
 
 def _rows(
     posterior: RowPosterior, mean: MDP, probs: Float[Array, "*H S A"], value: PolicyEvaluation, objective: Objective
 ) -> Rows:
     """The input of the recursion, with the axes of the values; zero where an action is illegal."""
+    # Var[r + g p . Vbar], Vbar the mean values of the next step.
     local = posterior.bellman_variance(next_values(value.v, objective), discount_of(objective))
     local = jnp.asarray(only_legal(local, mean), mean.reward.dtype)
     row = mean.transition_probs if mean.legal is None else jnp.where(mean.legal[..., None], mean.transition_probs, 0.0)
@@ -539,8 +551,9 @@ def _gap(
     """
     n_states, n_actions = rows.policy.shape[-2:]
     largest = jnp.max(jnp.diagonal(answer.q, axis1=-2, axis2=-1))
-    off = discount * value.gap
-    added = 2 * jnp.sqrt(jnp.max(rows.local)) * off + off**2
+    value_error = discount * value.gap
+    # An error e of the mean values changes a local variance s^2 by at most 2 s e + e^2.
+    added = 2 * jnp.sqrt(jnp.max(rows.local)) * value_error + value_error**2
     added = added + 4 * (n_states + n_actions + 8) * float(jnp.finfo(largest.dtype).eps) * largest
     # Errors add up over the layers or states of a finite recursion; a fixed point contracts them by discount^2.
     if structure is not None or isinstance(objective, Episodic):
@@ -581,7 +594,7 @@ class CovarianceThompson(UsesRows):
         del mean
         answer = value_covariance(belief, plan.policy, problem.objective, allow_cycles=True)
         q, covariance = answer.q_mean, answer.q_covariance
-        return correlated_policy(key, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)
+        return policy_with_covariance(key, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)
 
 
 _CAP = 100_000

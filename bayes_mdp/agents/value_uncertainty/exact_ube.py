@@ -22,15 +22,15 @@ from bayes_mdp.agents.common.table_policies import GaussianThompson, Greedy
 from bayes_mdp.agents.common.variance_equation import (
     Backup,
     ValueUncertainty,
-    combined,
+    combine,
     discount_of,
     horizon_of,
     next_values,
     only_legal,
     over_components,
     require_variances,
+    revisit_reason,
     solve_variance,
-    why_met_again,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, gaussian_policy
 from bayes_mdp.agents.value_uncertainty.monte_carlo import check_draws, chunk_size, over_draws
@@ -114,8 +114,8 @@ def exact_ube(
     probs = policy_probs(array, mean, horizon=horizon_of(objective))
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
     chunk = chunk_size(_one_of(posterior), num_draws)
-    parts = _compiled(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)
-    return combined(posterior, parts, validity)
+    parts = _solve_components(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)
+    return combine(posterior, parts, validity)
 
 
 def _one_of(posterior: SampledMean) -> SampledMean:
@@ -137,9 +137,9 @@ def _validity(
     if not rows.independent_rows:
         shared = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
         return Validity("heuristic", f"rows are not independent ({shared or 'which ones is not known'})")
-    again = why_met_again(posterior, mean, probs, objective)
-    if again is not None:
-        return Validity("heuristic", again)
+    reason = revisit_reason(posterior, mean, probs, objective)
+    if reason is not None:
+        return Validity("heuristic", reason)
     known = "independent rows, no unknown pair is visited again"
     if clip:
         clipped = "negative local terms raised to zero"
@@ -148,7 +148,7 @@ def _validity(
 
 
 @partial(jax.jit, static_argnames=("chunk", "clip"))
-def _compiled(
+def _solve_components(
     key: PRNGKeyArray,
     posterior: SampledMean,
     probs: Float[Array, "*H S A"],
@@ -158,11 +158,11 @@ def _compiled(
     chunk: int,
     clip: bool,
 ) -> Backup:
-    how = _How(num_draws, chunk, clip)
-    return over_components(lambda rows: _back_up(key, rows, probs, objective, how), posterior)
+    settings = _Settings(num_draws, chunk, clip)
+    return over_components(lambda rows: _back_up(key, rows, probs, objective, settings), posterior)
 
 
-class _How(NamedTuple):
+class _Settings(NamedTuple):
     """Number of sampled MDPs in total and per chunk, and whether local terms are clipped."""
 
     num_draws: IntScalar
@@ -171,13 +171,13 @@ class _How(NamedTuple):
 
 
 def _back_up(
-    key: PRNGKeyArray, posterior: SampledMean, probs: Float[Array, "*H S A"], objective: Objective, how: _How
+    key: PRNGKeyArray, posterior: SampledMean, probs: Float[Array, "*H S A"], objective: Objective, settings: _Settings
 ) -> Backup:
     """Mean values, w and U of a posterior that is no mixture."""
     # Qbar, Vbar: for independent rows that are met once they are the posterior means of the values.
     mean = posterior.mean_mdp()
     value = evaluate(mean, probs, objective)
-    return _equation(key, posterior, mean, value, probs, objective, how)
+    return _equation(key, posterior, mean, value, probs, objective, settings)
 
 
 def _equation(
@@ -187,7 +187,7 @@ def _equation(
     value: PolicyEvaluation | Solution,
     probs: Float[Array, "*H S A"],
     objective: Objective,
-    how: _How,
+    settings: _Settings,
 ) -> Backup:
     """w from the means over sampled MDPs, and U.
 
@@ -198,10 +198,10 @@ def _equation(
         value: values of the policy in the mean MDP.
         probs, objective, how: as in `_back_up`.
     """
-    terms = _terms(key, posterior, value, probs, objective, how)
+    terms = _terms(key, posterior, value, probs, objective, settings)
     # w = Var[r + g p . Vbar] - g^2 E V_{p, pi}[Q^p - Qbar]: the second part is counted again further down the path.
     local = only_legal(terms.one_step - terms.downstream, mean)
-    local = jnp.maximum(local, 0.0) if how.clip else local
+    local = jnp.maximum(local, 0.0) if settings.clip else local
     variance = solve_variance(mean, local, probs, objective)
     converged = variance.converged & ~terms.unfinished
     # Var V = E[(sum pi delta)^2] = sum pi U - E V_pi[delta]: the last part is zero for a deterministic policy.
@@ -239,7 +239,7 @@ def _terms(
     value: PolicyEvaluation | Solution,
     probs: Float[Array, "*H S A"],
     objective: Objective,
-    how: _How,
+    settings: _Settings,
 ) -> Terms:
     """E[(r + g p . Vbar - Qbar)^2], g^2 E[V_{p, pi}[Q^p - Qbar]] and E[V_pi[Q^p - Qbar]].
 
@@ -249,21 +249,22 @@ def _terms(
 
     def one(mdp: MDP | SparseMDP) -> tuple[Parts, PolicyEvaluation]:
         # The form of [EUBE23] with the least Monte Carlo variance: differences to the mean values.
-        own = evaluate(mdp, probs, objective)
-        off = one_step_error(mdp, value.q, value.v, objective)
-        deviation = jnp.where(jnp.isfinite(value.q), own.q - value.q, 0.0)
+        evaluation = evaluate(mdp, probs, objective)
+        error = one_step_error(mdp, value.q, value.v, objective)
+        deviation = jnp.where(jnp.isfinite(value.q), evaluation.q - value.q, 0.0)
+        # V_pi[delta] = E_pi[delta^2] - (E_pi[delta])^2, delta = Q^p - Qbar.
         mean, square = (probs * deviation).sum(-1), (probs * deviation**2).sum(-1)
-        return (off**2, next_pair_variance(mdp, mean, square, objective), square - mean**2), own
+        return (error**2, next_pair_variance(mdp, mean, square, objective), square - mean**2), evaluation
 
     def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> Terms:
-        parts, own = jax.vmap(one)(draws)
-        count = jnp.sum(real).astype(own.gap.dtype)
+        parts, evaluation = jax.vmap(one)(draws)
+        count = jnp.sum(real).astype(evaluation.gap.dtype)
         one_step, downstream, of_actions = (tensordot(real / count, x, axes=1) for x in parts)
-        gap = jnp.max(jnp.where(real, own.gap, 0.0))
-        unfinished = jnp.any(real & ~own.converged)
-        return Terms(count, one_step, downstream, of_actions, unfinished, jnp.max(own.iterations), gap)
+        gap = jnp.max(jnp.where(real, evaluation.gap, 0.0))
+        unfinished = jnp.any(real & ~evaluation.converged)
+        return Terms(count, one_step, downstream, of_actions, unfinished, jnp.max(evaluation.iterations), gap)
 
-    return over_draws(statistics, _merge, key, posterior, how.num_draws, how.chunk)
+    return over_draws(statistics, _merge, key, posterior, settings.num_draws, settings.chunk)
 
 
 def one_step_error(
@@ -297,6 +298,7 @@ def next_pair_variance(
 
 
 def _merge(one: Terms, other: Terms) -> Terms:
+    # Chan, Golub and LeVeque's update for means.
     """Means over two chunks together: weighted by their numbers, updated so that an empty `one` is neutral."""
     share = other.number / (one.number + other.number)
     return Terms(
@@ -354,13 +356,13 @@ class ExactUBE(UsesDraws):
     def _moments(
         self, key: PRNGKeyArray, belief: SampledMean, mean: MDP | SparseMDP, plan: Solution, objective: Objective
     ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
-        how = _How(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
+        settings = _Settings(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
         probs = policy_probs(plan.policy, mean, horizon=horizon_of(objective))
         if can_split(belief):
-            parts = over_components(lambda rows: _back_up(key, rows, probs, objective, how), belief)
-            answer = combined(belief, parts, Validity("heuristic", "not examined"))
+            parts = over_components(lambda rows: _back_up(key, rows, probs, objective, settings), belief)
+            answer = combine(belief, parts, Validity("heuristic", "not examined"))
             return answer.q_mean, answer.q_variance
-        return plan.q, _equation(key, belief, mean, plan, probs, objective, how).variance.q
+        return plan.q, _equation(key, belief, mean, plan, probs, objective, settings).variance.q
 
 
 VARIANCES = ("exact", "bound", "ensemble")
@@ -449,7 +451,7 @@ class VarianceOptimism(eqx.Module):
             q, variance = policy_moments(draws, mean, policy, objective, variance=self.variance, clip=self.clip)
             # pi_{k+1} = argmax Qbar^k + scale sqrt(U^k), both of pi_k ([EUBE23] section 5)
             optimistic = (q + self.scale * jnp.sqrt(variance)).astype(q.dtype)
-            better = _improved(optimistic, policy)
+            better = _improve_policy(optimistic, policy)
             return better, optimistic, jnp.all(better == policy), count + 1
 
         first = _random_policy(key_policy, problem, mean)
@@ -493,12 +495,12 @@ def policy_moments(
         if variance == "bound":
             return one_step
         # The policy is deterministic: E_pi[f] is f at its action, and E_pi[f^2] the square of that.
-        own = _values(mdp, policy, objective)[1] - v
-        return one_step - next_pair_variance(mdp, own, own**2, objective)
+        deviation = _values(mdp, policy, objective)[1] - v
+        return one_step - next_pair_variance(mdp, deviation, deviation**2, objective)
 
     added = only_legal(jax.vmap(local)(draws).mean(axis=0), mean)
     added = jnp.maximum(added, 0.0) if clip else added
-    return q, _propagated(mean, added, policy, objective)
+    return q, _propagate(mean, added, policy, objective)
 
 
 def _values(mdp: MDP | SparseMDP, policy: Int[Array, "*H S"], objective: Objective) -> tuple[Pairs, States]:
@@ -513,7 +515,7 @@ def _values(mdp: MDP | SparseMDP, policy: Int[Array, "*H S"], objective: Objecti
     return action_values(mdp, v, rate), v
 
 
-def _propagated(mean: MDP | SparseMDP, local: Pairs, policy: Int[Array, "*H S"], objective: Objective) -> Pairs:
+def _propagate(mean: MDP | SparseMDP, local: Pairs, policy: Int[Array, "*H S"], objective: Objective) -> Pairs:
     """U = local + g^2 sum pbar pi U, nowhere negative."""
     if not isinstance(objective, Discounted):
         return solve_variance(mean, local, policy, objective).q
@@ -521,13 +523,13 @@ def _propagated(mean: MDP | SparseMDP, local: Pairs, policy: Int[Array, "*H S"],
     return jnp.maximum(only_legal(q, mean), 0.0)
 
 
-def _improved(q: Pairs, policy: Int[Array, "*H S"]) -> Int[Array, "*H S"]:
+def _improve_policy(q: Pairs, policy: Int[Array, "*H S"]) -> Int[Array, "*H S"]:
     """The best actions, with those of `policy` where they are as good to within rounding."""
     # Ties that rounding breaks now one way, now the other would keep the iteration going.
     largest = jnp.max(q, -1)
     unit = float(jnp.finfo(q.dtype).eps) * jnp.max(jnp.abs(largest))
-    own = jnp.take_along_axis(q, policy[..., None], -1)[..., 0]
-    return jnp.where(own >= largest - 8 * unit, policy, best_action(q)).astype(policy.dtype)
+    current = jnp.take_along_axis(q, policy[..., None], -1)[..., 0]
+    return jnp.where(current >= largest - 8 * unit, policy, best_action(q)).astype(policy.dtype)
 
 
 def _random_policy(key: PRNGKeyArray, problem: Problem, mean: MDP | SparseMDP) -> Int[Array, "*H S"]:

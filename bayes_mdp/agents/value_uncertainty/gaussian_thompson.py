@@ -168,6 +168,7 @@ def semidefinite_factor(covariance: Float[Array, "*B A A"]) -> Float[Array, "*B 
     size = covariance.shape[-1]
     rows = jnp.arange(size)
     scale = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+    # A pivot below this is rounding: the direction has no variance left.
     floor = 8 * size * float(jnp.finfo(covariance.dtype).eps) * scale
 
     def body(k: IntScalar, state: Carry) -> Carry:
@@ -186,7 +187,7 @@ def semidefinite_factor(covariance: Float[Array, "*B A A"]) -> Float[Array, "*B 
     return lax.fori_loop(0, size, body, (covariance, jnp.zeros_like(covariance)))[1]
 
 
-def correlated_policy(
+def policy_with_covariance(
     key: PRNGKeyArray,
     mean: Float[Array, "*H S A"],
     covariance: Float[Array, "*H S A A"],

@@ -25,19 +25,19 @@ from bayes_mdp.agents.common.variance_equation import (
     ValueUncertainty,
     ValueVariance,
     back_up,
-    combined,
-    compiled,
+    combine,
+    compile_solver,
     discount_of,
     horizon_of,
-    labelled,
     moments_of_plan,
     next_values,
     only_legal,
     over_components,
     problem_of,
+    revisit_reason,
+    to_labelled_dataset,
     total_variance,
     validity,
-    why_met_again,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import NOISES, UsesRows, check_noise, gaussian_policy
 from bayes_mdp.mdp import (
@@ -98,8 +98,8 @@ def value_variance(posterior: CanMean, policy: PolicyOrLabels, objective: Object
     """
     mean, policy = problem_of(posterior, policy, objective, "moment_matching.value_variance")
     parts = _parts(posterior, policy, objective)
-    again = why_met_again(posterior, mean, policy, objective)
-    return combined(posterior, parts, validity("upper bound", _BOUND, again))
+    reason = revisit_reason(posterior, mean, policy, objective)
+    return combine(posterior, parts, validity("upper bound", _BOUND, reason))
 
 
 def _local(objective: Objective) -> Local:
@@ -112,11 +112,12 @@ def _local(objective: Objective) -> Local:
 
 
 def _local_variance(posterior: RowPosterior, v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S A"]:
+    # b = Var_p[m + gamma Vbar] / (c0 + 1) + variance of the mean reward: the five terms of [BMRL19] in closed form.
     unknown_rows = jnp.asarray(posterior.transition_variance(next_values(v, objective), discount_of(objective)))
     return unknown_rows + posterior.expected_reward_variance()
 
 
-@compiled
+@compile_solver
 def _parts(posterior: CanMean, policy: PolicyLike, objective: Objective) -> Backup:
     return over_components(lambda belief: back_up(belief, _local(objective), policy, objective), posterior)
 
@@ -189,6 +190,7 @@ def single_draw(
 
     def body(loop: Sweep) -> Sweep:
         number, v, _ = loop
+        # One z for all pairs: v = max_a (mean + z sd), swept until it stays.
         q, variance = one_step(v)
         new = jnp.clip(jnp.max(q + z * jnp.sqrt(variance), axis=-1), -top, top).astype(v.dtype)
         return number + 1, new, jnp.max(jnp.abs(new - v)) > _SETTLED * top
@@ -209,8 +211,8 @@ def _one_step(
         return action_values(mean, v, discount_of(objective)), variance
     steps = jnp.arange(objective.horizon)
     discount = discount_of(objective)
-    one = jax.vmap(lambda h, after: action_values(mean.at(h), after, discount))
-    return one(steps, next_values(v, objective)), variance
+    backup_at = jax.vmap(lambda h, after: action_values(mean.at(h), after, discount))
+    return backup_at(steps, next_values(v, objective)), variance
 
 
 def _largest_reward(belief: RowPosterior, z: RealScalar) -> Float[Array, ""]:
@@ -271,7 +273,7 @@ class ReturnVariance(eqx.Module):
         names = ("q_mean", "v_mean", "total", "v_total", "epistemic", "v_epistemic", "aleatoric", "v_aleatoric")
         validities = ("validity", "epistemic_validity", "aleatoric_validity")
         attributes = {name: str(getattr(self, name)) for name in validities}
-        return labelled({name: getattr(self, name) for name in names}, space, attributes)
+        return to_labelled_dataset({name: getattr(self, name) for name in names}, space, attributes)
 
 
 def return_variance(
@@ -307,8 +309,8 @@ def return_variance(
     probs = policy_probs(policy, mean, horizon=horizon_of(objective))
     # The total first; the epistemic part is cut to it, and the rest is aleatoric.
     parts = _return_parts(posterior, probs, objective)
-    again = why_met_again(posterior, mean, policy, objective)
-    total = combined(posterior, parts, validity("exact", _ONCE, again))
+    reason = revisit_reason(posterior, mean, policy, objective)
+    total = combine(posterior, parts, validity("exact", _ONCE, reason))
     if epistemic is None:
         epistemic = value_variance(posterior, policy, objective)
     check_shape("epistemic.q_variance", epistemic.q_variance, total.q_variance.shape, "(step,) state, action")
@@ -353,7 +355,7 @@ def _total(posterior: RowPosterior, probs: Pairs, objective: Objective) -> Backu
     return eqx.tree_at(lambda backup: backup.variance.v, solved, solved.variance.v + policy_variance(solved.value))
 
 
-@compiled
+@compile_solver
 def _return_parts(posterior: CanMean, probs: Pairs, objective: Objective) -> Backup:
     return over_components(lambda belief: _total(belief, probs, objective), posterior)
 

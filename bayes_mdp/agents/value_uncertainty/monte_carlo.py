@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import ValueUncertainty, discount_of, horizon_of, require_variances
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, correlated_policy
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, policy_with_covariance
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
@@ -126,6 +126,7 @@ def over_draws(
     """
 
     def one(index: IntScalar) -> Statistics:
+        # Keys of a chunk come from its index alone, so the draws do not depend on how many chunks there are.
         keys = jax.random.split(jax.random.fold_in(key, index), chunk)
         # XLA would otherwise fuse the sampler into every use of the draws, and sample more than once.
         draws = computed_once(jax.vmap(posterior.sample)(keys))
@@ -162,10 +163,11 @@ def draw_moments(
         count = weight.sum()
         q = jnp.where(illegal, 0.0, value.q)
         mean = tensordot(weight, q, axes=1) / count
-        off = q - mean
-        products = einsum("n,n...a,n...b->...ab", weight, off, off)
+        deviations = q - mean
+        products = einsum("n,n...a,n...b->...ab", weight, deviations, deviations)
         gap = jnp.max(jnp.where(real, value.gap, 0.0))
         unfinished = jnp.any(real & ~value.converged)
+        # `converged` holds its opposite while chunks are merged: zeros, where the loop starts, are neutral.
         return DrawMoments(count, mean, products, illegal, unfinished, jnp.max(value.iterations), gap)
 
     moments = over_draws(statistics, _merge, key, posterior, *number)
@@ -177,6 +179,7 @@ def _merge(one: DrawMoments, other: DrawMoments) -> DrawMoments:
 
     While chunks are merged, `converged` holds its opposite: the zeros of an empty chunk are then neutral.
     """
+    # Merging in one pass without cancellation: the shift of the means carries what lies between the chunks.
     count = one.number + other.number
     share, shift = other.number / count, other.mean - one.mean
     products = one.products + other.products + one.number * share * shift[..., :, None] * shift[..., None, :]
@@ -211,10 +214,11 @@ def by_draws(
         ValueError, TypeError: as `planning.evaluate`; `AverageReward`; a belief that cannot sample; the variance of a
             mean reward does not exist.
     """
-    moments, probs = _checked_moments(key, posterior, policy, objective, num_draws, "exact.by_draws")
+    moments, probs = _moments_of_draws(key, posterior, policy, objective, num_draws, "exact.by_draws")
     covariance = moments.covariance
     q_variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
     v_variance = einsum("...a,...ab,...b->...", probs, covariance, probs)
+    # The relative standard error of a variance of n Gaussian numbers.
     error = (2.0 / num_draws) ** 0.5
     validity = Validity("exact", f"up to Monte Carlo error: {num_draws} draws, about {error:.1%} of a variance")
     q_mean = jnp.where(moments.illegal, -jnp.inf, moments.mean)
@@ -236,10 +240,10 @@ def action_covariance(
     Raises:
         ValueError, TypeError: as `by_draws`.
     """
-    return _checked_moments(key, posterior, policy, objective, num_draws, "exact.action_covariance")[0].covariance
+    return _moments_of_draws(key, posterior, policy, objective, num_draws, "exact.action_covariance")[0].covariance
 
 
-def _checked_moments(
+def _moments_of_draws(
     key: PRNGKeyArray, posterior: CanSample, policy: PolicyOrLabels, objective: Objective, num_draws: int, who: str
 ) -> tuple[DrawMoments, Float[Array, "*H S A"]]:
     """The moments and the policy as probabilities, after all checks of the arguments of `by_draws`."""
@@ -303,4 +307,4 @@ class MonteCarloThompson(UsesDraws):
         number = self.num_draws, chunk_size(belief, self.num_draws)
         moments = draw_moments(key_draws, belief, probs, problem.objective, number)
         q, covariance = moments.mean, moments.covariance
-        return correlated_policy(key_noise, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)
+        return policy_with_covariance(key_noise, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)

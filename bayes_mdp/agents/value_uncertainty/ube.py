@@ -17,8 +17,8 @@ from bayes_mdp.agents.common.variance_equation import (
     RowPosterior,
     ValueUncertainty,
     back_up,
-    combined,
-    compiled,
+    combine,
+    compile_solver,
     discount_of,
     moments_of_plan,
     next_values,
@@ -26,7 +26,7 @@ from bayes_mdp.agents.common.variance_equation import (
     over_components,
     problem_of,
     require_rows,
-    why_met_again,
+    revisit_reason,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, check_noise, gaussian_policy
 from bayes_mdp.mdp import (
@@ -123,9 +123,9 @@ def solve(
         not_compared = None if concrete else "inside a trace q_max is not compared with the values"
         if concrete:
             _require_bound(posterior, parts, objective, bound)
-    again = why_met_again(posterior, mean, policy, objective) or not_compared
+    reason = revisit_reason(posterior, mean, policy, objective) or not_compared
     proven = form != "printed" or _covers(posterior, parts, objective, bound)
-    return combined(posterior, parts, _validity(form, again, proven, bound), bound)
+    return combine(posterior, parts, _validity(form, reason, proven, bound), bound)
 
 
 def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
@@ -165,7 +165,7 @@ def _back_up(posterior: CanMean, policy: PolicyLike, objective: Objective, bound
     return over_components(one, posterior)
 
 
-_parts = compiled(_back_up, "form")
+_parts = compile_solver(_back_up, "form")
 
 
 def _row_term(posterior: RowPosterior, objective: Objective, q_max: RealScalar, form: str) -> Pairs:
@@ -206,10 +206,10 @@ def _require_bound(posterior: CanMean, parts: Backup, objective: Objective, q_ma
     worst = np.unravel_index(np.argmax(sizes), sizes.shape)
     if sizes[worst] - np.max(gap) <= float(q_max) * (1 + 1e-6):
         return
-    what = f"|{'reward + discount value' if by_outcome else 'value'}|"
+    quantity = f"|{'reward + discount value' if by_outcome else 'value'}|"
     index = tuple(int(i) for i in (worst[1:] if split else worst))
     raise ValueError(
-        f"q_max is {float(q_max):.6g}, expected at least {sizes[worst]:.6g}, the largest posterior-mean {what}: "
+        f"q_max is {float(q_max):.6g}, expected at least {sizes[worst]:.6g}, the largest posterior-mean {quantity}: "
         f"that of {_place(posterior, index, by_outcome)}"
     )
 
@@ -236,14 +236,14 @@ def _covers(posterior: CanMean, parts: Backup, objective: Objective, q_max: Real
         excess = needed - _row_term(belief, objective, q_max, "printed") * (1 + 1e-5)
         return jnp.any(only_legal(excess, belief.mean_mdp()) > 0)
 
-    below = over_components(short, posterior, parts)
-    return is_concrete(below) and not np.any(np.asarray(below))
+    is_short = over_components(short, posterior, parts)
+    return is_concrete(is_short) and not np.any(np.asarray(is_short))
 
 
-def _validity(form: str, again: str | None, proven: bool, q_max: RealScalar) -> Validity:
+def _validity(form: str, revisits: str | None, proven: bool, q_max: RealScalar) -> Validity:
     used = f"q_max = {float(q_max):.6g}" if is_concrete(q_max) else "a traced q_max"
-    if again is not None:
-        return Validity("heuristic", f"{again}; {used}")
+    if revisits is not None:
+        return Validity("heuristic", f"{revisits}; {used}")
     if not proven:
         reason = f'"printed" is a bound only where values lie in an interval of length q_max, not shown here; {used}'
         return Validity("heuristic", reason)

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents.common.variance_equation import met_again, require_rows, total_variance, unknown_pairs, validity
+from bayes_mdp.agents.common.variance_equation import (
+    cycle_reason,
+    require_rows,
+    total_variance,
+    unknown_pairs,
+    validity,
+)
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -73,11 +79,11 @@ def test_met_again_says_where():
     posterior = chain()
     mdp, unknown = posterior.mean_mdp(), unknown_pairs(posterior)
     loop, through = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert met_again(mdp, loop, unknown) == "cyclic: the unknown rows of states 0 -> 0 can be visited again"
-    assert met_again(mdp, through, unknown) is None
-    assert met_again(mdp, np.stack([through, loop]), unknown) is not None, "any step of a policy counts"
+    assert cycle_reason(mdp, loop, unknown) == "cyclic: the unknown rows of states 0 -> 0 can be visited again"
+    assert cycle_reason(mdp, through, unknown) is None
+    assert cycle_reason(mdp, np.stack([through, loop]), unknown) is not None, "any step of a policy counts"
     layered = MDP(jnp.ones((2, 1, 1, 1)), jnp.zeros((2, 1, 1)))
-    assert met_again(layered, np.ones((2, 1, 1)), np.ones((2, 1, 1), bool)) is None, "a row of its own at every step"
+    assert cycle_reason(layered, np.ones((2, 1, 1)), np.ones((2, 1, 1), bool)) is None, "a row of its own at every step"
 
 
 def test_inside_a_trace_the_structure_is_not_claimed():
@@ -85,7 +91,7 @@ def test_inside_a_trace_the_structure_is_not_claimed():
     posterior = chain()
 
     def look(p):
-        reasons.append(met_again(p.mean_mdp(), jnp.ones((2, 2)) / 2, unknown_pairs(p)))
+        reasons.append(cycle_reason(p.mean_mdp(), jnp.ones((2, 2)) / 2, unknown_pairs(p)))
         return p.visit_counts()
 
     jax.jit(look)(posterior)

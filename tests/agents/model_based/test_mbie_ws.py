@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from bayes_mdp.agents import MBIEWS
 from bayes_mdp.agents.model_based.empirical_planning import ExactPlanner, PrioritizedSweeping
-from bayes_mdp.agents.model_based.mbie import favoured, wilson_upper
+from bayes_mdp.agents.model_based.mbie import favour_best_successor, wilson_upper
 from tests.agents.empirical_models import (
     DISCOUNTED,
     EPISODIC,
@@ -64,7 +64,9 @@ def test_rows_favour_the_most_valuable_successor():
     counts = rng.integers(0, 5, (200, 4)) * (rng.random((200, 4)) < 0.6)
     n = counts.sum(-1) + rng.integers(0, 3, 200)
     worth = rng.integers(-3, 4, (200, 4)) * 1.5
-    rows = np.asarray(favoured(*(jnp.asarray(x) for x in (counts / np.maximum(n, 1)[:, None], n * 1.0, worth)), z=1.96))
+    rows = np.asarray(
+        favour_best_successor(*(jnp.asarray(x) for x in (counts / np.maximum(n, 1)[:, None], n * 1.0, worth)), z=1.96)
+    )
     for row, count, visits, value in zip(rows, counts, n, worth, strict=True):
         expected = optimistic_row(count, visits, value, 1.96) if visits else np.zeros(4)
         np.testing.assert_allclose(row, expected, rtol=1e-8, atol=1e-12)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from bayes_mdp.agents.neural import MLP, NeuralUBE, QLearning, Spec, UncertaintyHead
 from bayes_mdp.agents.neural.networks import Dense
-from bayes_mdp.agents.neural.neural_ube import variance_of_taken
+from bayes_mdp.agents.neural.neural_ube import variance_of_action
 from bayes_mdp.agents.neural.replay import Row, add, empty_replay
 from bayes_mdp.agents.value_uncertainty import ube
 from bayes_mdp.experiments.training.training_loop import begin, iterate
@@ -290,7 +290,7 @@ def test_variance_of_what_was_taken(key, envs):
     features = jax.random.normal(key, (2, envs, 6))
     action = jnp.arange(envs) + 1 - envs // 3
     learnt = LinearGaussianPrior(2.0, 0.5).belief(ACTIONS, 6).update(features[0], action)
-    found = variance_of_taken(learnt, features[1], action)
+    found = variance_of_action(learnt, features[1], action)
     np.testing.assert_allclose(found, learnt.variance(features[1])[np.arange(envs), action], rtol=1e-5)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bayes_mdp.agents import BOLT
 from bayes_mdp.agents.common.mean_model import mean_model, row_variance_factor
-from bayes_mdp.agents.optimism.count_bonus import episodic_values, imagined_share
+from bayes_mdp.agents.optimism.count_bonus import episodic_values, imaginary_share
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic
 from tests.agents.optimism_problems import LEGAL, A, Belief, H, S, first_plan, legal_only, world
 
@@ -58,7 +58,7 @@ def with_losses(posterior, support):
     """q of the equation with all mean rewards lowered by 2."""
     model = mean_model(posterior, Episodic(H), "BOLT")
     model = eqx.tree_at(lambda m: m.reward, model, model.reward - 2.0)
-    share = imagined_share(row_variance_factor(posterior, "BOLT"), 5.0)
+    share = imaginary_share(row_variance_factor(posterior, "BOLT"), 5.0)
     return episodic_values(model, share, support=support, ends=True)
 
 

@@ -17,12 +17,12 @@ from bayes_mdp.agents.value_uncertainty.exact import value_covariance
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
 from bayes_mdp.utils import memory
-from tests.agents.believed import Z, layered, moments, not_levelled, with_known_cycles, worst
+from tests.agents.believed import Z, covariance_by_layer, moments, not_levelled, with_known_cycles, worst
 
 NUMBER = 100_000
 CASES = {
-    "layered": lambda: (layered(), Episodic(4)),
-    "layered, by outcome, ends": lambda: (layered(1, by_outcome=True, ends=True), Episodic(4)),
+    "layered": lambda: (covariance_by_layer(), Episodic(4)),
+    "layered, by outcome, ends": lambda: (covariance_by_layer(1, by_outcome=True, ends=True), Episodic(4)),
     "acyclic": lambda: (not_levelled(), Discounted(0.9)),
     "acyclic, by outcome": lambda: (not_levelled(2, by_outcome=True), Discounted(0.9)),
     "known cycles": lambda: (with_known_cycles(), Discounted(0.9)),
@@ -75,16 +75,17 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
         "bayes_mdp.agents.value_uncertainty.exact._parts", exact._all_parts
     )  # what is compiled would not see the fault
     if fault == "pbar for E[p^2]":
-        real = covariance.layered
+        real = covariance.covariance_by_layer
         jensen = lambda rows, g: real(rows._replace(factor=jnp.ones_like(rows.factor)), g)  # noqa: E731
         monkeypatch.setattr("bayes_mdp.agents.value_uncertainty.exact.layered", jensen)
     elif fault == "two-sided":
         monkeypatch.setattr(
-            "bayes_mdp.agents.value_uncertainty.exact.acyclic", lambda rows, _, g: covariance.unrolled(rows, g)
+            "bayes_mdp.agents.value_uncertainty.exact.acyclic", lambda rows, _, g: covariance.unroll_covariance(rows, g)
         )
     else:
         real = covariance.acyclic
-        forgets = lambda rows, s, g: real(rows, eqx.tree_at(lambda s: s.once, s, jnp.zeros_like(s.once)), g)  # noqa: E731
+        no_pair = lambda s: eqx.tree_at(lambda s: s.unknown_taken, s, jnp.zeros_like(s.unknown_taken))  # noqa: E731
+        forgets = lambda rows, s, g: real(rows, no_pair(s), g)  # noqa: E731
         monkeypatch.setattr("bayes_mdp.agents.value_uncertainty.exact.acyclic", forgets)
     assert max(_errors(value_covariance(case.posterior, case.policy, objective), drawn(name))) > 2 * Z
 
@@ -92,7 +93,7 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
 @pytest.mark.usefixtures("x64")
 def test_four_layers_by_hand():
     """Var Q of four layers is that of the formula applied by plain loops, layer after layer."""
-    case = layered(3)
+    case = covariance_by_layer(3)
     answer = value_covariance(case.posterior, case.policy, Episodic(4))
     c, mean, pi = np.zeros((3, 3)), np.zeros(3), case.policy
     for h in reversed(range(4)):
@@ -116,7 +117,7 @@ def test_four_layers_by_hand():
 @pytest.mark.usefixtures("x64")
 def test_a_mixture_by_total_covariance():
     """A chain of two layers under a latent shift: E[Cov] + Cov[E], and it is far from either component."""
-    one = layered(4, horizon=2)
+    one = covariance_by_layer(4, horizon=2)
     two = one._replace(loc=one.loc + 2.0)
     posterior = mixture([one.posterior, two.posterior], weights=[0.3, 0.7])
     answer = value_covariance(posterior, one.policy, Episodic(2))
@@ -160,7 +161,9 @@ def test_the_heuristic_is_the_infinite_unrolling():
     case, horizon, g = _ring(), 60, 0.6
     answer = value_covariance(case.posterior, case.policy, Discounted(g), allow_cycles=True)
     rows = covariance.Rows(*(jnp.asarray(x) for x in _copies(case, answer, g)))
-    long = covariance.layered(rows._replace(**{k: jnp.stack([v] * horizon) for k, v in rows._asdict().items()}), g)
+    long = covariance.covariance_by_layer(
+        rows._replace(**{k: jnp.stack([v] * horizon) for k, v in rows._asdict().items()}), g
+    )
     np.testing.assert_allclose(answer.q_covariance, long.q[0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(answer.v_covariance, long.v[0], rtol=1e-9, atol=1e-12)
 
@@ -212,7 +215,7 @@ def test_tied_rows_are_refused_by_name():
 def test_illegal_actions_and_the_dataset(key):
     """Mean -inf and no covariance where illegal; draws, factor and table of the answer."""
     legal = np.array([[True, True], [True, False], [True, True]])
-    case = layered()
+    case = covariance_by_layer()
     policy = np.where(legal, case.policy, 0.0)
     case = case._replace(legal=legal, policy=policy / policy.sum(-1, keepdims=True))
     answer = value_covariance(case.posterior, case.policy, Episodic(4))
