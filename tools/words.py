@@ -47,11 +47,8 @@ def functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFun
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             words = [word for word in node.name.lower().split("_") if word]
-            yield (
-                node,
-                local_names(node) & {*FUNCTION_WORDS.split()},
-                any(map(is_participle, [*words[:1], *words[-1:]])),
-            )
+            ends = {*words[:1], *words[-1:]}
+            yield node, local_names(node) & {*FUNCTION_WORDS.split()}, any(map(is_participle, ends))
 
 
 def local_names(node: ast.AST) -> set[str]:

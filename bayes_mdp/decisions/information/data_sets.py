@@ -55,7 +55,7 @@ class Observations(NamedTuple):
     weight: Float[np.ndarray, "D T"]
 
 
-def joined(parts: list[Observations]) -> Observations:
+def concatenate(parts: list[Observations]) -> Observations:
     """Observations one after the other."""
     cell = tuple(np.concatenate(x, -1) for x in zip(*(part.cell for part in parts), strict=True))
     return Observations(cell, *(np.concatenate(x, -1) for x in zip(*(part[1:] for part in parts), strict=True)))
@@ -88,20 +88,21 @@ class Group:
         """Components `members` of all `parts`; `told_by_law`: rewards of a known law say which of them holds."""
         rows = [parts[k].transition_probs for k in members]
         known = None if rows[0].known is None else np.stack([np.asarray(x.known, np.float64) for x in rows])
-        each = [parts[k].reward_cells for k in members]
-        rewards: Rewards = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *each)
+        cells = [parts[k].reward_cells for k in members]
+        rewards: Rewards = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *cells)
         return cls(
             np.array(members),
             rows[0],
             np.stack([np.asarray(x.site_concentration, np.float64) for x in rows]),
             known,
             rewards,
-            each[0].learns or told_by_law,
-            told_by_law or (each[0].learns and not isinstance(each[0], RewardCells)),
+            cells[0].learns or told_by_law,
+            told_by_law or (cells[0].learns and not isinstance(cells[0], RewardCells)),
         )
 
     @cached_property
     def row(self) -> Int[np.ndarray, "*H S A"]:
+        # Without tables every pair has a site row of its own, in order.
         """The site row of each pair, -1 where the row is known."""
         shape = self.tables.shape[:-1]
         return np.arange(math.prod(shape)).reshape(shape) if self.tables.row is None else np.asarray(self.tables.row)
@@ -128,6 +129,7 @@ class Group:
             return None
         if self.cells.cell is None:
             return np.arange(math.prod(self.cells.shape)).reshape(self.cells.shape)
+        # All components of a group share their tables: the first one's are those of all.
         return np.asarray(self.cells.cell)[0]
 
 
@@ -157,11 +159,12 @@ class Touched(NamedTuple):
         return cls(rows, elements, row_place, element_place)
 
 
-def _places(used: Int[np.ndarray, "..."], size: int) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " M1"]]:
-    which = np.unique(used[used >= 0])
+def _places(indices: Int[np.ndarray, "..."], size: int) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " M1"]]:
+    distinct = np.unique(indices[indices >= 0])
+    # From a site row to its place among those that data can touch; the extra last entry serves -1, which is none.
     place = np.full(size + 1, -1)
-    place[which] = np.arange(len(which))
-    return which, place
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place
 
 
 class MeanMDPs:
@@ -174,19 +177,23 @@ class MeanMDPs:
     def __init__(self, posterior: Updatable) -> None:
         parts, space = components(posterior), posterior.space
         log_weights = np.zeros(1) if posterior.log_weights is None else np.asarray(posterior.log_weights)
+        # Weights that sum to one, on the log scale: a component of weight zero stays possible to write.
         self.log_weights = log_weights - np.logaddexp.reduce(log_weights)
         self.space, self.by_outcome = space, parts[0].rewards_by_outcome
         index = np.nonzero(Sizes.of(space).possible)
         rows = [np.asarray(part.transition_probs.mean(), np.float64)[index] for part in parts]
+        # The entries of a pair are the outcomes that some component holds possible.
         pair, outcome = np.nonzero(np.any([row > 0 for row in rows], 0))
         reached, ended = space.reached(tuple(i[pair] for i in index), outcome)
         next_state = np.where(ended, space.n_states, reached)
+        # Entries stand pair by pair: `first` says where those of each pair begin.
         first = np.searchsorted(pair, np.arange(len(index[0]) + 1))
         step = index[0] if len(index) == 3 else None
         self.rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
         self.probs = np.stack([row[pair, outcome] for row in rows])
         self.cells = np.stack([np.asarray(p.reward_cells.mean(), np.float64)[self.place(self.rows)] for p in parts])
         self.reward = self.pair_rewards(self.rows, self.probs, self.cells)
+        # Components with the same tables learn together, as arrays with an axis K.
         alike: dict[tuple[bytes | None, ...], list[int]] = {}
         for k, part in enumerate(parts):
             cell = part.reward_cells.cell if isinstance(part.reward_cells, RewardCells) else None
@@ -197,9 +204,9 @@ class MeanMDPs:
     @property
     def numbers(self) -> int:
         """How many numbers a data set takes, about."""
-        every = self.probs.size + self.reward.size
+        per_data_set = self.probs.size + self.reward.size
         in_jax = any(group.in_jax for group in self.groups)
-        return every + (len(self.probs) * math.prod(self.groups[0].rewards.shape) if in_jax else 0)
+        return per_data_set + (len(self.probs) * math.prod(self.groups[0].rewards.shape) if in_jax else 0)
 
     def place(self, rows: PairRows) -> tuple[Int[np.ndarray, "..."], ...]:
         """The cells of the law of rewards: of the entries where rewards depend on the outcome, else of the pairs."""
@@ -211,14 +218,14 @@ class MeanMDPs:
         """Mean rewards of pairs from those of cells; an outcome of probability zero adds nothing, even nan."""
         return rows.expectation(probs, cells) if self.by_outcome else cells
 
-    def drawn(self, weights: Float[np.ndarray, "D K"]) -> Drawn:
+    def mean_mdps(self, weights: Float[np.ndarray, "D K"]) -> Drawn:
         """The mean MDP for weights of the components."""
         return Drawn(weights @ self.probs, weights @ self.reward)
 
     @property
     def now(self) -> Drawn:
         """The mean MDP without further data."""
-        return self.drawn(np.exp(self.log_weights)[None])
+        return self.mean_mdps(np.exp(self.log_weights)[None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,18 +257,20 @@ class Learning:
     def __init__(self, means: MeanMDPs, cell: tuple[int, ...] | None, num: int) -> None:
         self.means, self.num = means, num
         self.touched = [Touched.by(group, cell) for group in means.groups]
-        self._learnt = [self._begin(*both) for both in zip(means.groups, self.touched, strict=True)]
+        self._learnt = [self._begin(*part) for part in zip(means.groups, self.touched, strict=True)]
+        # Only pairs that data can change are computed anew; all others keep their present rows and rewards.
         changed = np.zeros(len(means.rows.state), bool)
         for group, touched in zip(means.groups, self.touched, strict=True):
             changed |= touched.row_place[group.row[means.rows.index]] >= 0
             changed |= group.in_jax
             if group.element is not None:
-                where = touched.element_place[group.element[means.place(means.rows)]] >= 0
-                changed[means.rows.pair[where] if means.by_outcome else where] = True
+                is_touched = touched.element_place[group.element[means.place(means.rows)]] >= 0
+                changed[means.rows.pair[is_touched] if means.by_outcome else is_touched] = True
         self.pairs = np.flatnonzero(changed)
         self.rows, self.entries = means.rows.take(self.pairs)
 
     def _begin(self, group: Group, touched: Touched) -> _Learnt:
+        # Counts of data beside the concentrations: the prior is added where it is needed.
         counts = np.zeros((self.num, len(touched.rows), group.concentration.shape[2]))
         rewards = None
         if group.cells is not None:
@@ -283,11 +292,14 @@ class Learning:
         column = np.where(taken, group.column(data.cell, data.outcome), 0)
         d = np.arange(self.num)[:, None]
         number, width = learnt.counts.shape[1:]
+        # An outcome without a column is impossible under this group: log-likelihood -inf, below.
         counted = taken & (site >= 0) & (column >= 0)
+        # One flat index for (data set, row, column): `np.add.at` of pairs of arrays is several times slower.
         flat = ((d * number + touched.row_place[site]) * width + column)[counted]
         np.add.at(learnt.counts.reshape(-1), flat, data.weight[counted])
         with np.errstate(divide="ignore"):
             learnt.constant[:, (taken & (site >= 0) & (column < 0)).any(-1)] = -np.inf
+            # Rows that are known learn nothing, but say how likely the data are under this component.
             if group.known is not None and (site < 0).any():
                 log_known = np.log(group.known[(slice(None), *data.cell, data.outcome)])
                 known = taken & (site < 0)
@@ -304,20 +316,22 @@ class Learning:
         if not len(used[0]):
             return
         parts, (_, _, number, width) = len(group.members), learnt.rewards.shape
-        weight, where = np.broadcast_to(data.weight[used], (parts, len(used[0]))), tuple(i[used] for i in place)
+        weight, cell_index = np.broadcast_to(data.weight[used], (parts, len(used[0]))), tuple(i[used] for i in place)
         reward = np.broadcast_to(data.reward[used], weight.shape)
         constant = np.zeros(weight.shape)
         if cells.coefficient is not None and cells.offset is not None:
-            coefficient, offset = (np.asarray(x)[(slice(None), *where)] for x in (cells.coefficient, cells.offset))
+            coefficient, offset = (np.asarray(x)[(slice(None), *cell_index)] for x in (cells.coefficient, cells.offset))
             # The density of r = c x + o is that of x over |c|.
             reward, constant = (reward - offset) / coefficient, -weight * np.log(np.abs(coefficient))
         if cells.prior.has_constant:
-            own = jax.tree.map(lambda x: x[:, element[used]], cells.prior)
-            constant = constant + weight * np.asarray(own.log_constant(reward))
+            laws = jax.tree.map(lambda x: x[:, element[used]], cells.prior)
+            constant = constant + weight * np.asarray(laws.log_constant(reward))
         component = np.arange(parts)[:, None]
+        # Sums over the observations of each (component, data set).
         set_number = component * self.num + used[0]
         learnt.constant[:] += np.bincount(set_number.ravel(), constant.ravel(), parts * self.num).reshape(parts, -1)
         flat = (set_number * number + touched.element_place[element[used]]).ravel()
+        # Sufficient statistics of all observations in one call, absorbed element by element.
         added = cells.prior.statistics(weight.ravel(), reward.ravel())
         learnt.rewards[:] = np.asarray(cells.prior.absorb(learnt.rewards.reshape(-1, width), flat, added)).reshape(
             learnt.rewards.shape
@@ -331,55 +345,59 @@ class Learning:
             if not group.in_jax:
                 answers.append(None)
                 continue
-            cell, outcome, reward, seen, weight = joined(learnt.data)
-            found = _learn(group.rewards, cell, outcome, np.where(seen, reward, 0.0), np.where(seen, weight, 0.0))
-            mean, likelihood = map(np.asarray, found)
+            cell, outcome, reward, seen, weight = concatenate(learnt.data)
+            learnt_values = _learn(
+                group.rewards, cell, outcome, np.where(seen, reward, 0.0), np.where(seen, weight, 0.0)
+            )
+            mean, likelihood = map(np.asarray, learnt_values)
             answers.append((mean[(slice(None), slice(None), *self.means.place(self.rows))], likelihood))
         return answers
 
     def log_likelihood(self) -> Float[np.ndarray, "D K"]:
         """Of the data under each component, as a sequence."""
         answer = np.zeros((self.num, len(self.means.log_weights)))
-        each = zip(self.means.groups, self.touched, self._learnt, self._by_jax, strict=True)
-        for group, touched, learnt, by_jax in each:
+        groups = zip(self.means.groups, self.touched, self._learnt, self._by_jax, strict=True)
+        for group, touched, learnt, by_jax in groups:
             # Dirichlet-multinomial: prod_c rising(a_c, n_c) / rising(sum a, sum n).
             alpha = group.concentration[:, None, touched.rows]
             possible, counts = alpha > 0, np.broadcast_to(learnt.counts, (len(alpha), *learnt.counts.shape))
             rising = np.asarray(log_rising(np.where(possible, alpha, 1.0), counts))
             total = np.asarray(log_rising(alpha.sum(-1), counts.sum(-1)))
-            found = np.where(possible | (counts == 0), rising * possible, -np.inf).sum((-1, -2)) - total.sum(-1)
-            found = found + learnt.constant
+            log_prob = np.where(possible | (counts == 0), rising * possible, -np.inf).sum((-1, -2)) - total.sum(-1)
+            log_prob = log_prob + learnt.constant
             if group.cells is not None and learnt.rewards is not None:
                 prior = jax.tree.map(lambda x, at=touched.elements: x[:, None, at], group.cells.prior)
                 before = np.asarray(group.cells.data, np.float64)[:, None, touched.elements]
                 # Element by element: where nothing was observed the difference is zero, and nothing cancels.
                 gain = np.asarray(prior.log_marginal(learnt.rewards)) - np.asarray(prior.log_marginal(before))
-                found = found + gain.sum(-1)
+                log_prob = log_prob + gain.sum(-1)
             elif by_jax is not None:
-                found = found + by_jax[1]
-            answer[:, group.members] = found.T
+                log_prob = log_prob + by_jax[1]
+            answer[:, group.members] = log_prob.T
         return answer
 
     def log_probability(self) -> Float[np.ndarray, " D"]:
         """Of the observations, as a sequence."""
         return np.logaddexp.reduce(self.log_likelihood() + self.means.log_weights, axis=-1)
 
-    def drawn(self) -> Drawn:
+    def mean_mdps(self) -> Drawn:
         """The mean MDP after each data set."""
         means, parts = self.means, len(self.means.log_weights)
         weights = np.ones((self.num, 1))
+        # Posterior weights of the components: prior times likelihood of the data.
         if parts > 1:
             logs = means.log_weights + self.log_likelihood()
             # What is impossible under all components changes none of their weights, and has probability zero.
             logs = np.where((logs == -np.inf).all(-1, keepdims=True), means.log_weights, logs)
             weights = scipy.special.softmax(logs, -1)
-        answer = means.drawn(weights)
+        answer = means.mean_mdps(weights)
         probs = np.zeros((self.num, len(self.entries)))
         reward = np.zeros((self.num, len(self.pairs)))
         for group, touched, learnt, by_jax in zip(means.groups, self.touched, self._learnt, self._by_jax, strict=True):
             rows = self._rows_after(group, touched, learnt)
             cells = self._cells_after(group, touched, learnt) if by_jax is None else by_jax[0]
             paid = means.pair_rewards(self.rows, rows, cells)
+            # The mean MDP of a mixture is the weighted mean of those of its components.
             mine = weights[:, group.members]
             probs += np.einsum("dk,kde->de", mine, rows)
             reward += np.einsum("dk,kdq->dq", mine, paid)
@@ -393,27 +411,29 @@ class Learning:
         index = tuple(i[self.rows.pair] for i in self.rows.index)
         place, column = touched.row_place[group.row[index]], group.column(index, self.rows.outcome)
         new = (place >= 0) & (column >= 0)
+        # (a + n) / sum (a + n): the posterior mean of a Dirichlet row.
         after = group.concentration[:, None, touched.rows] + learnt.counts
         total = after.sum(-1)
         rows[:, :, new] = after[:, :, place[new], column[new]] / total[:, :, place[new]]
         return rows
 
     def _cells_after(self, group: Group, touched: Touched, learnt: _Learnt) -> Float[np.ndarray, "K D _"]:
-        which = self.entries if self.means.by_outcome else self.pairs
-        before = self.means.cells[group.members][:, None, which]
+        places = self.entries if self.means.by_outcome else self.pairs
+        before = self.means.cells[group.members][:, None, places]
         if group.cells is None or group.element is None or learnt.rewards is None:
             return np.broadcast_to(before, (len(before), self.num, before.shape[-1]))
-        where = self.means.place(self.rows)
-        place = touched.element_place[group.element[where]]
+        cell_index = self.means.place(self.rows)
+        place = touched.element_place[group.element[cell_index]]
         new = place >= 0
         cells = np.broadcast_to(before, (len(before), self.num, before.shape[-1])).copy()
         prior = jax.tree.map(lambda x: x[:, None, touched.elements], group.cells.prior)
         mean = np.broadcast_to(np.asarray(prior.after(learnt.rewards).mean()), learnt.rewards.shape[:3])[
+            # Location and scale of the pair's reward around the standardised law.
             ..., place[new]
         ]
         if group.cells.coefficient is not None and group.cells.offset is not None:
-            at = (slice(None), None, *(i[new] for i in where))
-            mean = np.asarray(group.cells.coefficient)[at] * mean + np.asarray(group.cells.offset)[at]
+            entry = (slice(None), None, *(i[new] for i in cell_index))
+            mean = np.asarray(group.cells.coefficient)[entry] * mean + np.asarray(group.cells.offset)[entry]
         cells[:, :, new] = mean
         return cells
 
@@ -433,6 +453,7 @@ def _learn(
         gain = after.log_evidence() - belief.log_evidence() + constant
         return jnp.asarray(after.mean()), jnp.asarray(gain)
 
+    # Over data sets within, over components outside: the beliefs have axis K alone.
     in_sets = jax.vmap(one, (None, 0, 0, 0, 0))
     return jax.vmap(in_sets, (0, None, None, None, None))(
         jax.tree.map(jnp.asarray, rewards), cell, outcome, reward, weight
@@ -450,6 +471,7 @@ class Environments:
 
     def __init__(self, key: PRNGKeyArray, means: MeanMDPs, cell: tuple[int, ...] | None) -> None:
         self._means, self._key, self._used = means, key, 0
+        # The component first: rows and rewards are drawn given it.
         self._choose = draw_by_weight(key, np.exp(means.log_weights))
         self._groups = [_GroupStream(key, group, Touched.by(group, cell)) for group in means.groups]
 
@@ -489,6 +511,7 @@ class _GroupStream:
         group, touched = self._group, self._touched
         part = np.minimum(np.searchsorted(group.members, component), len(group.members) - 1)
         _, number, width = self._alpha.shape
+        # Rows of the component that each environment has; one component needs no copies.
         alpha = self._alpha.reshape(len(group.members), -1)
         alpha = alpha[0] if len(alpha) == 1 else alpha[part]
         small = (self._alpha.max(-1) < SMALL).any(0)
@@ -508,6 +531,7 @@ class _GroupStream:
 
 @eqx.filter_jit
 def _keys(key: PRNGKeyArray, numbers: Int[Array, " D"]) -> Key[Array, " D"]:
+    # A key by the number of the environment: the same environment in every chunk.
     return jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
 
 
@@ -524,7 +548,7 @@ def _tables(keys: Key[Array, " D"], rewards: Rewards, part: Int[AnyArray, " D"])
 
 
 @eqx.filter_jit
-def _sampled(
+def _sample_rewards(
     table: RewardTable, keys: Key[Array, " D"], step: Int[AnyArray, ""], cell: Index, outcome: Int[AnyArray, "D T"]
 ) -> Float[Array, "D T"]:
     def one(law_table: RewardTable, key: PRNGKeyArray, cell: Index, outcome: AnyArray) -> Array:
@@ -556,10 +580,11 @@ class Environment:
 
     def _choose(self, answers: list[np.ndarray]) -> np.ndarray:
         """Of each MDP the answer of its group."""
-        found = answers[0]
+        # Groups are drawn for all environments alike; each takes the answer of the group of its component.
+        chosen = answers[0]
         for mine, answer in zip(self._mine[1:], answers[1:], strict=True):
-            found = np.where(mine[:, None], answer, found)
-        return found
+            chosen = np.where(mine[:, None], answer, chosen)
+        return chosen
 
     def _row(self, draw: _GroupDraw, cell: tuple[Int[np.ndarray, " D"], ...]) -> Float[np.ndarray, "D O"]:
         group, width = draw.group, draw.group.tables.shape[-1]
@@ -571,8 +596,8 @@ class Environment:
         unknown = site >= 0
         if unknown.any():
             place = draw.touched.row_place[site]
-            here = draw.rows[self._each[:, None], np.maximum(place, 0)[:, None], np.maximum(column, 0)]
-            row = np.where(unknown[:, None] & (column >= 0), here, 0.0)
+            drawn_row = draw.rows[self._each[:, None], np.maximum(place, 0)[:, None], np.maximum(column, 0)]
+            row = np.where(unknown[:, None] & (column >= 0), drawn_row, 0.0)
         if not unknown.all() and group.known is not None:
             row = np.where(unknown[:, None], row, group.known[(draw.part, *cell)])
         return row
@@ -592,9 +617,9 @@ class Environment:
             uniform: a random number for each reward.
             step: how many times there were rewards before (their random numbers differ).
         """
-        many = tuple(np.broadcast_to(i[:, None], outcome.shape) for i in cell)
-        each = [self._reward(draw, many, outcome, uniform, step) for draw in self._drawn]
-        return self._choose([reward for reward, _ in each]), self._choose([seen for _, seen in each])
+        cells = tuple(np.broadcast_to(i[:, None], outcome.shape) for i in cell)
+        answers = [self._reward(draw, cells, outcome, uniform, step) for draw in self._drawn]
+        return self._choose([reward for reward, _ in answers]), self._choose([seen for _, seen in answers])
 
     def _reward(
         self,
@@ -606,16 +631,17 @@ class Environment:
     ) -> tuple[Float[np.ndarray, "D T"], Bool[np.ndarray, "D T"]]:
         group, cells = draw.group, draw.group.cells
         if draw.table is not None and draw.keys is not None:
-            reward = np.asarray(_sampled(draw.table, draw.keys, jnp.asarray(step), cell, outcome))
+            reward = np.asarray(_sample_rewards(draw.table, draw.keys, jnp.asarray(step), cell, outcome))
             return reward, np.ones(reward.shape, bool)
         if cells is None or group.element is None or draw.belief is None or not len(draw.touched.elements):
             return np.zeros(outcome.shape), np.zeros(outcome.shape, bool)
-        where = (*cell, outcome) if self._means.by_outcome else cell
-        place = draw.touched.element_place[group.element[where]]
-        seen, at = place >= 0, (self._each[:, None], np.maximum(place, 0))
-        belief = jax.tree.map(lambda x: x[at], draw.belief)
-        reward = belief.quantile(tuple(x[at] for x in draw.sites), np.maximum(uniform, LEAST))
+        cell_index = (*cell, outcome) if self._means.by_outcome else cell
+        place = draw.touched.element_place[group.element[cell_index]]
+        seen, entry = place >= 0, (self._each[:, None], np.maximum(place, 0))
+        belief = jax.tree.map(lambda x: x[entry], draw.belief)
+        # By inversion: common random numbers make candidates comparable. A uniform of 0 has no quantile.
+        reward = belief.quantile(tuple(x[entry] for x in draw.sites), np.maximum(uniform, LEAST))
         if cells.coefficient is not None and cells.offset is not None:
-            spot = (draw.part[:, None], *where)
+            spot = (draw.part[:, None], *cell_index)
             reward = np.asarray(cells.coefficient)[spot] * reward + np.asarray(cells.offset)[spot]
         return np.where(seen, reward, 0.0), seen

@@ -104,6 +104,7 @@ def expected_gain(
             `NESTED_POINTS`.
         num_inner: inner points for each outer one, where some are needed; None: `INNER_POINTS`.
     """
+    # Fewer outer points where each takes inner ones; a model affine in what is learned averages slopes instead.
     num_draws = num_draws or (PLAIN_POINTS if not problem.nested else SLOPE_POINTS if problem.affine else NESTED_POINTS)
     num_inner = num_inner or INNER_POINTS
     if len(problem.model.strategies) == 1:
@@ -111,7 +112,7 @@ def expected_gain(
     if not (problem.perfect or problem.means or problem.data or problem.drawn_outside):
         best, sure = best_of_means(rng, key, problem, num_draws, num_inner)
         return Gain(0.0, 0.0, 0.0, best, "exact", "no net benefit depends on it" + sure)
-    closed = None if problem.nested or problem.drawn_outside else closed_form_gain(problem)
+    closed = None if problem.nested or problem.drawn_outside else gain_in_closed_form(problem)
     return gain_by_points(rng, key, problem, num_draws, num_inner) if closed is None else closed
 
 
@@ -127,15 +128,16 @@ CALLED_EXACT = 1e-6
 """Relative change up to which its result is called exact."""
 
 
-def closed_form_gain(problem: LearningProblem) -> Gain | None:
+def gain_in_closed_form(problem: LearningProblem) -> Gain | None:
     """Exact sums, normal differences, lines and quadrature; None: the integral has too many dimensions."""
     atoms, enumerated = {}, 1
     continuous: dict[str, SiteLaw] = dict(problem.perfect)
     for name, studied in problem.means.items():
+        # A normal site is learned as its posterior mean, normal itself; others by summing over all possible data sets.
         normal = studied.mean_law()
-        found = None if normal is not None else studied.enumerated(MOST_DATA_SETS)
-        if found is not None:
-            after, chances = found
+        data_sets = None if normal is not None else studied.enumerate_laws(MOST_DATA_SETS)
+        if data_sets is not None:
+            after, chances = data_sets
             atoms[name] = (after.mean(), chances)
             enumerated *= len(chances)
         elif normal is not None:
@@ -150,6 +152,7 @@ def closed_form_gain(problem: LearningProblem) -> Gain | None:
     if enumerated > MOST_DATA_SETS:
         return None
     normal = all(law.family in ("Normal", "MultivariateNormal") for law in continuous.values())
+    # E max(X, 0) of one normal difference X is known: two strategies, all sites normal.
     if continuous and normal and not atoms and len(problem.model.strategies) == 2:
         gain = _of_normals(problem, continuous)
         if gain is not None:
@@ -159,11 +162,11 @@ def closed_form_gain(problem: LearningProblem) -> Gain | None:
     # The last site is integrated in closed form, where net benefits are lines in it; the other one by quadrature.
     lines = [name for name in continuous if problem.degrees[name] < HIGHER]
     line = lines[-1] if lines else None
-    others = [name for name in continuous if name != line]
-    if len(others) > 1 or (others and enumerated > MOST_WITH_QUADRATURE):
+    integrated = [name for name in continuous if name != line]
+    if len(integrated) > 1 or (integrated and enumerated > MOST_WITH_QUADRATURE):
         return None
     return _by_sums(
-        problem, atoms, {n: continuous[n] for n in others}, None if line is None else (line, continuous[line])
+        problem, atoms, {n: continuous[n] for n in integrated}, None if line is None else (line, continuous[line])
     )
 
 
@@ -178,17 +181,20 @@ def _of_normals(problem: LearningProblem, laws: Mapping[str, SiteLaw]) -> Gain |
         steps = np.eye(law.size).reshape(law.size, *law.shape)
         values = {n: np.broadcast_to(m, (law.size + 1, *m.shape)) for n, m in means.items()}
         values = {**values, name: np.concatenate([means[name][None], means[name] + steps])}
+        # Benefits at the means, and after a unit step in each element.
         benefit = problem.net_benefits(values, law.size + 1)
         gap = benefit[:, 0] - benefit[:, 1]
         difference, slopes = float(gap[0]), (gap[1:] - gap[0]).reshape(law.shape)
         if law.family == "Normal":
             variance += float(np.sum((slopes * law.parameters["scale"]) ** 2))
+        # Var(b' x) = |L' b|^2 with x = m + L z.
         else:
             spread = np.einsum("...ij,...i->...j", law.parameters["scale_tril"], slopes)
             variance += float(np.sum(spread**2))
     sd, best = np.sqrt(variance), int(difference < 0)
     if not sd:
         return Gain(0.0, 0.0, 0.0, best, "exact", "no net benefit depends on it")
+    # E max(X, 0) - max(E X, 0) = sd (phi(z) - z Phi(-z)) with z = |mean| / sd: the unit normal loss.
     z = abs(difference) / sd
     value = sd * (stats.norm.pdf(z) - z * stats.norm.sf(z))
     return Gain(float(value), 0.0, 0.0, best, "exact", "the difference of the two net benefits is normal, closed form")
@@ -197,12 +203,13 @@ def _of_normals(problem: LearningProblem, laws: Mapping[str, SiteLaw]) -> Gain |
 def _by_sums(
     problem: LearningProblem,
     atoms: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    others: Mapping[str, SiteLaw],
+    integrated: Mapping[str, SiteLaw],
     line: tuple[str, SiteLaw] | None,
 ) -> Gain:
     """A sum over data sets, quadrature over at most one site, and lines in at most one more."""
     best = best_at_means(problem)
     names = list(atoms)
+    # All combinations of the possible data sets of the sites, with their probabilities.
     pairs = list(itertools.product(*(range(len(chances)) for _, chances in atoms.values())))
     index = np.array(pairs, int).reshape(len(pairs), len(names))
     chance = np.ones(len(pairs))
@@ -211,24 +218,25 @@ def _by_sums(
         values, chances = atoms[name]
         points[name] = values[index[:, k]]
         chance = chance * chances[index[:, k]]
-    what = f"sum over {len(pairs)} data sets" if names else ""
-    if not others:
+    sum_words = f"sum over {len(pairs)} data sets" if names else ""
+    if not integrated:
         gain = _mean_gain(problem, best, points, chance, line)
-        reason = ", ".join(filter(None, [what, line and "closed form of lines"]))
+        reason = ", ".join(filter(None, [sum_words, line and "closed form of lines"]))
         return Gain(max(gain, 0.0), 0.0, 0.0, best, "exact", reason)
-    ((name, law),) = others.items()
+    ((name, law),) = integrated.items()
     last, change, gain = np.inf, np.inf, 0.0
     for level in LEVELS:
         nodes, shares = _nodes(1 << level)
-        at = law.quantiles(nodes[:, None])
+        site_values = law.quantiles(nodes[:, None])
         grid = {n: np.repeat(x, len(nodes), axis=0) for n, x in points.items()}
-        grid[name] = np.concatenate([at] * len(chance))
+        grid[name] = np.concatenate([site_values] * len(chance))
         gain = _mean_gain(problem, best, grid, np.outer(chance, shares).ravel(), line)
+        # Twice as many nodes at each level; the change is the error that is reported.
         change, last = abs(gain - last), gain
         # Two rules that agree by chance at few nodes are not believed: at least three are compared.
         if level > LEVELS[2] and change <= PRECISE * max(gain, 1e-300):
             break
-    reason = ", ".join(filter(None, [what, f"quadrature over {name}", line and "closed form of lines"]))
+    reason = ", ".join(filter(None, [sum_words, f"quadrature over {name}", line and "closed form of lines"]))
     standing = "exact" if change <= CALLED_EXACT * gain else "estimate"
     return Gain(max(gain, 0.0), 0.0, float(change), best, standing, f"{reason}; two rules differ by {change:.2g}")
 
@@ -247,11 +255,12 @@ def _mean_gain(
         return float(chance @ (benefit.max(1) - benefit[:, best]))
     name, law = line
     # Two points of each line.
-    at = law.quantiles(np.full((2, law.size), [[0.25], [0.75]]))
-    low, high = (problem.net_benefits({**points, name: np.broadcast_to(x, (number, *law.shape))}, number) for x in at)
-    width = float((at[1] - at[0]).reshape(()))
+    ends = law.quantiles(np.full((2, law.size), [[0.25], [0.75]]))
+    low, high = (problem.net_benefits({**points, name: np.broadcast_to(x, (number, *law.shape))}, number) for x in ends)
+    # Line through the two points of each strategy, less that of the best one.
+    width = float((ends[1] - ends[0]).reshape(()))
     slope = (high - low) / width
-    start = low - slope * float(at[0].reshape(()))
+    start = low - slope * float(ends[0].reshape(()))
     slope, start = slope - slope[:, [best]], start - start[:, [best]]
     return float(chance @ expected_maximum_of_lines(law, start, slope))
 
@@ -272,15 +281,17 @@ def expected_maximum_of_lines(
             np.isinf(low), np.where(np.isinf(high), 0.0, high - 1), np.where(np.isinf(high), low + 1, (low + high) / 2)
         )
     top = np.argmax(start[:, None] + slope[:, None] * between[..., None], axis=-1)
-    below, moment = law.partial_moments(edges)
+    cdf, moment = law.partial_moments(edges)
+    # Sum over intervals of start P(interval) + slope E[x; interval], the moments by differences.
     chosen_start, chosen_slope = (np.take_along_axis(x, top, axis=1) for x in (start, slope))
-    return np.sum(chosen_start * np.diff(below) + chosen_slope * np.diff(moment), axis=1)
+    return np.sum(chosen_start * np.diff(cdf) + chosen_slope * np.diff(moment), axis=1)
 
 
 def _nodes(number: int) -> tuple[Float[np.ndarray, " number"], Float[np.ndarray, " number"]]:
     """Nodes and weights on (0, 1) by the tanh-sinh rule, which stands singular ends (Takahasi and Mori, 1974)."""
     t = np.linspace(-3.6, 3.6, number)
     inner = np.pi / 2 * np.sinh(t)
+    # x = tanh(pi/2 sinh t), moved from (-1, 1) to (0, 1).
     nodes = 1 / (1 + np.exp(-2 * inner))
     weights = np.pi / 4 * np.cosh(t) / np.cosh(inner) ** 2 * (t[1] - t[0])
     return nodes, weights / weights.sum()
@@ -290,6 +301,7 @@ def best_at_means(problem: LearningProblem) -> int:
     """The best strategy where mean net benefits are integrals over at most one site of higher degree."""
     curved = [n for n in problem.perfect if problem.degrees[n] >= HIGHER]
     means = {n: law.mean() for n, law in problem.perfect.items()} | {n: s.law.mean() for n, s in problem.means.items()}
+    # A mean of a net benefit is the net benefit at the means, unless some site enters with a higher degree.
     if not curved:
         return int(np.argmax(problem.net_benefits({n: m[None] for n, m in means.items()}, 1)[0]))
     (name,) = curved
@@ -350,34 +362,36 @@ def gain_by_points(
     strategies = len(problem.model.strategies)
     numbers = sizes.outer * (_outer_size(problem) + 3 * strategies) + sizes.inner * (_inner_size(problem) + strategies)
     check_memory(f"num_draws is {num_draws}, num_inner {num_inner}", 8.0 * COPIES * numbers, "fewer points take less")
-    work = sizes.inner * (1 + _learned_size(problem) if problem.affine else sizes.outer)
-    found = []
+    work = sizes.inner * (1 + _num_elements(problem) if problem.affine else sizes.outer)
+    replicates = []
     with bar_of(REPLICATES * work, " net benefits") as bar:
         for number in range(REPLICATES):
-            found.append(_replicate(rng, jax.random.fold_in(key, number), problem, sizes, bar))
-    top, mean, centre = (np.array(x) for x in zip(*found, strict=True))
+            replicates.append(_replicate(rng, jax.random.fold_in(key, number), problem, sizes, bar))
+    top, mean, centre = (np.array(x) for x in zip(*replicates, strict=True))
     best, open_ = _best_and_sure(problem, centre)
+    # Common points for all strategies: the difference to the best one has far less noise.
     gain = top - mean[:, [best]]
     # Inner noise lifts the maximum by order 1/inner: 2 V(N) - V(N/2) takes that order away (halves of the same points).
     final = 2 * gain[:, 0] - (gain[:, 1] + gain[:, 2]) / 2 if problem.nested else gain[:, 0]
     value, error = float(final.mean()), float(final.std(ddof=1) / np.sqrt(REPLICATES))
-    how = _described(problem, sizes)
+    method = _describe(problem, sizes)
     if np.max(np.abs(gain[:, 0])) <= ROUNDING * np.max(np.abs(mean)):
         # Not proven to be nothing: the points may have missed where another strategy is best.
-        return Gain(0.0, 0.0, 0.0, best, "estimate", f"{how}: another strategy is nowhere better" + open_)
+        return Gain(0.0, 0.0, 0.0, best, "estimate", f"{method}: another strategy is nowhere better" + open_)
     if problem.nested:
         lift = float((gain[:, 0] - final).mean())
-        how += f"; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
+        method += f"; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
     elif problem.model.chains:
-        how += "; sites by NUTS"
+        method += "; sites by NUTS"
     unbiased = not (problem.nested or problem.model.chains or open_)
-    return Gain(max(value, 0.0), error, 0.0, best, "unbiased" if unbiased else "estimate", how + open_)
+    return Gain(max(value, 0.0), error, 0.0, best, "unbiased" if unbiased else "estimate", method + open_)
 
 
 def _sizes(problem: LearningProblem, num_draws: int, num_inner: int) -> _Sizes:
     """Powers of two, for which Sobol points are balanced."""
     outer = _power(num_draws / REPLICATES)
     if not problem.nested:
+        # Each replicate is one scramble; their spread is an honest standard error, which one Sobol sequence lacks.
         return _Sizes(outer, 1, None)
     inner = _power(num_inner)
     return _Sizes(outer, max(inner, outer), _single(problem)) if problem.affine else _Sizes(outer, inner, None)
@@ -388,7 +402,7 @@ def _power(number: float) -> int:
     return 1 << (max(math.ceil(number), 2) - 1).bit_length()
 
 
-def _described(problem: LearningProblem, sizes: _Sizes) -> str:
+def _describe(problem: LearningProblem, sizes: _Sizes) -> str:
     points = f"{REPLICATES * sizes.outer} scrambled Sobol points"
     if not problem.nested:
         return points
@@ -401,21 +415,22 @@ def _described(problem: LearningProblem, sizes: _Sizes) -> str:
 def _replicate(
     rng: np.random.Generator, key: PRNGKeyArray, problem: LearningProblem, sizes: _Sizes, bar: "tqdm[NoReturn]"
 ) -> _Replicate:
+    # Outer points carry what is learned, inner ones what is averaged over.
     u, z = _points(rng, _outer_size(problem), sizes.outer), _points(rng, _inner_size(problem), sizes.inner)
     if problem.affine:
         plane = _plane(problem, _inner_values(problem, z, key, sizes.inner), sizes.inner)
-        bar.update(sizes.inner * (1 + _learned_size(problem)))
+        bar.update(sizes.inner * (1 + _num_elements(problem)))
         if sizes.single is not None:
             lines = expected_maximum_of_lines(sizes.single, plane.start, plane.slopes[:, 0])
             return _Replicate(lines, plane.middle, plane.middle)
-        benefit = plane.at(problem, _learned_values(problem, u))
+        benefit = plane.at(problem, _outer_values(problem, u))
         return _Replicate(benefit.max(-1).mean(1), benefit[0].mean(0), plane.middle)
     # What all batches share is drawn once.
     common = _inner_values(problem, z, key, sizes.inner)
     outside = problem.model.sample_sites(key, sizes.outer) if problem.drawn_outside else {}
     parts = []
     for rows in _batches(sizes):
-        parts.append(_averaged(problem, u[rows], z, common, {name: outside[name][rows] for name in outside}))
+        parts.append(_average(problem, u[rows], z, common, {name: outside[name][rows] for name in outside}))
         bar.update(len(rows) * sizes.inner)
     benefit = np.concatenate(parts, axis=1)  # [whole, half, half][outer][strategies]
     mean = benefit[0].mean(0)
@@ -428,6 +443,7 @@ def _best_and_sure(problem: LearningProblem, means: Float[np.ndarray, "replicate
         return best_at_means(problem), ""
     best = int(np.argmax(means.mean(0)))
     gap = means[:, [best]] - np.delete(means, best, axis=1)
+    # Differences of common draws: their error, not that of each mean, decides.
     error = gap.std(0, ddof=1) / np.sqrt(len(gap))
     if np.all(gap.mean(0) > DECIDED * error):
         return best, ""
@@ -441,7 +457,7 @@ def _batches(sizes: _Sizes) -> Iterator[np.ndarray]:
         yield np.arange(start, min(start + step, sizes.outer))
 
 
-def _averaged(
+def _average(
     problem: LearningProblem,
     u: Float[np.ndarray, "outer outer_dims"],
     z: Float[np.ndarray, "inner inner_dims"],
@@ -457,17 +473,18 @@ def _averaged(
         outside: values of sites without a closed form at the outer points.
     """
     number, inner = len(u), len(z)
-    given = _learned_values(problem, u) | {name: outside[name] for name in problem.drawn if name in outside}
+    outer_values = _outer_values(problem, u) | {name: outside[name] for name in problem.drawn if name in outside}
     column = sum(law.size for law in problem.perfect.values()) + sum(s.n_uniforms for s in problem.means.values())
     after = {}
     for name, studied in problem.data.items():
-        after[name] = studied.simulated(u[:, column : column + studied.n_uniforms])
+        after[name] = studied.simulate_law(u[:, column : column + studied.n_uniforms])
         column += studied.n_uniforms
     if not problem.nested:
-        return problem.net_benefits(given, number)[None].repeat(3, axis=0)
+        return problem.net_benefits(outer_values, number)[None].repeat(3, axis=0)
     # Outer points as they are, inner ones in turn: all pairs.
-    pairs = {name: np.repeat(x, inner, axis=0) for name, x in given.items()}
+    pairs = {name: np.repeat(x, inner, axis=0) for name, x in outer_values.items()}
     column = 0
+    # Each outer point has its own posterior, at which the inner uniforms are transformed.
     for name, law in after.items():
         rows_of = {k: np.repeat(x, inner, axis=0) if x.ndim > len(law.shape) else x for k, x in law.parameters.items()}
         uniforms = np.tile(z[:, column : column + law.size], (number, 1))
@@ -476,20 +493,21 @@ def _averaged(
     pairs |= {n: np.tile(x, (number, *[1] * (x.ndim - 1))) for n, x in common.items()}
     benefit = problem.net_benefits(pairs, number * inner).reshape(number, inner, -1)
     half = inner // 2
+    # The halves serve to remove the bias of order 1 / inner (see `gain_by_points`).
     first, second = benefit[:, :half].mean(1), benefit[:, half:].mean(1)
     return np.stack([(first + second) / 2, first, second])
 
 
-def _learned_values(problem: LearningProblem, u: Float[np.ndarray, "number dims"]) -> dict[str, np.ndarray]:
+def _outer_values(problem: LearningProblem, u: Float[np.ndarray, "number dims"]) -> dict[str, np.ndarray]:
     """Values of sites that are known, and posterior means that are, at outer points."""
-    given, column = {}, 0
+    values, column = {}, 0
     for name, law in problem.perfect.items():
-        given[name] = law.quantiles(u[:, column : column + law.size])
+        values[name] = law.quantiles(u[:, column : column + law.size])
         column += law.size
     for name, studied in problem.means.items():
-        given[name] = studied.simulated(u[:, column : column + studied.n_uniforms]).mean()
+        values[name] = studied.simulate_law(u[:, column : column + studied.n_uniforms]).mean()
         column += studied.n_uniforms
-    return given
+    return values
 
 
 @dataclass(frozen=True)
@@ -527,22 +545,23 @@ def _plane(problem: LearningProblem, common: Mapping[str, np.ndarray], inner: in
         first, second = benefit[: inner // 2].mean(0), benefit[inner // 2 :].mean(0)
         return np.stack([(first + second) / 2, first, second])
 
-    here = averages(mean)
+    base = averages(mean)
     moved = [averages(mean + step[i] * np.eye(len(mean))[i]) for i in range(len(mean))]
-    slopes = np.stack([(there - here) / h for there, h in zip(moved, step, strict=True)], axis=1)
-    return _Plane(here - mean @ slopes, slopes, here[0])
+    slopes = np.stack([(shifted - base) / h for shifted, h in zip(moved, step, strict=True)], axis=1)
+    # start + slopes x, anchored at the means.
+    return _Plane(base - mean @ slopes, slopes, base[0])
 
 
 def _single(problem: LearningProblem) -> SiteLaw | None:
     """The law of what is learned, if that is one number with a law of closed form."""
     laws = [*problem.perfect.values(), *(studied.mean_law() for studied in problem.means.values())]
-    (first, *more) = laws
-    if more or first is None or first.size != 1 or first.family in ("Dirichlet", "MultivariateNormal"):
+    (first, *rest) = laws
+    if rest or first is None or first.size != 1 or first.family in ("Dirichlet", "MultivariateNormal"):
         return None
     return first if first.family != "Normal" or np.all(first.parameters["scale"] > 0) else None
 
 
-def _learned_size(problem: LearningProblem) -> int:
+def _num_elements(problem: LearningProblem) -> int:
     return sum(law.size for law in problem.perfect.values()) + sum(s.law.size for s in problem.means.values())
 
 

@@ -27,7 +27,7 @@ from bayes_mdp.decisions.information.data_sets import (
     Learning,
     MeanMDPs,
     Observations,
-    joined,
+    concatenate,
 )
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
 from bayes_mdp.decisions.perfect_information import why_not_mean_mdp
@@ -90,7 +90,7 @@ class PresentPlan:
     policy: Int[np.ndarray, "*H S"]
     probs: Float[np.ndarray, "*H S A"]
 
-    def kept(self, drawn: Drawn) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+    def value(self, drawn: Drawn) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
         """The value of this plan in every MDP, and bounds on the errors."""
         if isinstance(self.objective, Episodic):
             return self._at_start(episodic_values(self.rows, drawn, self.probs, self.objective))
@@ -103,23 +103,25 @@ class PresentPlan:
             ValueError: a value is not finite.
         """
         stationary = not isinstance(self.objective, Episodic)
+        # From the present policy on: few data sets change the plan by much.
         answer = best_policies(self.rows, drawn, self.objective, self.probs if stationary else None)
         best, error = self._at_start(answer.values)
         # Where the best policy is this plan there is nothing to gain.
-        other = np.ones(len(best), bool)
+        differs = np.ones(len(best), bool)
         if stationary:
-            other = (self.rows.action[answer.chosen] != self.policy).any(-1)
-        kept = best.copy()
-        if other.any():
-            kept[other], gap = self.kept(Drawn(drawn.probs[other], drawn.reward[other]))
-            error[other] += gap
+            differs = (self.rows.action[answer.chosen] != self.policy).any(-1)
+        plan_value = best.copy()
+        if differs.any():
+            plan_value[differs], gap = self.value(Drawn(drawn.probs[differs], drawn.reward[differs]))
+            error[differs] += gap
         if not np.isfinite(error).all():
             raise ValueError(
                 f"objective is {describe_objective(self.objective)}, expected one for which the present plan and the "
+                # Errors of both values add up.
                 "best policy have a finite value after all data sets"
             )
         # The best policy is no worse: what lies within the numerical error is nothing.
-        return np.where(best - kept > error, best - kept, 0.0), float(error.max())
+        return np.where(best - plan_value > error, best - plan_value, 0.0), float(error.max())
 
     def _at_start(self, values: Values) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
         if isinstance(self.objective, AverageReward):
@@ -138,12 +140,13 @@ def present_plan(
         ValueError: no policy is best, or has a finite value.
     """
     check_problem(mean, objective)
+    # In the same float64 arithmetic as the plans after data, so that no rounding looks like a gain.
     policy, solution = optimum(mean, objective)
     if solution is not None and isinstance(objective, FirstExit):
         refuse_improper(mean, solution)
     plan = PresentPlan(means.rows, objective, start, policy, np.eye(mean.n_actions)[policy])
     solved = solution is None or np.isfinite(float(solution.gap))
-    (value,), (gap,) = plan.kept(means.now) if solved else (np.zeros(1), np.full(1, np.inf))
+    (value,), (gap,) = plan.value(means.now) if solved else (np.zeros(1), np.full(1, np.inf))
     if not np.isfinite(gap):
         raise ValueError(
             f"objective is {describe_objective(objective)}, expected one for which the mean MDP has a best policy of "
@@ -165,8 +168,8 @@ def chunk_of(means: MeanMDPs, number: int, width: int) -> int:
     """
     n_states, n_actions = means.space.n_states, means.space.n_actions
     size = means.numbers + n_states**2 + width
-    what = f"posterior has mean MDPs of {n_states} states and {n_actions} actions"
-    check_memory(what, 8.0 * COPIES * size, "listed successors take less")
+    subject = f"posterior has mean MDPs of {n_states} states and {n_actions} actions"
+    check_memory(subject, 8.0 * COPIES * size, "listed successors take less")
     return max(1, min(number, NUMBERS_AT_ONCE // size))
 
 
@@ -204,9 +207,9 @@ class PairData(NamedTuple):
 
     def part(self, first: int, size: int) -> "PairData":
         """So many data sets from the first on."""
-        here = slice(first, first + size)
-        orders = None if self.log_orders is None else self.log_orders[here]
-        return PairData(self.cell, self.outcome[here], self.reward[here], self.seen[here], self.weight[here], orders)
+        rows = slice(first, first + size)
+        orders = None if self.log_orders is None else self.log_orders[rows]
+        return PairData(self.cell, self.outcome[rows], self.reward[rows], self.seen[rows], self.weight[rows], orders)
 
     @property
     def observations(self) -> Observations:
@@ -228,12 +231,13 @@ def enumerable(
 ) -> list[list[Observation] | None]:
     """All that one observation of each candidate can show; None: `n` of them give too many different data sets."""
     parts = components(posterior)
+    # What any component holds possible may be observed.
     possible = np.any([np.asarray(part.transition_probs.mean()) > 0 for part in parts], 0)[tuple(index.T)]
     # Components are of one kind: the first has the laws of all.
-    most = _largest_rewards(parts[0], index)
-    most = np.full(most.shape, ENDLESS) if laws_tell(posterior) else most
-    found: list[list[Observation] | None] = []
-    for outcomes, largest in zip(possible, most, strict=True):
+    limits = _largest_rewards(parts[0], index)
+    limits = np.full(limits.shape, ENDLESS) if laws_tell(posterior) else limits
+    answers: list[list[Observation] | None] = []
+    for outcomes, largest in zip(possible, limits, strict=True):
         kinds: list[Observation] | None = []
         for outcome in np.flatnonzero(outcomes).tolist():
             if largest[outcome] == ENDLESS or kinds is None:
@@ -242,8 +246,9 @@ def enumerable(
                 kinds.append(Observation(outcome, 0.0, False))
             else:
                 kinds += [Observation(outcome, float(x), True) for x in range(largest[outcome] + 1)]
-        found.append(kinds if kinds is not None and _num_multisets(len(kinds), n) <= num_data_sets else None)
-    return found
+        # Enumeration is exact, and chosen wherever it takes no more data sets than simulation would.
+        answers.append(kinds if kinds is not None and _num_multisets(len(kinds), n) <= num_data_sets else None)
+    return answers
 
 
 def _largest_rewards(part: ConjugatePosterior, index: Int[np.ndarray, "C d"]) -> Int[np.ndarray, "C O"]:
@@ -255,15 +260,17 @@ def _largest_rewards(part: ConjugatePosterior, index: Int[np.ndarray, "C d"]) ->
         return np.full(shape, ENDLESS)
     size, prior = len(rewards.data), rewards.prior
     support = prior.support()
-    few = support.whole & (support.low == 0) & np.isfinite(support.high) & (rewards.coefficient is None)
-    most = np.broadcast_to(np.where(few, support.high, ENDLESS), size).astype(int)
+    # Rewards 0, 1, ... up to a known limit can be enumerated; not those on a scale of their own.
+    is_finite = support.whole & (support.low == 0) & np.isfinite(support.high) & (rewards.coefficient is None)
+    largest = np.broadcast_to(np.where(is_finite, support.high, ENDLESS), size).astype(int)
     # The last entry is for cells without an element: their reward is known.
     cells = tuple(i[:, None] for i in index.T)
     element = np.asarray(rewards.element(cells, np.arange(shape[1])[None]))
-    return np.broadcast_to(np.append(most, KNOWN)[element], shape)
+    return np.broadcast_to(np.append(largest, KNOWN)[element], shape)
 
 
 def _num_multisets(kinds: int, n: int) -> int:
+    # Stars and bars: (n + kinds - 1 over n).
     return math.comb(n + kinds - 1, n)
 
 
@@ -273,8 +280,10 @@ def size_of_data(kinds: list[list[Observation] | None], n: int, num_data_sets: i
     Raises:
         ValueError: they do not fit in memory.
     """
-    number = sum(num_data_sets if each is None else _num_multisets(len(each), n) for each in kinds)
-    width = max((n if each is None else min(n, len(each)) for each in kinds), default=1)
+    number = sum(
+        num_data_sets if observations is None else _num_multisets(len(observations), n) for observations in kinds
+    )
+    width = max((n if observations is None else min(n, len(observations)) for observations in kinds), default=1)
     check_memory(
         f"n is {n} and num_data_sets is {num_data_sets}: {number} data sets of {len(kinds)} candidates",
         float(BYTES_OF_ENTRY) * number * width,
@@ -283,32 +292,33 @@ def size_of_data(kinds: list[list[Observation] | None], n: int, num_data_sets: i
     return number, width
 
 
-def enumerated_data(cell: tuple[int, ...], kinds: list[Observation], n: int) -> PairData:
+def enumerate_data(cell: tuple[int, ...], kinds: list[Observation], n: int) -> PairData:
     """All multisets of `n` observations."""
     # n! / prod of count! orders of one multiset are equally likely.
     if n <= len(kinds):
-        which = np.array(list(combinations_with_replacement(range(len(kinds)), n)))
-        weight, run = np.ones(which.shape), np.ones(which.shape)
+        place = np.array(list(combinations_with_replacement(range(len(kinds)), n)))
+        weight, run = np.ones(place.shape), np.ones(place.shape)
         for j in range(1, n):  # rows are sorted: prod of count! is the product of places in runs of equals
-            run[:, j] = np.where(which[:, j] == which[:, j - 1], run[:, j - 1] + 1, 1)
+            run[:, j] = np.where(place[:, j] == place[:, j - 1], run[:, j - 1] + 1, 1)
         log_orders = math.lgamma(n + 1) - np.log(run).sum(-1)
     else:
         # Counts are shorter than lists: n stars, and bars between them.
         bars = np.array(list(combinations(range(n + len(kinds) - 1), len(kinds) - 1)), int)
         weight = np.diff(bars, axis=1, prepend=-1, append=n + len(kinds) - 1) - 1.0
-        which = np.broadcast_to(np.arange(len(kinds)), weight.shape)
+        place = np.broadcast_to(np.arange(len(kinds)), weight.shape)
         log_orders = math.lgamma(n + 1) - gammaln(weight + 1).sum(-1)
-    outcome, reward, seen = (np.array(column)[which] for column in zip(*kinds, strict=True))
+    outcome, reward, seen = (np.array(column)[place] for column in zip(*kinds, strict=True))
     return PairData(cell, outcome, reward, seen, weight, log_orders)
 
 
-def simulated_data(key: PRNGKeyArray, means: MeanMDPs, cell: tuple[int, ...], n: int, number: int) -> PairData:
+def simulate_data(key: PRNGKeyArray, means: MeanMDPs, cell: tuple[int, ...], n: int, number: int) -> PairData:
     """Data sets of `n` transitions from one pair, as the posterior predicts them."""
     # What is unknown of the pair is drawn once, and then n observations given it.
     environment = Environments(key, means, cell).draw(number)
     index = tuple(np.full(number, i) for i in cell)
     row = environment.outcome_probs(index)
     uniforms = ElementStreams(key, OUTCOMES, np.arange(n)).uniforms(number)
+    # Outcomes and rewards by inversion, from streams that other candidates share.
     outcome = np.stack([pick_category(row, uniforms[:, i]) for i in range(n)], -1)
     paid = ElementStreams(key, REWARDS, np.arange(n)).uniforms(number)
     reward, seen = environment.rewards(index, outcome, paid)
@@ -324,7 +334,7 @@ def gains_after(
     """
     gains, probabilities, gap = [np.empty(0)], [], 0.0
     waiting: list[Drawn] = []
-    with counter(sum(len(each.outcome) for each in data)) as report:
+    with counter(sum(len(candidate.outcome) for candidate in data)) as report:
 
         def plan_anew() -> None:
             nonlocal gap
@@ -335,21 +345,23 @@ def gains_after(
             waiting.clear()
             report(len(gain))
 
-        for each in data:
-            probability = np.full(len(each.outcome), 1 / len(each.outcome))
+        for candidate in data:
+            probability = np.full(len(candidate.outcome), 1 / len(candidate.outcome))
             for first in range(0, len(probability), chunk):
-                part = each.part(first, chunk)
+                part = candidate.part(first, chunk)
                 learning = Learning(means, part.cell, len(part.outcome))
                 learning.observe(part.observations)
+                # Probability of the multiset: that of one order times the number of orders.
                 if part.log_orders is not None:
                     probability[first : first + chunk] = np.exp(learning.log_probability() + part.log_orders)
-                waiting.append(learning.drawn())
+                waiting.append(learning.mean_mdps())
                 if sum(len(drawn.probs) for drawn in waiting) >= chunk:
                     plan_anew()
             probabilities.append(probability)
         if waiting:
             plan_anew()
-    ends = np.cumsum([len(each.outcome) for each in data])[:-1]
+    # Back to candidates: data sets were planned for across their borders.
+    ends = np.cumsum([len(candidate.outcome) for candidate in data])[:-1]
     return np.split(np.concatenate(gains), ends) if data else [], probabilities, gap
 
 
@@ -438,28 +450,28 @@ def read_studies(
     """
     designs = {}
     for name, study in studies.items():
-        where = f"candidates[{name!r}]"
-        probs = read_action_probs(where, study.policy, mean, objective, space)
-        steps = _steps(where, study, objective)
+        label = f"candidates[{name!r}]"
+        probs = read_action_probs(label, study.policy, mean, objective, space)
+        steps = _steps(label, study, objective)
         if study.num_episodes * steps > MOST_TRANSITIONS:
             raise ValueError(
-                f"{where} has {study.num_episodes} episodes of up to {steps} steps, expected at most "
+                f"{label} has {study.num_episodes} episodes of up to {steps} steps, expected at most "
                 f"{MOST_TRANSITIONS:,} transitions in all: they are simulated one after the other"
             )
         designs[name] = Design(np.asarray(probs, np.float64), study.num_episodes, steps)
     return designs
 
 
-def _steps(where: str, study: PolicyStudy, objective: Objective) -> int:
+def _steps(label: str, study: PolicyStudy, objective: Objective) -> int:
     if not isinstance(objective, Episodic):
         if study.max_steps is None:
             raise ValueError(
-                f"{where} has max_steps None, expected a number of steps after which an episode stops "
+                f"{label} has max_steps None, expected a number of steps after which an episode stops "
                 f"({describe_objective(objective)})"
             )
         return study.max_steps
     if study.max_steps is not None and study.max_steps > objective.horizon:
-        raise ValueError(f"{where} has max_steps {study.max_steps}, expected at most {objective.horizon}, the horizon")
+        raise ValueError(f"{label} has max_steps {study.max_steps}, expected at most {objective.horizon}, the horizon")
     return study.max_steps or objective.horizon
 
 
@@ -482,9 +494,10 @@ def study_gains(
         for design in designs.values():
             environments, gain = Environments(key, means, None), np.zeros(number)
             for first in range(0, number, chunk):
+                # Data sets in chunks, each with its own stretch of the common environments.
                 part = slice(first, min(first + chunk, number))
                 after = after_study(key, means, design, plan.start, environments.draw(part.stop - first), part, number)
-                gain[part], error = plan.gain(after.drawn())
+                gain[part], error = plan.gain(after.mean_mdps())
                 gap = max(gap, error)
                 report(part.stop - first)
             gains.append(gain)
@@ -521,6 +534,7 @@ def after_study(
         for step in range(design.max_steps):
             of_action, of_outcome, of_reward = uniforms.random((3, number))[:, part]
             policy = design.probs[step] if design.probs.ndim == 3 else design.probs
+            # The action first, then the outcome, then the reward, each from its own uniform.
             pair = (state, pick_category(policy[state], of_action))
             cell = pair if space.horizon is None else (np.full(size, step), *pair)
             outcome = pick_category(environment.outcome_probs(cell), of_outcome)
@@ -532,7 +546,7 @@ def after_study(
             )
             waiting.append(observed)
             if len(waiting) * size >= AT_ONCE:
-                learning.observe(joined(waiting))
+                learning.observe(concatenate(waiting))
                 waiting.clear()
             state, ended = map(np.asarray, space.reached(cell, outcome))
             # An episode that has ended goes on without being observed, until all have.
@@ -540,5 +554,5 @@ def after_study(
             if not alive.any():
                 break
     if waiting:
-        learning.observe(joined(waiting))
+        learning.observe(concatenate(waiting))
     return learning

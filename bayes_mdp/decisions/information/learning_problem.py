@@ -58,10 +58,10 @@ class InformationValue:
 
     def __str__(self) -> str:
         """A few lines for a person."""
-        at = "" if self.wtp is None else f", willingness to pay {self.wtp:g}"
+        condition = "" if self.wtp is None else f", willingness to pay {self.wtp:g}"
         error = "" if not self.standard_error else f" (Monte Carlo error {self.standard_error:.2g})"
         lines = [
-            f"{self.kind} of {self.about}{at}: {self.value:.6g}{error}",
+            f"{self.kind} of {self.about}{condition}: {self.value:.6g}{error}",
             f"  {self.standing}: {self.reason}",
             f"  {self.unit}",
             f"  strategies {', '.join(self.strategies)}; best without it: {self.best}",
@@ -109,8 +109,10 @@ class LearningProblem:
 
     def __init__(self, model: DecisionModel, weights: Float[np.ndarray, " outcomes"], learned: Learned) -> None:
         self.model, self.weights = model, weights
+        # A site of degree up to 1 in the net benefits counts by its mean alone: E NB = NB at the mean.
         self.degrees = model.degrees(weights)
         studied = {name: x for name, x in (learned.studied or {}).items() if name in self.degrees}
+        # Known sites are outer variables; studied ones too, by their posterior mean where that is enough.
         self.perfect = {n: model.laws[n] for n in model.laws if n in learned.perfect and n in self.degrees}
         self.means = {name: x for name, x in studied.items() if self.degrees[name] < HIGHER}
         self.data = {name: x for name, x in studied.items() if self.degrees[name] >= HIGHER}
@@ -150,5 +152,6 @@ class LearningProblem:
             for name in self.model.sites
         }
         full = {n: np.broadcast_to(x, (number, *shapes[n])) for n, x in rows.items()}
-        found = self.model.evaluate(full) @ self.weights
-        return np.broadcast_to(found, (number, found.shape[1])) if len(found) != number else found
+        # A model without any varying site gives one row for all.
+        benefits = self.model.evaluate(full) @ self.weights
+        return np.broadcast_to(benefits, (number, benefits.shape[1])) if len(benefits) != number else benefits

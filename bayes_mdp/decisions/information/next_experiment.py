@@ -21,11 +21,11 @@ from bayes_mdp.decisions.information.gain_over_plan import (
     check_studies,
     chunk_of,
     enumerable,
-    enumerated_data,
+    enumerate_data,
     gains_after,
     present_plan,
     read_studies,
-    simulated_data,
+    simulate_data,
     size_of_data,
     study_gains,
     validity_after_data,
@@ -126,21 +126,21 @@ class NextExperiment(eqx.Module):
         times = "one observation" if self.n == 1 else f"{self.n} observations"
         title = f"Where to look next: {times} of one pair" if self.num_episodes is None else "Which study to make next"
         start = self.start or ("the given distribution" if self.initial_given else "uniform")
-        what = "EVSI" if self.validity.kind == "exact" else "gain"
+        measure = "EVSI" if self.validity.kind == "exact" else "gain"
         lines = [
             f"{title}, {describe_objective(self.objective)}, start: {start}",
-            f"  value of the present plan {self.value_now:.6g}; {what} {describe_unit(self.objective)}",
+            f"  value of the present plan {self.value_now:.6g}; {measure} {describe_unit(self.objective)}",
             f"  {self.validity}",
         ]
         marked = np.zeros(len(self.pairs), bool) if self.from_prior is None else self.from_prior
         if self.untried is not None:
-            lines.append("  " + self.untried.warning(f"the {what} of observing them is the prior's"))
+            lines.append("  " + self.untried.warning(f"the {measure} of observing them is the prior's"))
         if self.untried_share > 0:
             share = f"{100 * self.untried_share:.3g} % of its time"
             lines.append(f"  the present plan spends {share} in these: its value is the prior's too")
-        numbers_of = ("error", "cost", f"{what} / cost")
-        of = ("pair",) if self.num_episodes is None else ("study", "episodes")
-        rows: list[tuple[str, ...]] = [(*of, what, *numbers_of, "")]
+        numbers_of = ("error", "cost", f"{measure} / cost")
+        label_columns = ("pair",) if self.num_episodes is None else ("study", "episodes")
+        rows: list[tuple[str, ...]] = [(*label_columns, measure, *numbers_of, "")]
         for i in range(min(len(self.pairs), SHOWN)):
             error = "none" if self.enumerated[i] else f"{self.standard_error[i]:.2g}"
             numbers = (f"{self.value[i]:.6g}", error, f"{self.cost[i]:.6g}", f"{self.per_cost[i]:.6g}")
@@ -161,8 +161,8 @@ class NextExperiment(eqx.Module):
         import xarray as xr
 
         columns_of_labels = zip(*self.pairs, strict=True)
-        along = ("study",) if self.num_episodes is not None else ("step", "state", "action")[-self.index.shape[1] :]
-        names = {name: ("candidate", labels(column)) for name, column in zip(along, columns_of_labels, strict=True)}
+        axes = ("study",) if self.num_episodes is not None else ("step", "state", "action")[-self.index.shape[1] :]
+        names = {name: ("candidate", labels(column)) for name, column in zip(axes, columns_of_labels, strict=True)}
         columns = ("value", "standard_error", "cost", "per_cost", "enumerated", "num_data_sets")
         data = {name: ("candidate", np.asarray(getattr(self, name))) for name in columns}
         if self.num_episodes is not None:
@@ -240,41 +240,42 @@ def next_experiment(
     if isinstance(candidates, Mapping):
         if n != 1:
             raise ValueError(f"n is {n}, expected 1 where candidates are studies (each has its own num_episodes)")
-        asked = _Studies(check_studies(candidates))
+        options = _Studies(check_studies(candidates))
     else:
         unknown = unknown_pairs(belief)
-        asked = _Pairs(_read_candidates(candidates, belief.space, unknown), unknown, int(n))
-    costs = _read_cost(cost, len(asked.index))
+        options = _Pairs(_read_candidates(candidates, belief.space, unknown), unknown, int(n))
+    costs = _read_cost(cost, len(options.index))
     with jax.enable_x64(True):
-        wide = in_float64(belief)
-        mean, means = wide.mean_mdp(), MeanMDPs(wide)
-        start, given, words = read_start(mean, initial, belief.space)
+        belief64 = in_float64(belief)
+        mean, means = belief64.mean_mdp(), MeanMDPs(belief64)
+        start, is_given, words = read_start(mean, initial, belief.space)
         plan, value_now, gap = present_plan(means, mean, objective, start)
         present = _Present(belief, means, mean, plan)
-        found = asked.gains(key, present, num_data_sets)
+        answer = options.gains(key, present, num_data_sets)
         untried = untried_rewards(belief)
-        from_prior, share = np.zeros(len(asked.index), bool), 0.0
+        from_prior, share = np.zeros(len(options.index), bool), 0.0
         if untried is not None:
-            from_prior = asked.tries(untried.pairs, present)
+            from_prior = options.tries(untried.pairs, present)
             basis = value_bases(belief, plan.probs[None], objective, start)[0]
             share = 0.0 if basis is None else basis.untried_share
-    best_first = np.argsort(-found.value / costs, kind="stable")
+    # By value for each unit of cost; of equals the first candidate.
+    best_first = np.argsort(-answer.value / costs, kind="stable")
     return NextExperiment(
-        pairs=tuple(asked.names(belief.space)[i] for i in best_first),
-        index=asked.index[best_first],
-        value=found.value[best_first],
-        standard_error=found.standard_error[best_first],
-        enumerated=found.enumerated[best_first],
-        num_data_sets=found.num_data_sets[best_first],
+        pairs=tuple(options.names(belief.space)[i] for i in best_first),
+        index=options.index[best_first],
+        value=answer.value[best_first],
+        standard_error=answer.standard_error[best_first],
+        enumerated=answer.enumerated[best_first],
+        num_data_sets=answer.num_data_sets[best_first],
         cost=costs[best_first],
         n=int(n),
         value_now=value_now,
-        gap=max(gap, found.gap),
+        gap=max(gap, answer.gap),
         validity=validity_after_data(belief),
         objective=objective,
         initial=start,
-        initial_given=given,
-        num_episodes=None if asked.num_episodes is None else asked.num_episodes[best_first],
+        initial_given=is_given,
+        num_episodes=None if options.num_episodes is None else options.num_episodes[best_first],
         start=words,
         untried=untried,
         from_prior=from_prior[best_first],
@@ -323,20 +324,21 @@ class _Pairs:
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
         """What each pair is worth; what is known already is worth nothing: it is not looked at."""
         belief, means, _, plan = present
-        asked = np.flatnonzero(self.unknown[tuple(self.index.T)])
-        kinds = enumerable(belief, self.index[asked], self.n, num_data_sets)
+        # Only pairs that data can change are planned for.
+        open_candidates = np.flatnonzero(self.unknown[tuple(self.index.T)])
+        kinds = enumerable(belief, self.index[open_candidates], self.n, num_data_sets)
         number, width = size_of_data(kinds, self.n, num_data_sets)
         chunk = chunk_of(means, number, width)
         data = [
-            simulated_data(key, means, tuple(cell), self.n, num_data_sets)
+            simulate_data(key, means, tuple(cell), self.n, num_data_sets)
             if kind is None
-            else enumerated_data(tuple(cell), kind, self.n)
-            for cell, kind in zip(self.index[asked].tolist(), kinds, strict=True)
+            else enumerate_data(tuple(cell), kind, self.n)
+            for cell, kind in zip(self.index[open_candidates].tolist(), kinds, strict=True)
         ]
         gains, probabilities, gap = gains_after(data, means, plan, chunk)
         values, errors = np.zeros((2, len(self.index)))
         enumerated, counts = np.ones(len(self.index), bool), np.ones(len(self.index), int)
-        for place, kind, gain, probability in zip(asked, kinds, gains, probabilities, strict=True):
+        for place, kind, gain, probability in zip(open_candidates, kinds, gains, probabilities, strict=True):
             # All data sets with their probabilities, or equally likely draws.
             values[place] = gain @ probability
             errors[place] = _error(gain) if kind is None else 0.0
@@ -392,10 +394,10 @@ def _read_candidates(
 ) -> Int[np.ndarray, "C d"]:
     """Indices of the candidates: (step,) state, action."""
     if candidates is None:
-        found = np.argwhere(unknown)
-        if not len(found):
+        unknown_index = np.argwhere(unknown)
+        if not len(unknown_index):
             raise ValueError("posterior leaves no row and no reward unknown, expected something that data can change")
-        return found
+        return unknown_index
     if isinstance(candidates, str) or not isinstance(candidates, Sequence | np.ndarray) or not len(candidates):
         raise TypeError(f"candidates is {candidates!r}, expected a list of pairs (state, action), or None")
     axes = ("step", "state", "action")[-len(space.shape) :]
@@ -406,27 +408,27 @@ def _read_candidates(
             hint = "; studies are given by name, {name: PolicyStudy(...)}" if isinstance(pair, PolicyStudy) else ""
             shown = "a PolicyStudy" if hint else repr(pair)
             raise TypeError(f"candidates[{i}] is {shown}, expected ({', '.join(axes)}){hint}")
-        where = tuple(_place(i, axis, names[axis], x) for axis, x in zip(axes, pair, strict=True))
-        if space.legal is not None and not space.legal[where[-2:]]:
+        cell = tuple(_place(i, axis, names[axis], x) for axis, x in zip(axes, pair, strict=True))
+        if space.legal is not None and not space.legal[cell[-2:]]:
             raise ValueError(
                 f"candidates[{i}] is {tuple(pair)!r}, expected an action that is legal in state "
-                f"{space.state_names[where[-2]]!r}"
+                f"{space.state_names[cell[-2]]!r}"
             )
-        index.append(where)
+        index.append(cell)
     return np.array(index)
 
 
-def _place(i: int, axis: str, names: tuple[Hashable, ...], wanted: object) -> int:
+def _place(i: int, axis: str, names: tuple[Hashable, ...], label: object) -> int:
     """The index of a label, or an index. True is no 1, neither as a label nor as an index."""
-    flag = isinstance(wanted, bool | np.bool_)
-    if isinstance(wanted, Hashable):
-        found = [i for i, name in enumerate(names) if name == wanted and isinstance(name, bool | np.bool_) == flag]
-        if found:
-            return found[0]
-    if isinstance(wanted, int | np.integer) and not flag and 0 <= wanted < len(names):
-        return int(wanted)
+    flag = isinstance(label, bool | np.bool_)
+    if isinstance(label, Hashable):
+        matches = [i for i, name in enumerate(names) if name == label and isinstance(name, bool | np.bool_) == flag]
+        if matches:
+            return matches[0]
+    if isinstance(label, int | np.integer) and not flag and 0 <= label < len(names):
+        return int(label)
     raise ValueError(
-        f"candidates[{i}] has the {axis} {wanted!r}, expected a label, or an index from 0 to {len(names) - 1}"
+        f"candidates[{i}] has the {axis} {label!r}, expected a label, or an index from 0 to {len(names) - 1}"
     )
 
 

@@ -64,6 +64,7 @@ def evpi(
     if isinstance(belief, DecisionModel):
         everything = Learned(perfect=frozenset(belief.sites))
         return value_of_learning(key, belief, everything, "EVPI", "everything", wtp, (num_draws, None))
+    # Of draws alone: mean of the best in each draw, less the best of the means.
     draws = as_draws(belief)
     benefit = draws.net_benefit(wtp)
     best = int(np.argmax(benefit.mean(0)))
@@ -145,10 +146,11 @@ def evppi(
         draws = as_draws(belief)
         for name in names:
             if name not in draws.sites:
-                near = did_you_mean(name, draws.sites)
+                hint = did_you_mean(name, draws.sites)
                 raise ValueError(
-                    f"sites has {name!r}, expected sites of the draws{near or ': ' + ', '.join(draws.sites)}"
+                    f"sites has {name!r}, expected sites of the draws{hint or ': ' + ', '.join(draws.sites)}"
                 )
+    # Regression (Strong, Oakley and Brennan 2014): E[NB | sites] as a function of the sites, fitted to the draws.
     benefit = draws.net_benefit(wtp)
     best = draws.strategies[int(np.argmax(benefit.mean(0)))]
     columns = [np.reshape(draws.sites[name], (draws.num_draws, -1)) for name in names]
@@ -187,8 +189,8 @@ def _warning_of(belief: StrategyDraws | PolicyComparison) -> str:
     shares = {name: basis.untried_share for name, basis in bases.items() if basis.untried is not None}
     if not shares:
         return ""
-    most = max(shares, key=lambda name: shares[name])
-    untried = bases[most].untried
+    longest = max(shares, key=lambda name: shares[name])
+    untried = bases[longest].untried
     assert untried is not None
     times = ", ".join(f"{name} {share:.2g} of its time" for name, share in shares.items())
     return untried.warning(f"what it is worth to know of them is the prior's ({times})")
@@ -235,16 +237,18 @@ def regression_value(
         ImportError: scikit-learn is not installed.
     """
     best = int(np.argmax(benefit.mean(0)))
+    # Differences to the best strategy: what all have in common need not be fitted.
     gain = benefit - benefit[:, [best]]
-    fitted = _fitted(sites, gain)
-    useless = _fitted(sites[rng.permutation(len(sites))], gain)
+    fitted = _fit_splines(sites, gain)
+    # The same regression on permuted sites, which are worth nothing: what it finds is the bias of overfitting.
+    useless = _fit_splines(sites[rng.permutation(len(sites))], gain)
     top = fitted.max(1) - fitted[:, best]
     parts = np.array([part.mean() for part in np.array_split(top[rng.permutation(len(top))], FOLDS)])
     floor = useless.max(1) - useless[:, best]
     return Fit(float(top.mean()), float(parts.std(ddof=1) / np.sqrt(FOLDS)), float(floor.mean()))
 
 
-def _fitted(x: Float[np.ndarray, "draws elements"], y: Float[np.ndarray, "draws strategies"]) -> np.ndarray:
+def _fit_splines(x: Float[np.ndarray, "draws elements"], y: Float[np.ndarray, "draws strategies"]) -> np.ndarray:
     """E[y | x] by cubic splines and a ridge whose weight is chosen by leave-one-out error."""
     if importlib.util.find_spec("sklearn") is None:
         raise ImportError(f"regression needs scikit-learn: {install('regression')}")
@@ -255,9 +259,11 @@ def _fitted(x: Float[np.ndarray, "draws elements"], y: Float[np.ndarray, "draws 
     varying = x[:, x.std(0) > 0]
     if not varying.shape[1]:
         return np.broadcast_to(y.mean(0), y.shape)
+    # Cubic splines of each site, products of pairs where there are few, a ridge against too many columns.
     steps: list[object] = [SplineTransformer(KNOTS, knots="quantile", extrapolation="linear", include_bias=False)]
     if 1 < varying.shape[1] <= MOST_INTERACTING:
         steps.append(PolynomialFeatures(2, interaction_only=True, include_bias=False))
     model = make_pipeline(*steps, StandardScaler(), RidgeCV(np.logspace(-6, 3, 10)))
+    # One weight of the ridge serves all strategies: they are brought to one scale first.
     scale = np.where(y.std(0) > 0, y.std(0), 1.0)
     return np.asarray(model.fit(varying, y / scale).predict(varying)).reshape(y.shape) * scale

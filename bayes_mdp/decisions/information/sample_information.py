@@ -88,6 +88,7 @@ class Study:
         """
         model.check_sites("observations", self.observations)
         studied = {}
+        # Only sites of closed form have exact posteriors of simulated data.
         for name, number in self.observations.items():
             law = model.laws.get(name)
             if law is None or law.family not in CONJUGATE_DATA:
@@ -240,18 +241,20 @@ def net_benefit_of_sampling(
     if numbers.ndim != 1 or not numbers.size or np.ndim(sizes) == 0:
         raise ValueError(f"sizes is {described(sizes)}, expected a list of at least one size")
     require(~(numbers > 0) | np.isinf(numbers), "sizes", numbers, "a positive number")
-    found = []
+    results = []
     with bar_of(len(sizes), " studies") as bar:
         for size in sizes:
             scaled = study.scaled(size)
-            found.append(evsi(key, model, scaled, wtp, num_draws=num_draws, num_inner=num_inner))
+            # The same key for all sizes: the curve is smooth in the size.
+            results.append(evsi(key, model, scaled, wtp, num_draws=num_draws, num_inner=num_inner))
             bar.update()
-    values = np.array([x.value for x in found])
+    values = np.array([x.value for x in results])
+    # ENBS(n) = population EVSI(n) - fixed cost - n cost.
     costs = fixed_cost + cost_per_size * np.asarray(sizes, float)
     table = xr.Dataset(
         {
             "evsi": ("size", values),
-            "standard_error": ("size", np.array([x.standard_error for x in found])),
+            "standard_error": ("size", np.array([x.standard_error for x in results])),
             "population_evsi": ("size", population * values),
             "cost": ("size", costs),
             "enbs": ("size", population * values - costs),

@@ -52,6 +52,7 @@ def unknown_pairs(posterior: Updatable) -> Bool[np.ndarray, "*H S A"]:
         paid = ~(np.asarray(rewards.variance()) == 0) if rewards.learns else np.zeros(rewards.shape, bool)
         if part.rewards_by_outcome:
             paid = (paid & (np.asarray(part.transition_probs.mean()) > 0)).any(-1)
+        # 1 / c0 is 0 where the row is known.
         unknown |= (np.asarray(part.transition_probs.inverse_total()) > 0) | paid
     if laws_tell(posterior):
         return legal

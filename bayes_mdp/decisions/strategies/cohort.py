@@ -110,6 +110,7 @@ def cycle_weights(
     if known:
         check_number("rate", rate, lambda x: x > -1, "a number above -1")
     share = np.ones(n_cycles + 1)
+    # Rules for when within a cycle moves happen: at its start, its end, in the middle, or Simpson's rule over cycles.
     if counting == "start":
         share[-1] = 0
     elif counting == "end":
@@ -177,6 +178,7 @@ def cohort_total(
     if event_weights is not None:
         check_shape("event_weights", jnp.asarray(event_weights), (number,), "T+1")
     _refuse_part_of_one_time(values, weights)
+    # sum over t and s of weight(t) occupancy(t, s) value(s).
     total = jnp.sum(share[:, None] * trace * values)
     if per_transition is None and once is None:
         return total
@@ -193,24 +195,27 @@ def cohort_total(
     check_shape("per_transition", moves, (size, size), "S S")
     if matrices.ndim == 3 and len(matrices) < number - 1:
         raise ValueError(f"transition has {len(matrices)} matrices, expected those of all {number - 1} cycles")
+    # Moves of cycle t count at t + 1: sum over s, s' of occupancy(t, s) P(s' | s) value(s, s').
     gained = jnp.sum((matrices[: number - 1] if matrices.ndim == 3 else matrices) * moves, axis=-1)
     return total + jnp.sum(discount[1:, None] * trace[:-1] * gained)
 
 
-def _event_discount(weights: ArrayLike, given: ArrayLike | None, number: int) -> Float[Array, " n_cycles_and_1"]:
+def _event_discount(
+    weights: ArrayLike, event_weights: ArrayLike | None, number: int
+) -> Float[Array, " n_cycles_and_1"]:
     """What moves and payments at t = 0..T count.
 
     Raises:
         ValueError: it is not given, and the weights do not know it; a shape that does not fit.
     """
-    given = getattr(weights, "discount", None) if given is None else given
-    if given is None:
+    event_weights = getattr(weights, "discount", None) if event_weights is None else event_weights
+    if event_weights is None:
         raise ValueError(
             "event_weights is None, and the weights are not as `cycle_weights` made them from a number, so that their "
             "discount is not known, expected the weights [T+1] of moves and of what is paid once, such as "
             "(1 + rate) ** -np.arange(T + 1)"
         )
-    discount = jnp.asarray(given, float)
+    discount = jnp.asarray(event_weights, float)
     check_shape("event_weights", discount, (number,), "T+1")
     return discount
 
@@ -230,6 +235,7 @@ def _refuse_part_of_one_time(values: Float[Array, "*n_cycles_and_1 S"], weights:
     if len(times) != 1 or len(values) == 1:
         return
     t = int(times[0])
+    # The share is what the rule counts, without the discount.
     share = float(np.asarray(weights)[t] / discount[t])
     if abs(share - 1.0) > 1e-9:
         raise ValueError(

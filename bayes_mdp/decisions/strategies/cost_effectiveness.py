@@ -202,25 +202,28 @@ def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
     """
     check_type("draws", draws, StrategyDraws, "draws of strategies")
     cost, effect = draws.outcome("cost").mean(0), draws.outcome("effect").mean(0)
+    # By cost, and of equal costs the more effective first.
     order = np.lexsort((-effect, cost))
     cost, effect = cost[order], effect[order]
     status = np.full(len(order), FRONTIER, dtype=object)
+    # Strong dominance: another strategy costs no more, brings no less, and is better in one of these.
     for i in range(len(order)):
         better = (cost <= cost[i]) & (effect >= effect[i]) & ((cost < cost[i]) | (effect > effect[i]))
         if better.any():
             status[i] = DOMINATED
     ratio = np.full((3, len(order)), np.nan)
+    # Extended dominance: a falling ratio means that a mixture of the neighbours is better; one at a time, then again.
     while True:
-        kept = np.flatnonzero(status == FRONTIER)
-        steps = np.diff(cost[kept]), np.diff(effect[kept])
+        frontier = np.flatnonzero(status == FRONTIER)
+        steps = np.diff(cost[frontier]), np.diff(effect[frontier])
         # Two strategies that are the same in both: no step, no ratio.
         with np.errstate(divide="ignore", invalid="ignore"):
             icer = steps[0] / steps[1]
         falling = np.flatnonzero(icer[:-1] > icer[1:])
         if not len(falling):
             break
-        status[kept[falling[0] + 1]] = EXTENDED
-    ratio[:, kept[1:]] = (*steps, icer)
+        status[frontier[falling[0] + 1]] = EXTENDED
+    ratio[:, frontier[1:]] = (*steps, icer)
     names = [draws.strategies[i] for i in order]
     columns = dict(zip(("incremental_cost", "incremental_effect", "icer"), ratio, strict=True))
     arrays = {"cost": cost, "effect": effect, "status": status.astype(str), **columns}
@@ -260,6 +263,7 @@ def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
         columns["prob_best"].append(shares_of_best(benefit))
         columns["expected_loss"].append((top - benefit).mean(0))
         chosen = int(np.argmax(benefit.mean(0)))
+        # The best strategy on average is the one adopted; what it loses against the best in each draw is the EVPI.
         gain = top[:, 0] - benefit[:, chosen]
         best.append(chosen)
         evpi.append(gain.mean())

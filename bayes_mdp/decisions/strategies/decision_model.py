@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
-from bayes_mdp.decisions.strategies.model_trace import ModelTrace, Program, closed_form_law, run_program, trace_model
+from bayes_mdp.decisions.strategies.model_trace import ModelTrace, Program, law_in_closed_form, run_program, trace_model
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
 from bayes_mdp.inference.detection.degrees import HIGHER, output_flows, site_flow
 from bayes_mdp.models.isolate import Isolated, isolated, tracing
@@ -87,16 +87,16 @@ class DecisionModel:
         """A line for each site."""
         lines = [f"Decision model: strategies {', '.join(self.strategies)}; outcomes {', '.join(self.outcomes)}"]
         for name in self.sites:
-            seen = [each for each, sites in self.trace.data.items() if name in sites]
+            seen = [observed for observed, sites in self.trace.data.items() if name in sites]
             data = f", given {', '.join(seen)}" if seen else ", no data"
-            how = (
+            method = (
                 f"exact ({self.laws[name].family}{data})"
                 if name in self.laws
                 else f"drawn by NUTS{data}"
                 if name in self.chains
                 else f"drawn by running the program ({self.trace.families[name]}{data})"
             )
-            lines.append(f"  {name} {list(self.trace.shapes[name])}: {how}")
+            lines.append(f"  {name} {list(self.trace.shapes[name])}: {method}")
         return "\n".join(lines)
 
     def sample(self, key: PRNGKeyArray, num_draws: int = 10_000) -> StrategyDraws:
@@ -144,6 +144,7 @@ class DecisionModel:
             have = len(next(iter(self.chains.values())))
             if self.at_most(num_draws) < num_draws:
                 raise ValueError(f"num_draws is {num_draws}, expected at most the {have} draws of NUTS")
+            # Without replacement: chains have so many draws and no more.
             chosen = rng.permutation(have)[:num_draws]
             values.update({name: x[chosen] for name, x in self.chains.items()})
         return {name: values[name] for name in self.sites}
@@ -167,14 +168,15 @@ class DecisionModel:
             padded = [np.concatenate([x, np.repeat(x[-1:], width - size, axis=0)]) for x in chunk]
             with jax.enable_x64(True):
                 parts.append(np.asarray(self._outcomes(padded))[:size])
-        found = np.concatenate(parts)
-        if not np.all(np.isfinite(found)):
-            at, strategy, outcome = (int(i) for i in np.argwhere(~np.isfinite(found))[0])
-            there, name = found[at, strategy, outcome], self.outcomes[outcome]
+        results = np.concatenate(parts)
+        if not np.all(np.isfinite(results)):
+            draw, strategy, outcome = (int(i) for i in np.argwhere(~np.isfinite(results))[0])
+            value, name = results[draw, strategy, outcome], self.outcomes[outcome]
             raise ValueError(
-                f"program: {name!r} of {self.strategies[strategy]!r} is {there} in draw {at}, expected finite outcomes"
+                f"program: {name!r} of {self.strategies[strategy]!r} is {value} in draw {draw}, expected finite "
+                "outcomes"
             )
-        return found
+        return results
 
     def at(self, values: Mapping[str, ArrayLike] | None = None) -> StrategyDraws:
         """Outcomes at one value of each site (a base case), as one draw.
@@ -186,14 +188,14 @@ class DecisionModel:
             ValueError: a site that the program does not have; another shape; a value that is not finite.
             TypeError: a value that is no number.
         """
-        given = {} if values is None else dict(values)
-        self.check_sites("values", given)
+        chosen = {} if values is None else dict(values)
+        self.check_sites("values", chosen)
         point = {name: law.mean() for name, law in self.laws.items()}
         point |= {name: x.mean(0) for name, x in self.chains.items()}
-        missing = [name for name in self.run_sites if name not in given]
+        missing = [name for name in self.run_sites if name not in chosen]
         if missing:
             raise ValueError(f"values has no {missing[0]!r}, expected it: its mean has no closed form here")
-        for name, value in given.items():
+        for name, value in chosen.items():
             check_finite(f"values[{name!r}]", value)
             array = np.asarray(value, float)
             check_shape(f"values[{name!r}]", array, self.trace.shapes[name], "of the site")
@@ -213,8 +215,10 @@ class DecisionModel:
         """
         for name in names:
             if name not in self.sites:
-                near = did_you_mean(name, self.sites)
-                raise ValueError(f"{argument} has {name!r}, expected sites of the program{near or _listed(self.sites)}")
+                hint = did_you_mean(name, self.sites)
+                raise ValueError(
+                    f"{argument} has {name!r}, expected sites of the program{hint or _list_names(self.sites)}"
+                )
 
     def select(self, strategies: Iterable[str]) -> "DecisionModel":
         """The same belief with some of the strategies, in the given order.
@@ -232,11 +236,11 @@ class DecisionModel:
             raise ValueError("strategies is empty, expected at least one")
         for name in names:
             if name not in self.strategies:
-                near = did_you_mean(name, self.strategies)
+                hint = did_you_mean(name, self.strategies)
                 raise ValueError(
-                    f"strategies has {name!r}, expected those of the program{near or _listed(self.strategies)}"
+                    f"strategies has {name!r}, expected those of the program{hint or _list_names(self.strategies)}"
                 )
-        return replace(self, trace=self.trace.restricted([self.strategies.index(name) for name in names]))
+        return replace(self, trace=self.trace.restrict([self.strategies.index(name) for name in names]))
 
     def degrees(self, weights: Float[np.ndarray, " outcomes"]) -> dict[str, int]:
         """The largest degree of each site in the net benefits; sites that no net benefit depends on are left out.
@@ -244,15 +248,16 @@ class DecisionModel:
         Args:
             weights: of the outcomes in the net benefit, in units of it per unit of outcome.
         """
-        found: dict[str, int] = {}
+        largest: dict[str, int] = {}
         for row in self.trace.flows:
             for flow, weight in zip(row, weights, strict=True):
                 for site, degree in flow.degrees.items() if weight else ():
-                    found[site] = max(degree, found.get(site, 0))
-        return found
+                    largest[site] = max(degree, largest.get(site, 0))
+        return largest
 
     def jointly_affine(self, sites: Iterable[str]) -> bool:
         """Whether all outcomes are affine in these `sites` together (no products of them)."""
+        # The sites as one input: their joint degree is that of a product of any of them.
         together = set(sites)
         inputs = [site_flow("all" if name in together else name) for name in self.sites]
         flows = output_flows(self.trace.closed.jaxpr, inputs)
@@ -315,13 +320,14 @@ def decision_model(
     """
     if not callable(program):
         raise TypeError(f"program is {described(program)}, expected a function that returns strategy -> outcomes")
-    own = isolated(partial(program, *args)) if args else isolated(program)
-    trace = trace_model(own)
+    private_program = isolated(partial(program, *args)) if args else isolated(program)
+    trace = trace_model(private_program)
     laws: dict[str, SiteLaw] = {}
     run_sites: list[str] = []
     chained: list[str] = []
+    # Blocks that are independent given the data are inferred one by one: in closed form, by chains, or by a run.
     for block in trace.blocks():
-        law = closed_form_law(trace, block[0]) if len(block) == 1 else None
+        law = law_in_closed_form(trace, block[0]) if len(block) == 1 else None
         if law is not None:
             laws[block[0]] = law
         elif any(sites & set(block) for sites in trace.data.values()):
@@ -335,8 +341,8 @@ def decision_model(
                 f"key is None, expected a key: site {chained[0]!r} has no closed form and is drawn by NUTS"
             )
         check_key("key", key)
-        chains = _by_nuts(key, own, trace, tuple(chained), laws, (num_warmup, num_samples, num_chains))
-    return DecisionModel(trace, own, laws, tuple(run_sites), chains)
+        chains = _by_nuts(key, private_program, trace, tuple(chained), laws, (num_warmup, num_samples, num_chains))
+    return DecisionModel(trace, private_program, laws, tuple(run_sites), chains)
 
 
 def _by_nuts(
@@ -351,8 +357,8 @@ def _by_nuts(
     warmup, samples, chains = sizes
     with jax.enable_x64(True), tracing():
         sites, _ = run_program(program, {})
-        held = {name: sites[name]["value"] for name in trace.shapes if name not in names}
-        kernel = numpyro.infer.NUTS(handlers.condition(program, data=held))
+        fixed = {name: sites[name]["value"] for name in trace.shapes if name not in names}
+        kernel = numpyro.infer.NUTS(handlers.condition(program, data=fixed))
         sampler = numpyro.infer.MCMC(
             kernel,
             num_warmup=warmup,
@@ -372,5 +378,5 @@ def _by_nuts(
     return {name: by_chain[name].reshape(-1, *by_chain[name].shape[2:]) for name in names}
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return f": {', '.join(map(repr, names))}"

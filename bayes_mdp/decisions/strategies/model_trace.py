@@ -106,23 +106,24 @@ class ModelTrace:
         shown: _Shown = jax.tree.unflatten(jax.tree.structure(self.tree), outputs)
         return [shown.outcomes[i] for i in self.chosen]
 
-    def restricted(self, where: Sequence[int]) -> "ModelTrace":
+    def restrict(self, indices: Sequence[int]) -> "ModelTrace":
         """The same with some of its strategies."""
-        strategies, flows, chosen = (tuple(x[i] for i in where) for x in (self.strategies, self.flows, self.chosen))
+        strategies, flows, chosen = (tuple(x[i] for i in indices) for x in (self.strategies, self.flows, self.chosen))
         return replace(self, strategies=strategies, flows=flows, chosen=chosen)
 
     def blocks(self) -> list[tuple[str, ...]]:
         """Latent sites in groups that are independent of each other given the data, in order."""
+        # Union of groups: a site with its parents, and all sites that one observation depends on.
         group = {name: {name} for name in self.shapes}
-        together = [{name, *above} for name, above in self.parents.items()] + [
+        together = [{name, *ancestors} for name, ancestors in self.parents.items()] + [
             set(sites) for sites in self.data.values()
         ]
         for linked in together:
             merged = set().union(*(group[name] for name in linked))
             group.update(dict.fromkeys(merged, merged))
-        found = {min(map(list(self.shapes).index, members)): members for members in group.values()}
+        members_by_first = {min(map(list(self.shapes).index, members)): members for members in group.values()}
         order = list(self.shapes)
-        return [tuple(sorted(found[first], key=order.index)) for first in sorted(found)]
+        return [tuple(sorted(members_by_first[first], key=order.index)) for first in sorted(members_by_first)]
 
 
 class _Shown(NamedTuple):
@@ -144,8 +145,8 @@ class _Shown(NamedTuple):
 @traced_alone
 def run_program(program: Isolated, values: Values) -> tuple[Mapping[str, Message], Any]:
     """The sites of a run with these values, and what the program returns; sites without a value are drawn."""
-    given: Any = dict(values)  # NumPyro's annotation asks for JAX arrays alone
-    seeded = handlers.seed(handlers.substitute(program, data=given), jax.random.key(0))
+    site_values: Any = dict(values)  # NumPyro's annotation asks for JAX arrays alone
+    seeded = handlers.seed(handlers.substitute(program, data=site_values), jax.random.key(0))
     with handlers.trace() as sites:
         returned = seeded()
     return sites, returned
@@ -170,7 +171,7 @@ def trace_model(program: Isolated) -> ModelTrace:
 
     def run(values: list[Array]) -> _Shown:
         sites, returned = run_program(program, dict(zip(facts["names"], values, strict=True)))
-        return _shown(sites, returned)
+        return _outputs(sites, returned)
 
     with jax.enable_x64(True):
         try:
@@ -183,6 +184,7 @@ def trace_model(program: Isolated) -> ModelTrace:
                 + str(error).split("\n", maxsplit=1)[0]
             ) from None
     names = list(facts["names"])
+    # How each output depends on each site: by the equations of the program, not by trying numbers.
     flat = output_flows(closed.jaxpr, [site_flow(name) for name in names])
     flows: _Shown = jax.tree.unflatten(jax.tree.structure(tree), flat)
     families = {
@@ -212,7 +214,7 @@ def numbers(trace: ModelTrace, values: Values) -> _Shown:
         return jax.tree.map(np.asarray, jax.tree.unflatten(jax.tree.structure(trace.tree), flat))
 
 
-def closed_form_law(trace: ModelTrace, name: str) -> SiteLaw | None:
+def law_in_closed_form(trace: ModelTrace, name: str) -> SiteLaw | None:
     """The exact posterior of a site that is a block of its own; None: there is no closed form.
 
     Raises:
@@ -220,8 +222,9 @@ def closed_form_law(trace: ModelTrace, name: str) -> SiteLaw | None:
     """
     attached = {observed for observed, sites in trace.data.items() if name in sites}
     links = {link.observed: link for link in trace.links if link.latent == name}
-    if (name,) not in trace.blocks() or any(trace.data[each] != {name} for each in attached) or attached - set(links):
+    if (name,) not in trace.blocks() or any(trace.data[site] != {name} for site in attached) or attached - set(links):
         return None
+    # Parameters of a block of its own depend on no other site: zeros stand for all.
     at_zero = numbers(trace, {})
     if name not in at_zero.laws:
         return None
@@ -230,7 +233,7 @@ def closed_form_law(trace: ModelTrace, name: str) -> SiteLaw | None:
         data = _sufficient(trace, links[observed], law)
         if data is None:
             return None
-        law = law.updated(data)
+        law = law.update(data)
     return law
 
 
@@ -251,25 +254,27 @@ def _sufficient(trace: ModelTrace, link: Link, law: SiteLaw) -> dict[str, np.nda
     shape = np.broadcast_shapes(index.shape, seen.shape)
     index, factor, seen = (np.broadcast_to(x, shape).ravel() for x in (index, factor, seen))
 
-    def added(x: np.ndarray) -> np.ndarray:
+    def sum_by_element(x: np.ndarray) -> np.ndarray:
         return np.bincount(index, np.broadcast_to(x, index.shape), law.size).reshape(law.shape)
 
     if law.family == "Normal":
+        # y ~ N(f x, s^2): precision f^2 / s^2, weighted sum f y / s^2.
         precision = np.broadcast_to(np.asarray(known["scale"], float), shape).ravel() ** -2
-        return {"precision": added(precision * factor**2), "sum": added(precision * factor * seen)}
+        return {"precision": sum_by_element(precision * factor**2), "sum": sum_by_element(precision * factor * seen)}
     if law.family == "Beta":
         if np.any(factor != 1):
             return None
         total = np.broadcast_to(np.asarray(known["total"], float), shape).ravel()
         _check_data(link, (seen >= 0) & (seen <= total) & (seen == np.rint(seen)), seen, "successes of the trials")
-        return {"successes": added(seen), "failures": added(total - seen)}
+        return {"successes": sum_by_element(seen), "failures": sum_by_element(total - seen)}
     if np.any(factor <= 0):
         return None
     if link.kind == "Exponential":
         _check_data(link, seen >= 0, seen, "non-negative times")
-        return {"events": added(np.ones(seen.shape)), "exposure": added(factor * seen)}
+        # Exponential times of rate f x: events and exposure of a gamma posterior.
+        return {"events": sum_by_element(np.ones(seen.shape)), "exposure": sum_by_element(factor * seen)}
     _check_data(link, (seen >= 0) & (seen == np.rint(seen)), seen, "non-negative integers")
-    return {"events": added(seen), "exposure": added(factor)}
+    return {"events": sum_by_element(seen), "exposure": sum_by_element(factor)}
 
 
 def _row_counts(
@@ -285,34 +290,34 @@ def _row_counts(
         seen = np.eye(size)[seen.astype(int)]
     _check_data(link, (seen >= 0) & (seen == np.rint(seen)), seen, "non-negative integers")
     shape = np.broadcast_shapes(index.shape, seen.shape)
-    where = np.broadcast_to(rows[..., 0], shape[:-1]).ravel()
+    flat_rows = np.broadcast_to(rows[..., 0], shape[:-1]).ravel()
     counts = np.zeros((law.size // size, size))
-    np.add.at(counts, where, np.broadcast_to(seen, shape).reshape(-1, size))
+    np.add.at(counts, flat_rows, np.broadcast_to(seen, shape).reshape(-1, size))
     return {"counts": counts.reshape(law.shape)}
 
 
 def _check_data(link: Link, good: np.ndarray, seen: np.ndarray, expected: str) -> None:
     if not np.all(good):
         index = tuple(int(i) for i in np.argwhere(~good)[0])
-        where = f"[{', '.join(map(str, index))}]" if seen.size > 1 else ""
-        raise ValueError(f"program: the data of {link.observed!r}{where} are {seen[index]:g}, expected {expected}")
+        place = f"[{', '.join(map(str, index))}]" if seen.size > 1 else ""
+        raise ValueError(f"program: the data of {link.observed!r}{place} are {seen[index]:g}, expected {expected}")
 
 
 def _links(flows: _Shown, families: Mapping[str, str], kinds: Mapping[str, str]) -> list[Link]:
     """Observed sites whose law is conjugate for one latent site, as the data flow shows."""
-    found = []
+    links = []
     for name, (parameter, known, seen) in flows.linked.items():
         kind = next(key for key in _LIKELIHOODS if key.__name__ == kinds[name])
-        others = [*known.values(), seen]
+        other_inputs = [*known.values(), seen]
         site = parameter.selects
-        known_others = not any(each.sites for each in others)
+        known_others = not any(flow.sites for flow in other_inputs)
         is_conjugate = site is not None and families[site] == _LIKELIHOODS[kind][0]
         if site is not None and is_conjugate and parameter.degrees == {site: 1} and known_others:
-            found.append(Link(name, site, kinds[name]))
-    return found
+            links.append(Link(name, site, kinds[name]))
+    return links
 
 
-def _shown(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Shown:
+def _outputs(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Shown:
     densities, laws, linked = {}, {}, {}
     for name, site in sites.items():
         if site["type"] != "sample":

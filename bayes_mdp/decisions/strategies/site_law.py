@@ -54,18 +54,18 @@ class SiteLaw:
         p = self.parameters
         match self.family:
             case "Dirichlet":
-                found = p["concentration"] / p["concentration"].sum(-1, keepdims=True)
+                value = p["concentration"] / p["concentration"].sum(-1, keepdims=True)
             case "Beta":
-                found = p["concentration1"] / (p["concentration1"] + p["concentration0"])
+                value = p["concentration1"] / (p["concentration1"] + p["concentration0"])
             case "Gamma":
-                found = p["concentration"] / p["rate"]
+                value = p["concentration"] / p["rate"]
             case "LogNormal":
-                found = np.exp(p["loc"] + p["scale"] ** 2 / 2)
+                value = np.exp(p["loc"] + p["scale"] ** 2 / 2)
             case "Uniform":
-                found = (p["low"] + p["high"]) / 2
+                value = (p["low"] + p["high"]) / 2
             case _:
-                found = p["loc"]
-        return np.asarray(found)
+                value = p["loc"]
+        return np.asarray(value)
 
     def sample(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "number *value"]:
         """Independent draws; the parameters have no axes in front."""
@@ -113,25 +113,28 @@ class SiteLaw:
         mean = self.mean().reshape(())
         match self.family:
             case "Beta":
-                a, b, at = p["concentration1"], p["concentration0"], np.clip(upper, 0, 1)
-                found = special.betainc(a, b, at), mean * special.betainc(a + 1, b, at)
+                # E[x; x <= u] = mean P(a + 1 law <= u): the size-biased law is one of the family.
+                a, b, x = p["concentration1"], p["concentration0"], np.clip(upper, 0, 1)
+                moments = special.betainc(a, b, x), mean * special.betainc(a + 1, b, x)
             case "Gamma":
-                a, at = p["concentration"], np.maximum(upper, 0) * p["rate"]
-                found = special.gammainc(a, at), mean * special.gammainc(a + 1, at)
+                a, x = p["concentration"], np.maximum(upper, 0) * p["rate"]
+                moments = special.gammainc(a, x), mean * special.gammainc(a + 1, x)
             case "LogNormal":
                 with np.errstate(divide="ignore"):
                     z = (np.log(np.maximum(upper, 0)) - p["loc"]) / p["scale"]
-                found = special.ndtr(z), mean * special.ndtr(z - p["scale"])
+                # E[x; x <= u] of a lognormal: the mean times the law shifted by s^2.
+                moments = special.ndtr(z), mean * special.ndtr(z - p["scale"])
             case "Uniform":
-                at, width = np.clip(upper, p["low"], p["high"]), p["high"] - p["low"]
-                found = (at - p["low"]) / width, (at**2 - p["low"] ** 2) / (2 * width)
+                x, width = np.clip(upper, p["low"], p["high"]), p["high"] - p["low"]
+                moments = (x - p["low"]) / width, (x**2 - p["low"] ** 2) / (2 * width)
             case _:
                 z = (upper - p["loc"]) / p["scale"]
                 density = np.where(np.isinf(z), 0.0, stats.norm.pdf(z))
-                found = special.ndtr(z), p["loc"] * special.ndtr(z) - p["scale"] * density
-        return np.asarray(found[0]), np.asarray(found[1])
+                # E[x; x <= u] = m Phi(z) - s phi(z).
+                moments = special.ndtr(z), p["loc"] * special.ndtr(z) - p["scale"] * density
+        return np.asarray(moments[0]), np.asarray(moments[1])
 
-    def updated(self, data: Parameters) -> "SiteLaw":
+    def update(self, data: Parameters) -> "SiteLaw":
         """The law given sufficient statistics, which may have axes in front.
 
         Args:
@@ -184,7 +187,7 @@ class StudiedSite:
         """Uniform numbers that a simulated data set takes."""
         return self.law.size if self.law.family == "Normal" else 2 * self.law.size
 
-    def simulated(self, uniforms: Float[np.ndarray, "number n_uniforms"]) -> SiteLaw:
+    def simulate_law(self, uniforms: Float[np.ndarray, "number n_uniforms"]) -> SiteLaw:
         """The law after a simulated data set, one for each row of uniforms (an axis in front of the parameters)."""
         law, size, n = self.law, self.law.size, self.number
         if law.family == "Normal":
@@ -196,14 +199,15 @@ class StudiedSite:
             seen = np.where(precision > 0, scale**2 + 1 / np.where(precision > 0, precision, 1), 0)
             z = special.ndtri(np.clip(uniforms, _TINY, 1 - _TINY)).reshape(-1, *law.shape)
             means = law.parameters["loc"] + np.sqrt(seen) * z
-            return law.updated({"precision": precision, "sum": precision * means})
+            return law.update({"precision": precision, "sum": precision * means})
+        # The site's true value first, then data given it, both by inversion of uniforms.
         truth, u = law.quantiles(uniforms[:, :size]), uniforms[:, size:].reshape(-1, *law.shape)
         match law.family:
             case "Beta":
                 seen = stats.binom.ppf(u, n, truth)
-                return law.updated({"successes": seen, "failures": n - seen})
+                return law.update({"successes": seen, "failures": n - seen})
             case "Gamma":
-                return law.updated({"events": stats.poisson.ppf(u, n * truth), "exposure": n})
+                return law.update({"events": stats.poisson.ppf(u, n * truth), "exposure": n})
         # Multinomial counts as binomials of what is left, category by category.
         counts, left = np.zeros(truth.shape), np.broadcast_to(n, truth.shape[:-1]).astype(float)
         rest = 1.0 - np.concatenate([np.zeros((*truth.shape[:-1], 1)), np.cumsum(truth, -1)[..., :-1]], axis=-1)
@@ -212,9 +216,9 @@ class StudiedSite:
             counts[..., k] = stats.binom.ppf(u[..., k], left, share)
             left = left - counts[..., k]
         counts[..., -1] = left
-        return law.updated({"counts": counts})
+        return law.update({"counts": counts})
 
-    def enumerated(self, most: int) -> tuple[SiteLaw, Float[np.ndarray, " data_sets"]] | None:
+    def enumerate_laws(self, most: int) -> tuple[SiteLaw, Float[np.ndarray, " data_sets"]] | None:
         """The law after each possible data set, and the probabilities of these; None: there are more than `most`.
 
         Poisson counts are enumerated up to a tail of 1e-15.
@@ -233,6 +237,7 @@ class StudiedSite:
                 data = {"successes": seen, "failures": n - seen}
             case "Gamma":
                 a, rate = p["concentration"].reshape(()), p["rate"].reshape(())
+                # Counts beyond this have probability 1e-15 together.
                 last = float(stats.nbinom.isf(1e-15, a, rate / (rate + n)))
                 if not last < most:
                     return None
@@ -251,7 +256,7 @@ class StudiedSite:
             name: x.reshape(-1, *(law.shape if name == "counts" else p[next(iter(p))].shape))
             for name, x in data.items()
         }
-        return law.updated(shaped), weights / weights.sum()
+        return law.update(shaped), weights / weights.sum()
 
     def mean_law(self) -> SiteLaw | None:
         """The law of the posterior mean of a normal site; None for other families."""
@@ -286,6 +291,7 @@ def _log_dirichlet_multinomial(
     counts: Int[np.ndarray, "number K"], concentration: Float[np.ndarray, " K"]
 ) -> Float[np.ndarray, " number"]:
     total, n = concentration.sum(), counts.sum(-1)
+    # n! / prod n_k! prod rising(a_k, n_k) / rising(sum a, n).
     ways = special.gammaln(n + 1) - special.gammaln(counts + 1).sum(-1)
     rises = (special.gammaln(counts + concentration) - special.gammaln(concentration)).sum(-1)
     return ways + rises - special.gammaln(total + n) + special.gammaln(total)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import BOSS, PSRL, Reached
-from bayes_mdp.agents.optimism.optimistic_sampling import merged
+from bayes_mdp.agents.optimism.optimistic_sampling import merge_draws
 from bayes_mdp.experiments.actor import ReplanStats, host_rule
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Problem, SparseMDP, StateActionSpace
 from bayes_mdp.planning import solve
@@ -82,7 +82,7 @@ def test_the_plan_is_value_iteration_in_the_merged_mdp(objective, layered, key):
 def test_the_gain_of_the_merged_mdp_is_at_least_that_of_every_draw():
     """The average reward: rows without ends, every pair of draws."""
     mdps = draws(layered=False, ends=False)
-    best = float(solve(merged(mdps), AverageReward()).gain)
+    best = float(solve(merge_draws(mdps), AverageReward()).gain)
     alone = [float(solve(jax.tree.map(lambda x, k=k: x[k], mdps), AverageReward()).gain) for k in range(K)]
     assert best > max(alone) + 0.01
 

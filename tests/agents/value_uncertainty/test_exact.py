@@ -17,12 +17,12 @@ from bayes_mdp.agents.value_uncertainty.exact import value_covariance
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
 from bayes_mdp.utils import memory
-from tests.agents.believed import Z, covariance_by_layer, moments, not_levelled, with_known_cycles, worst
+from tests.agents.believed import Z, layered, moments, not_levelled, with_known_cycles, worst
 
 NUMBER = 100_000
 CASES = {
-    "layered": lambda: (covariance_by_layer(), Episodic(4)),
-    "layered, by outcome, ends": lambda: (covariance_by_layer(1, by_outcome=True, ends=True), Episodic(4)),
+    "layered": lambda: (layered(), Episodic(4)),
+    "layered, by outcome, ends": lambda: (layered(1, by_outcome=True, ends=True), Episodic(4)),
     "acyclic": lambda: (not_levelled(), Discounted(0.9)),
     "acyclic, by outcome": lambda: (not_levelled(2, by_outcome=True), Discounted(0.9)),
     "known cycles": lambda: (with_known_cycles(), Discounted(0.9)),
@@ -93,7 +93,7 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
 @pytest.mark.usefixtures("x64")
 def test_four_layers_by_hand():
     """Var Q of four layers is that of the formula applied by plain loops, layer after layer."""
-    case = covariance_by_layer(3)
+    case = layered(3)
     answer = value_covariance(case.posterior, case.policy, Episodic(4))
     c, mean, pi = np.zeros((3, 3)), np.zeros(3), case.policy
     for h in reversed(range(4)):
@@ -117,7 +117,7 @@ def test_four_layers_by_hand():
 @pytest.mark.usefixtures("x64")
 def test_a_mixture_by_total_covariance():
     """A chain of two layers under a latent shift: E[Cov] + Cov[E], and it is far from either component."""
-    one = covariance_by_layer(4, horizon=2)
+    one = layered(4, horizon=2)
     two = one._replace(loc=one.loc + 2.0)
     posterior = mixture([one.posterior, two.posterior], weights=[0.3, 0.7])
     answer = value_covariance(posterior, one.policy, Episodic(2))
@@ -215,7 +215,7 @@ def test_tied_rows_are_refused_by_name():
 def test_illegal_actions_and_the_dataset(key):
     """Mean -inf and no covariance where illegal; draws, factor and table of the answer."""
     legal = np.array([[True, True], [True, False], [True, True]])
-    case = covariance_by_layer()
+    case = layered()
     policy = np.where(legal, case.policy, 0.0)
     case = case._replace(legal=legal, policy=policy / policy.sum(-1, keepdims=True))
     answer = value_covariance(case.posterior, case.policy, Episodic(4))

@@ -10,7 +10,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations
-from bayes_mdp.decisions.information.gain_over_plan import simulated_data
+from bayes_mdp.decisions.information.gain_over_plan import simulate_data
 from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
@@ -87,7 +87,7 @@ def dense(rows, drawn, d):
 
 
 def require_equal(posterior, means, learning, seen):
-    found, log_probs = learning.drawn(), learning.log_probability()
+    found, log_probs = learning.mean_mdps(), learning.log_probability()
     for d in range(NUM):
         after = posterior.update(transitions(posterior.space, seen, d), seen.weight[d])
         rows, drawn = pairs_of_mdp(after.mean_mdp())
@@ -108,7 +108,7 @@ def test_means_and_probabilities_are_those_of_updates(name):
         pairs = list(zip(*means.rows.index, strict=True))
         # Data of one pair, with observations of weight zero and of half a transition.
         pair = tuple(int(i) for i in pairs[2])
-        seen = simulated_data(KEY, means, pair, 4, NUM).observations
+        seen = simulate_data(KEY, means, pair, 4, NUM).observations
         seen = seen._replace(weight=np.array([[1.0, 0.0, 2.0, 1.0], [0.0] * 4, [1.0, 1.0, 1.0, 0.5]]))
         learning = Learning(means, pair, NUM)
         learning.observe(seen)
@@ -116,7 +116,7 @@ def test_means_and_probabilities_are_those_of_updates(name):
         # Of several pairs, in two parts.
         learning, parts = Learning(means, None, NUM), []
         for n, pair in enumerate(pairs[:2]):
-            part = simulated_data(jax.random.key(n), means, tuple(int(i) for i in pair), 2, NUM).observations
+            part = simulate_data(jax.random.key(n), means, tuple(int(i) for i in pair), 2, NUM).observations
             learning.observe(part)
             parts.append(part)
         cell = tuple(np.concatenate(x, -1) for x in zip(*(part.cell for part in parts), strict=True))
@@ -132,7 +132,7 @@ def test_predicted_data_have_their_means(name):
         posterior = in_float64(posterior_of(name))
         means = MeanMDPs(posterior)
         pair = tuple(int(i[3]) for i in means.rows.index)
-        seen = simulated_data(KEY, means, pair, 2, MANY)
+        seen = simulate_data(KEY, means, pair, 2, MANY)
         here = means.rows.pair == 3
         wanted = np.bincount(means.rows.outcome[here], means.now.probs[0, here], seen.outcome.max() + 1)
         for i in range(2):
@@ -148,7 +148,7 @@ def test_rewards_of_one_data_set_share_what_is_unknown(name):
     """Two rewards of a pair: variance of the mean in common, and independent noise."""
     with jax.enable_x64(True):
         posterior: Any = in_float64(posterior_of(name))
-        reward = simulated_data(KEY, MeanMDPs(posterior), (1, 1), 2, MANY).reward
+        reward = simulate_data(KEY, MeanMDPs(posterior), (1, 1), 2, MANY).reward
         cells = posterior.reward_cells
         common, noise = (float(np.asarray(x)[1, 1]) for x in (cells.variance(), cells.noise()))
     away = reward - reward.mean(0)
@@ -173,7 +173,7 @@ def test_a_mixture_weighs_data_that_one_component_excludes():
         np.testing.assert_allclose(np.exp(learning.log_probability()), [5 / 6, 1 / 6])
     # Of state 0: weights .6 and .4 with means 1 and 3/4; then the second alone, with mean 1/2.
     here = (means.rows.pair == 0) & (means.rows.next_state == 0)
-    np.testing.assert_allclose(learning.drawn().probs[:, here][:, 0], [0.9, 0.5])
+    np.testing.assert_allclose(learning.mean_mdps().probs[:, here][:, 0], [0.9, 0.5])
 
 
 def test_environments_do_not_depend_on_blocks():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.decisions.information import gain_over_plan
-from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, joined
+from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, concatenate
 from bayes_mdp.decisions.information.gain_over_plan import PolicyStudy
 from bayes_mdp.decisions.information.next_experiment import next_experiment
 from bayes_mdp.decisions.information.updatable import in_float64
@@ -171,7 +171,7 @@ def test_every_episode_begins_at_the_start_and_has_its_steps(key, monkeypatch):
     design = gain_over_plan.Design(np.array([[0.0, 1.0], [1.0, 0.0]]), 5, 2)
     environment = Environments(key, means, None).draw(400)
     gain_over_plan.after_study(key, means, design, np.array([1.0, 0.0]), environment, slice(0, 400), 400)
-    data = joined(observed)
+    data = concatenate(observed)
     pair = 2 * data.cell[0] + data.cell[1]
     visits = np.stack([(data.weight * (pair == i)).sum(-1) for i in range(4)], -1)
     assert (visits == [0.0, 5.0, 5.0, 0.0]).all()

@@ -11,7 +11,7 @@ import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
-from bayes_mdp.decisions.strategies.model_trace import closed_form_law, trace_model
+from bayes_mdp.decisions.strategies.model_trace import law_in_closed_form, trace_model
 from bayes_mdp.models.isolate import isolated
 
 sample: Any = numpyro.sample  # its annotation knows no operators
@@ -92,7 +92,7 @@ def moments(program, grid):
 
 def check_exact(program, family, expected):
     trace = trace_model(isolated(program))
-    law = closed_form_law(trace, "x")
+    law = law_in_closed_form(trace, "x")
     assert (law is not None) == expected
     if law is None:
         return
@@ -131,7 +131,7 @@ def test_rows_by_any_selection_of_whole_rows():
         sample("drawn", dist.Categorical(rows[np.array([1, 0, 1])]), obs=np.array([2, 0, 2]))
         return {"a": rows[0, 0]}
 
-    law = closed_form_law(trace_model(isolated(program)), "x")
+    law = law_in_closed_form(trace_model(isolated(program)), "x")
     assert law is not None
     wanted = 0.5 + counts + np.array([[1, 0, 0], [0, 3, 3]])
     np.testing.assert_array_equal(law.parameters["concentration"], wanted)
@@ -144,12 +144,12 @@ def test_rows_in_another_order_have_no_closed_form(turn):
         sample("y", dist.Multinomial(np.array([3, 3]), turn(rows)), obs=np.array([[1, 2], [3, 0]]))
         return {"a": rows[0, 0]}
 
-    assert closed_form_law(trace_model(isolated(program)), "x") is None
+    assert law_in_closed_form(trace_model(isolated(program)), "x") is None
 
 
 def blocks(program):
     trace = trace_model(isolated(program))
-    return trace.blocks(), {name: closed_form_law(trace, name) is not None for name in trace.shapes}
+    return trace.blocks(), {name: law_in_closed_form(trace, name) is not None for name in trace.shapes}
 
 
 def test_dependent_sites_are_one_block():
@@ -208,11 +208,11 @@ def test_plates_and_events():
         return {"a": p.sum() + m.sum()}
 
     trace = trace_model(isolated(program))
-    law = closed_form_law(trace, "p")
+    law = law_in_closed_form(trace, "p")
     assert law is not None
     np.testing.assert_array_equal(law.parameters["concentration1"], [2, 6, 10])
     np.testing.assert_array_equal(law.parameters["concentration0"], [11, 7, 3])
-    assert closed_form_law(trace, "m") is not None
+    assert law_in_closed_form(trace, "m") is not None
 
 
 def sample_x():
@@ -275,4 +275,4 @@ def test_programs_that_are_refused(program, error, says):
 
 def test_impossible_data_are_refused():
     with pytest.raises(ValueError, match="the data of 'y' are 7, expected successes of the trials"):
-        closed_form_law(trace_model(isolated(impossible)), "x")
+        law_in_closed_form(trace_model(isolated(impossible)), "x")

@@ -88,7 +88,7 @@ STUDIES = {
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_posterior_means_are_a_martingale(name):
     studied = STUDIES[name]
-    after = studied.simulated(np.random.default_rng(0).random((50_000, studied.n_uniforms))).mean()
+    after = studied.simulate_law(np.random.default_rng(0).random((50_000, studied.n_uniforms))).mean()
     error = after.std(0) / np.sqrt(len(after))
     assert np.all(np.abs(after.mean(0) - studied.law.mean()) < 5.5 * error)
 
@@ -96,29 +96,29 @@ def test_posterior_means_are_a_martingale(name):
 @pytest.mark.parametrize("name", ["Beta", "Gamma", "Dirichlet"])
 def test_enumerated_data_sets_are_those_that_are_simulated(name):
     studied = STUDIES[name]
-    found = studied.enumerated(10_000)
+    found = studied.enumerate_laws(10_000)
     assert found is not None
     after, chances = found
     assert chances.sum() == pytest.approx(1, abs=1e-12)
-    simulated = studied.simulated(np.random.default_rng(2).random((60_000, studied.n_uniforms))).mean()
+    simulated = studied.simulate_law(np.random.default_rng(2).random((60_000, studied.n_uniforms))).mean()
     first, exact = (x.reshape(len(x), -1)[:, 0] for x in (simulated, after.mean()))
     for value in np.unique(np.round(exact, 12))[:6]:
         share, wanted = np.isclose(first, value).mean(), chances[np.isclose(exact, value)].sum()
         assert abs(share - wanted) < 5.5 * np.sqrt(max(wanted * (1 - wanted), 1e-4) / len(first))
-    assert studied.enumerated(2) is None
+    assert studied.enumerate_laws(2) is None
 
 
 def test_a_normal_study_by_its_mean_law():
     law = STUDIES["Normal"].mean_law()
     assert law is not None
-    simulated = STUDIES["Normal"].simulated(np.random.default_rng(0).random((20_000, 1))).mean()
+    simulated = STUDIES["Normal"].simulate_law(np.random.default_rng(0).random((20_000, 1))).mean()
     assert stats.kstest(simulated, stats.norm(law.parameters["loc"], law.parameters["scale"]).cdf).pvalue > 1e-6
 
 
 def test_no_observations_change_nothing():
     for studied in STUDIES.values():
         none = StudiedSite(studied.law, np.zeros_like(studied.number), studied.sd)
-        after = none.simulated(np.random.default_rng(0).random((5, none.n_uniforms))).mean()
+        after = none.simulate_law(np.random.default_rng(0).random((5, none.n_uniforms))).mean()
         np.testing.assert_allclose(after, np.broadcast_to(studied.law.mean(), after.shape), rtol=1e-9)
 
 
@@ -130,4 +130,4 @@ def test_compositions():
 
 def test_no_data_for_other_families():
     with pytest.raises(ValueError, match="no data update a Uniform site"):
-        LAWS["Uniform"][0].updated({})
+        LAWS["Uniform"][0].update({})
