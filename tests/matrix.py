@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, ChecksBelief, Learner
-from bayes_mdp.experiments.rollout.time_loop import checked_plan
+from bayes_mdp.experiments.rollout.time_loop import make_plan
 from bayes_mdp.inference import SamplingWarning, describe, table
 from bayes_mdp.mdp import MDP, DecisionPoint, Environment, Problem
 from bayes_mdp.models import MDPSpec
@@ -150,7 +150,7 @@ def agent_cell(name: str, kind: str, *, compiled: bool = True) -> Cell:
 
     def begin(key: Any) -> tuple[Any, Any]:
         at = DecisionPoint(jnp.int32(0), jnp.int32(0))
-        policy, _ = checked_plan(agent, key, problem, agent.init(key, problem), belief, at)
+        policy, _ = make_plan(agent, key, problem, agent.init(key, problem), belief, at)
         action = policy.act(key, jnp.int32(0), jnp.int32(0))
         return action, jnp.exp(policy.log_prob(jnp.int32(0), action, jnp.int32(0)))
 

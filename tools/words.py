@@ -28,7 +28,7 @@ into over under above below both each every all any some many more less much onl
 given kept held asked meant most few far whose then when
 """
 PARTICIPLES = """
-kept drawn given told held taken made done seen unseen shown found learnt built written gone left chosen met sent spent
+kept drawn given told held taken made done seen unseen shown found learnt built written gone chosen met sent spent
 grown worn torn laid said thought bought begun shrunk
 """
 """Those without -ed; `known` and `unknown` are adjectives here."""

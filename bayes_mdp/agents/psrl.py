@@ -20,7 +20,7 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import RowPosterior, require_variances
 from bayes_mdp.mdp import AverageReward, CanMean, CanSample, CanSampleBackup, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.numerics.fusion import computed_once
+from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import backward_induction, solve
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import IntScalar
@@ -82,7 +82,7 @@ class PSRL(eqx.Module):
         if isinstance(objective, Episodic):
             return Greedy(solve(belief.sample(key), objective).q, space.legal), None
         # Iterative planners read the draw many times: keep it in memory, and start from the last plan.
-        solution = solve(computed_once(belief.sample(key)), objective, start=state)
+        solution = solve(materialise(belief.sample(key)), objective, start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
 
 

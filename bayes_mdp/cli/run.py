@@ -146,7 +146,7 @@ def _compare(arguments: argparse.Namespace) -> None:
         QUICK_PROBLEMS,
         compare,
         comparison_agents,
-        named_tasks,
+        name_tasks,
     )
     from bayes_mdp.experiments.ranking import describe_compare, plot_compare
     from bayes_mdp.utils.files import check_file, new_folder
@@ -154,7 +154,7 @@ def _compare(arguments: argparse.Namespace) -> None:
     some = QUICK_AGENTS if arguments.quick else None
     agents = comparison_agents(_names(arguments.agents, None, some), constants=arguments.constants)
     listed = _names(arguments.envs, tuple(PROBLEMS), QUICK_PROBLEMS if arguments.quick else DEFAULT_PROBLEMS)
-    envs = named_tasks(listed, None, None, None)
+    envs = name_tasks(listed, None, None, None)
     path, key = arguments.out / "compare.nc", jax.random.key(arguments.seed)
     print(f"{len(agents)} agents on {len(envs)} problems, about {_SECONDS} s an agent on an idle core", flush=True)
     with new_folder(arguments.out, "--out"):

@@ -29,7 +29,7 @@ from bayes_mdp.agents.common.replan import (
 )
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.actor_programs import ActorCore
-from bayes_mdp.experiments.rollout.run_beliefs import Refits, held_rewards, initial_belief, thinned
+from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, learnable_rewards, thin
 from bayes_mdp.experiments.rollout.time_loop import RngKeys
 from bayes_mdp.experiments.run_config import NUM_PARTICLES, BeliefTree, PriorLike, check_agent, rule_of
 from bayes_mdp.mdp import (
@@ -179,11 +179,12 @@ def check_actor(
         raise ValueError("objective is AverageReward, expected another, or a space with ends=False")
     if prior is None and not isinstance(agent, Learner):
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(agent).__name__}")
-    own = getattr(prior, "space", space)
-    check_space(own, "prior.space")
-    if own.shape != space.shape or own.ends != space.ends:
+    prior_space = getattr(prior, "space", space)
+    check_space(prior_space, "prior.space")
+    if prior_space.shape != space.shape or prior_space.ends != space.ends:
         raise ValueError(
-            f"prior is a posterior of shape {own.shape} with ends={own.ends}, expected {space.shape} and {space.ends}"
+            f"prior is a posterior of shape {prior_space.shape} with ends={prior_space.ends}, expected {space.shape} "
+            f"and {space.ends}"
         )
     check_initial(initial, space.n_states)
 
@@ -271,11 +272,11 @@ class Actor:
         if not isinstance(agent, Learner):
             key = jax.random.fold_in(self._key, len(RngKeys._fields))
             belief = initial_belief(key, prior, space, agent)
-            self._belief = thinned(belief, prior, key, NUM_PARTICLES)
+            self._belief = thin(belief, prior, key, NUM_PARTICLES)
         self._rule = host_rule(rule)
         self._period = period_of(rule, objective) or self._horizon or _UNKNOWN_PERIOD
         self._stats = ReplanStats(space.shape)
-        self._checks, self._ends = ActorChecks(space, held_rewards(self._belief)), space.ends
+        self._checks, self._ends = ActorChecks(space, learnable_rewards(self._belief)), space.ends
         # Of each environment: its time, that of the first row of its table, steps since a start, whether an episode is
         # in progress.
         self._times, self._table_times, self._steps = [0], [0], [0]
@@ -371,7 +372,7 @@ class Actor:
             self._plan_if_due()
         if core.policy is None:
             raise ValueError("act was called where no episode goes on, expected reset(observation) first")
-        rows = [now - then for now, then in zip(self._times, self._table_times, strict=True)]
+        rows = [current - previous for current, previous in zip(self._times, self._table_times, strict=True)]
         if max(rows) >= core.num_rows:
             self._refill(core)
             rows = [0] * len(rows)
@@ -401,8 +402,8 @@ class Actor:
         self._core.plan(time, self._times, self._place)
         self._planned_place = self._place
         self._table_times = list(self._times)
-        self._stats.planned(time)
-        self._rule.planned(self._stats)
+        self._stats.note_plan(time)
+        self._rule.note_plan(self._stats)
 
     def _refill(self, core: ActorCore) -> None:
         core.refill(self._stats.time, self._times)
@@ -466,7 +467,7 @@ class Actor:
         times[env] += 1
         self._steps[env] += 1
         self._changed = True
-        self._rule.observed(stats, cell)
+        self._rule.note_transition(stats, cell)
         if terminated or truncated or last:
             self._over(env)
 
@@ -537,7 +538,7 @@ class ReplanStats:
         visits, planned = (np.array(x, np.float32).reshape(self.shape) for x in (self.visits, self.planned_visits))
         return visits, planned
 
-    def planned(self, time: int) -> None:
+    def note_plan(self, time: int) -> None:
         """A plan was made, for this time."""
         self.planned_visits = list(self.visits)
         self.planned_time, self.previous_time = time, self.planned_time
@@ -561,11 +562,11 @@ class HostRule:
             return None
         return count if self._scheduled else stats.time
 
-    def planned(self, stats: ReplanStats) -> None:
+    def note_plan(self, stats: ReplanStats) -> None:
         """A plan was made."""
         self._planned = self._count(stats)
 
-    def observed(self, stats: ReplanStats, cell: int) -> None:
+    def note_transition(self, stats: ReplanStats, cell: int) -> None:
         """A transition from `cell` was observed (and counted)."""
 
     def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:
@@ -583,11 +584,11 @@ class DoublingOnHost(HostRule):
         """The time at which the visits of a pair had doubled."""
         return self._due
 
-    def planned(self, stats: ReplanStats) -> None:
+    def note_plan(self, stats: ReplanStats) -> None:
         """Begin to count anew."""
         self._due = None
 
-    def observed(self, stats: ReplanStats, cell: int) -> None:
+    def note_transition(self, stats: ReplanStats, cell: int) -> None:
         """Record the time at which the visits of the first pair have doubled."""
         if self._due is None and self._rule.reached(stats.visits[cell], stats.planned_visits[cell]):
             self._due: int | None = stats.time
@@ -603,7 +604,7 @@ class AnyRuleOnHost(HostRule):
         """The present time, if the rule is due."""
         return stats.time if self._evaluate(stats, stats.time, stats.step) else None
 
-    def planned(self, stats: ReplanStats) -> None:
+    def note_plan(self, stats: ReplanStats) -> None:
         """Nothing to record."""
 
     def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:

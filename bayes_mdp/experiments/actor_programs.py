@@ -23,10 +23,10 @@ from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
 from bayes_mdp.experiments.rollout.time_loop import (
     RngKeys,
     account_block,
-    checked_action,
-    checked_plan,
+    make_plan,
     observe_block,
     streams,
+    take_action,
 )
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -105,12 +105,12 @@ def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_row
         num_rows: K, rows of a table [K S] or [num_envs K S].
     """
 
-    def changed(belief: BeliefTree, state: AgentState) -> Leaves:
+    def mutable_leaves(belief: BeliefTree, state: AgentState) -> Leaves:
         return jax.tree.leaves((belief, state))
 
     def learn(leaves: Leaves, buffer: Buffer) -> Leaves:
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
-        return changed(*_learn(agent, problem, belief, state, buffer))
+        return mutable_leaves(*_learn(agent, problem, belief, state, buffer))
 
     def act(leaves: Leaves, policy: Policy, words: Words, clock: Clock) -> Table:
         return _table(policy, jax.tree.unflatten(structure, leaves)[1], words, clock, num_envs, num_rows)
@@ -120,8 +120,8 @@ def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_row
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
         belief, state = _learn(agent, problem, belief, state, buffer)
         key = jax.random.fold_in(_streams(words).plan, clock[0])
-        policy, state = checked_plan(agent, key, problem, state, belief, DecisionPoint(place[0], place[1]))
-        return changed(belief, state), policy, _table(policy, problem, words, clock, num_envs, num_rows)
+        policy, state = make_plan(agent, key, problem, state, belief, DecisionPoint(place[0], place[1]))
+        return mutable_leaves(belief, state), policy, _table(policy, problem, words, clock, num_envs, num_rows)
 
     return Programs(jax.jit(plan), jax.jit(learn), jax.jit(act), num_fixed)
 
@@ -138,8 +138,8 @@ def _learn(
     last = problem.space.n_states
     terminated = outcome == last if problem.space.ends else None
     next_state = jnp.minimum(outcome, last - 1)
-    when = step if isinstance(problem.objective, Episodic) else None
-    data = Transitions(start, action, jnp.asarray(buffer.reward), next_state, terminated, None, when)
+    step_of_episode = step if isinstance(problem.objective, Episodic) else None
+    data = Transitions(start, action, jnp.asarray(buffer.reward), next_state, terminated, None, step_of_episode)
     if isinstance(agent, Learner):
         return belief, observe_block(agent, problem, state, data, _weight(buffer))
     assert belief is not None
@@ -166,8 +166,8 @@ def _one_by_one(belief: ConjugatePosterior, data: Transitions, count: IntScalar)
     """
 
     def update(i: Int[Array, ""], belief: ConjugatePosterior) -> ConjugatePosterior:
-        one = jax.tree.map(lambda x: x[i][None], data)
-        return jax.vmap(lambda b, x: b.update(x))(belief, one)
+        transition = jax.tree.map(lambda x: x[i][None], data)
+        return jax.vmap(lambda b, x: b.update(x))(belief, transition)
 
     lifted = jax.tree.map(lambda x: x[None], belief)
     return jax.tree.map(lambda x: x[0], lax.fori_loop(0, count, update, lifted))
@@ -182,7 +182,7 @@ def _table(policy: Policy, problem: Problem, words: Words, clock: Clock, num_env
     def row(key: Key[Array, ""], time: Int[Array, ""]) -> Int[Array, " S"]:
         step = time % objective.horizon if isinstance(objective, Episodic) else jnp.zeros_like(time)
         # One key for all states of a row, as in a compiled run: the action in the state that is visited is the same.
-        return jax.vmap(lambda s: checked_action(policy, jax.random.fold_in(key, time), s, step))(states)
+        return jax.vmap(lambda s: take_action(policy, jax.random.fold_in(key, time), s, step))(states)
 
     def one_env(key: Key[Array, ""], first: Int[Array, ""]) -> Int[Array, "K S"]:
         return jax.vmap(partial(row, key))(first + jnp.arange(num_rows)).astype(jnp.int32)
@@ -238,7 +238,7 @@ class ActorCore:
     def add(self, step: int, state: int, action: int, outcome: int, reward: float) -> None:
         """Keep a transition until the next plan; a full buffer is learnt from at once."""
         if self._count == self._size:
-            self._leaves = self._learnt()
+            self._leaves = self._state_leaves()
             self._empty()
         i, columns = self._count, self._columns
         columns[0, i], columns[1, i], columns[2, i], columns[3, i] = step, state, action, outcome
@@ -248,7 +248,7 @@ class ActorCore:
     def _buffer(self) -> Buffer:
         return Buffer(self._columns, self._reward, self._count)
 
-    def _learnt(self) -> Leaves:
+    def _state_leaves(self) -> Leaves:
         return [*self._leaves[: self._programs.num_fixed], *self._programs.learn(self._leaves, self._buffer())]
 
     def plan(self, time: int, env_times: list[int], place: tuple[int, int]) -> None:
@@ -262,16 +262,16 @@ class ActorCore:
         if self.refits.needed:
             self._renew(time)
         clock = np.array([time, *env_times], np.int32)
-        changed, self.policy, table = self._programs.plan(
+        mutable_leaves, self.policy, table = self._programs.plan(
             self._leaves, self._buffer(), self._words, clock, np.array(place, np.int32)
         )
-        self._leaves[self._programs.num_fixed :] = changed
+        self._leaves[self._programs.num_fixed :] = mutable_leaves
         self._table = np.asarray(table)
         self._empty()
 
     def _renew(self, time: int) -> None:
         if self._count:
-            self._leaves = self._learnt()
+            self._leaves = self._state_leaves()
             self._empty()
         # `Refits` is for the beliefs of many seeds: here an axis of one.
         agent, problem, belief, state = jax.tree.unflatten(self._structure, self._leaves)
@@ -293,5 +293,5 @@ class ActorCore:
     @property
     def belief(self) -> BeliefTree:
         """The posterior (or the state of the agent), buffered data included, without a change of either."""
-        leaves = self._learnt() if self._count else self._leaves
+        leaves = self._state_leaves() if self._count else self._leaves
         return jax.tree.unflatten(self._structure, leaves)[3 if self._owns_belief else 2]

@@ -171,20 +171,20 @@ def _to_dataset(
     # Differences seed by seed: all agents met the same MDPs, so most of the variance cancels.
     value = rewards.mean(1)
     behind = rewards[value.argmax()] - rewards
-    found: dict[str, tuple[float | np.ndarray, float | np.ndarray]] = {
+    measures: dict[str, tuple[float | np.ndarray, float | np.ndarray]] = {
         "value": (value, half_width(rewards.T)),
         "behind": (behind.mean(1), half_width(behind.T)),
     }
     attrs: dict[str, int | float] = {"num_seeds": rewards.shape[1], "horizon": horizon}
     if optimum is not None:
-        found["share"] = (optimum.share(value), optimum.share(half_width(rewards.T)))
+        measures["share"] = (optimum.share(value), optimum.share(half_width(rewards.T)))
         attrs["optimum"] = optimum.value
     result = xr.Dataset(
         {"reward": (("agent", "seed"), rewards)},
         coords={"agent": names, "bound": ["low", "high"]},
         attrs=attrs,
     )
-    for name, (mean, half) in found.items():
+    for name, (mean, half) in measures.items():
         result[name] = ("agent", mean)
         result[f"{name}_interval"] = (("agent", "bound"), np.stack([mean - half, mean + half], axis=-1))
     return result

@@ -97,22 +97,22 @@ class Task:
 
 def _riverswim() -> Task:
     """RiverSwim of TabulaRL, 6 states: the large reward is upstream, a small one downstream."""
-    return _shared(riverswim_episodic())
+    return _pad_task(riverswim_episodic())
 
 
 def _osband_chain() -> Task:
     """The stochastic chain of TabulaRL, 7 states: what pays is at the far end."""
-    return _shared(osband_chain(7, stochastic=True))
+    return _pad_task(osband_chain(7, stochastic=True))
 
 
 def _chain() -> Task:
     """Chain of Strens, 5 states, slip .2: a small reward is near."""
-    return _shared(chain())
+    return _pad_task(chain())
 
 
 def _garnet() -> Task:
     """A random MDP of 8 states with 3 successors of every pair: no exploration problem by design."""
-    return _shared(garnet(N_STATES, 2, 3))
+    return _pad_task(garnet(N_STATES, 2, 3))
 
 
 def _deep_sea() -> Task:
@@ -139,18 +139,18 @@ DEFAULT_PROBLEMS = ("riverswim", "chain", "osband_chain", "garnet", "deep_sea")
 QUICK_PROBLEMS = ("riverswim", "osband_chain", "garnet")
 
 
-def _shared(env: Environment) -> Task:
+def _pad_task(env: Environment) -> Task:
     """The task padded to `N_STATES` states with states that nothing leads to and whose rows have 3 next states.
 
     All these tasks then have arrays of the same shapes, and an agent is compiled once for all of them.
     """
     mdp = _dense(env)
-    n, more = mdp.n_states, N_STATES - mdp.n_states
+    n, extra = mdp.n_states, N_STATES - mdp.n_states
     rows = np.zeros((N_STATES, mdp.n_actions, N_STATES))
     rows[:n, :, :n] = mdp.transition_probs
     rows[n:, :, :3] = 1 / 3
-    reward = np.concatenate([mdp.reward, np.full((more, mdp.n_actions), np.min(mdp.reward))])
-    padded = MDP(rows, reward, initial=np.pad(np.asarray(mdp.initial), (0, more)))
+    reward = np.concatenate([mdp.reward, np.full((extra, mdp.n_actions), np.min(mdp.reward))])
+    padded = MDP(rows, reward, initial=np.pad(np.asarray(mdp.initial), (0, extra)))
     return _unit_task(Environment(padded, NormalReward(padded.reward), name=env.name), HORIZON)
 
 
@@ -238,13 +238,13 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
     return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
 
 
-def named_agents(agents: AgentsLike) -> dict[str, Agent]:
+def name_agents(agents: AgentsLike) -> dict[str, Agent]:
     """The agents by name: a mapping as it is; of a sequence names of `AGENTS` with their defaults, objects by class.
 
     Raises:
         ValueError: none, an unknown name, a name twice. TypeError: something that is no agent.
     """
-    named = dict(agents) if isinstance(agents, Mapping) else listed_by_name("agents", agents, _agent)
+    named = dict(agents) if isinstance(agents, Mapping) else list_by_name("agents", agents, _agent)
     if not named:
         raise ValueError("agents is empty, expected at least one")
     for name, agent in named.items():
@@ -253,23 +253,23 @@ def named_agents(agents: AgentsLike) -> dict[str, Agent]:
 
 
 def _agent(item: str | Item) -> tuple[str, Agent | Item]:
-    """A name becomes the agent; `named_agents` checks what else there is."""
+    """A name becomes the agent; `name_agents` checks what else there is."""
     if isinstance(item, str):
         check_name("agent", item, AGENTS)
         return item, AGENTS[item]()
     return type(item).__name__, item
 
 
-def listed_by_name(what: str, items: object, named: Callable[[Any], tuple[str, Item]]) -> dict[str, Item]:
+def list_by_name(what: str, items: object, named: Callable[[Any], tuple[str, Item]]) -> dict[str, Item]:
     """By name; one item alone is a sequence of one."""
     sequence = items if isinstance(items, (list, tuple, set, frozenset)) else [items]
-    found: dict[str, Item] = {}
+    by_name: dict[str, Item] = {}
     for item in sequence:
         name, thing = named(item)
-        if name in found:
+        if name in by_name:
             raise ValueError(f"{what} holds {name!r} twice, expected a mapping that gives each a name of its own")
-        found[name] = thing
-    return found
+        by_name[name] = thing
+    return by_name
 
 
 class Levels(NamedTuple):
@@ -387,7 +387,7 @@ def compare(
     """
     check_key("key", key)
     check_count("num_seeds", num_seeds, 2)
-    players, tasks = named_agents(agents), named_tasks(envs, objective, length, prior)
+    players, tasks = name_agents(agents), name_tasks(envs, objective, length, prior)
     _check_priors(players, tasks)
     if path is not None:
         check_file(path)
@@ -408,7 +408,7 @@ def compare(
     return result
 
 
-def named_tasks(envs: EnvsLike, objective: Objective | None, length: int | None, prior: PriorLike) -> dict[str, Task]:
+def name_tasks(envs: EnvsLike, objective: Objective | None, length: int | None, prior: PriorLike) -> dict[str, Task]:
     """The tasks by name; arguments as those of `compare`.
 
     Raises:
@@ -419,13 +419,13 @@ def named_tasks(envs: EnvsLike, objective: Objective | None, length: int | None,
     if objective is not None:
         check_objective(objective)
         require_undiscounted(objective, "runs of agents")
-    named = envs if isinstance(envs, Mapping) else listed_by_name("envs", envs, _named_env)
+    named = envs if isinstance(envs, Mapping) else list_by_name("envs", envs, _name_env)
     if not named:
         raise ValueError("envs is empty, expected at least one")
     return {str(name): _task(str(name), env, objective, length, prior) for name, env in named.items()}
 
 
-def _named_env(item: str | Item) -> tuple[str, Environment | Task | Item]:
+def _name_env(item: str | Item) -> tuple[str, Environment | Task | Item]:
     """A name becomes the problem; `_task` checks what else there is."""
     if isinstance(item, str):
         check_name("env", item, PROBLEMS)
@@ -509,9 +509,9 @@ def _play_all(
         # The number, because names may hold what a file name may not.
         name = names[agent, env] = f"{len(names)}-{_plain(agent)}-{_plain(env)}"
         computes[name] = partial(_play, case)
-    with cells.expect(len(computes)) as kept:
-        found = kept.get_all(computes)
-    played = {pair: found[name] for pair, name in names.items()}
+    with cells.expect(len(computes)) as cache:
+        results = cache.get_all(computes)
+    played = {pair: results[name] for pair, name in names.items()}
     refused = [str(values["refused"]) for values in played.values()]
     if all(refused):
         raise ValueError(f"every agent was refused on every problem, the first: {refused[0]}")
@@ -551,7 +551,7 @@ def _parts(result: "xr.Dataset", length: int) -> np.ndarray:
     # The cumulative reward, interpolated at multiples of length / 20: no row has to end there.
     total = np.concatenate([np.zeros((len(reward), 1)), np.cumsum(reward, 1)], 1)
     grid = np.linspace(0, length, NUM_CHECKPOINTS + 1)
-    return np.diff(np.stack([np.interp(grid, [0, *ends], one) for one in total]), axis=1)
+    return np.diff(np.stack([np.interp(grid, [0, *ends], returns) for returns in total]), axis=1)
 
 
 def _to_dataset(

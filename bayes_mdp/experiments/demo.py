@@ -55,9 +55,9 @@ def vague(space: StateActionSpace) -> MDPSpec:
 
 def neighbours(space: StateActionSpace) -> MDPSpec:
     """A step reaches a neighbouring cell or ends the episode, and few steps pay."""
-    near = jnp.asarray(_adjacent_or_end())[:, None, :]
+    adjacent = jnp.asarray(_adjacent_or_end())[:, None, :]
     with space.plates():
-        probs = numpyro.sample("transition", dist.Dirichlet(jnp.where(near, 0.5, 0.001)))
+        probs = numpyro.sample("transition", dist.Dirichlet(jnp.where(adjacent, 0.5, 0.001)))
         reward = numpyro.sample("reward", dist.Beta(0.05, 1.0))
     return MDPSpec(probs, reward=dist.Bernoulli(reward))
 
@@ -122,10 +122,10 @@ def _log(path: Path, seed: int) -> Log:
         cell, _ = env.reset(seed=int(rng.integers(2**31)))
         for _ in range(LONGEST_EPISODE):
             move = int(rng.integers(NUM_ACTIONS))
-            next_cell, reward, over, cut, _ = env.step(move)
-            writer.writerow([episode, cell, move, reward, next_cell, over])
+            next_cell, reward, ended, cut, _ = env.step(move)
+            writer.writerow([episode, cell, move, reward, next_cell, ended])
             cell = next_cell
-            if over or cut:
+            if ended or cut:
                 break
     write_beside(path, lambda beside: beside.write_text(text.getvalue(), newline=""))
     log = read_log(

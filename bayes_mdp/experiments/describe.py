@@ -40,8 +40,8 @@ def describe(value: object, name: str = "value") -> Json:
         return {str(key): describe(x, f"{name}[{key!r}]") for key, x in value.items()} | _own(value, name)
     if isinstance(value, (tuple, list)):
         items = [describe(x, f"{name}[{i}]") for i, x in enumerate(value)]
-        own = _own(value, name)
-        return {"type": _name(type(value)), "items": items, **own} if own else items
+        identity_of = _own(value, name)
+        return {"type": _name(type(value)), "items": items, **identity_of} if identity_of else items
     if isinstance(value, (np.ndarray, jax.Array)):
         return _array(np.asarray(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -51,34 +51,34 @@ def describe(value: object, name: str = "value") -> Json:
         return {"type": _name(type(value)), **fields, **_own(value, name)}
     if package_name(value) is not None:
         return _name(value)
-    return described(value, name)
+    return describe_by_name(value, name)
 
 
-def described(value: object, name: str, *, without: tuple[type, ...] = ()) -> dict[str, str]:
+def describe_by_name(value: object, name: str, *, without: tuple[type, ...] = ()) -> dict[str, str]:
     """A function or an object by name and identity (see `identity` for the arguments)."""
     named = value if hasattr(value, "__qualname__") else type(value)
-    return {"name": _name(named), **_identified(value, name, without)}
+    return {"name": _name(named), **_identify(value, name, without)}
 
 
 def _own(value: object, name: str) -> dict[str, str]:
     """The identity of the class of a record or container, where it is not of a package."""
-    return {} if package_name(type(value)) is not None else _identified(value, name)
+    return {} if package_name(type(value)) is not None else _identify(value, name)
 
 
-def _identified(value: object, name: str, without: tuple[type, ...] = ()) -> dict[str, str]:
+def _identify(value: object, name: str, without: tuple[type, ...] = ()) -> dict[str, str]:
     try:
         return {"sha256": identity(value, name, without=without)}
     except UnidentifiedError as error:
         return {UNIDENTIFIED: str(error)}
 
 
-def unidentified(description: Json) -> str | None:
+def why_not_identifying(description: Json) -> str | None:
     """Why a description does not identify its object; None: it does."""
     if isinstance(description, dict) and isinstance(description.get(UNIDENTIFIED), str):
         return description[UNIDENTIFIED]
     inner = description.values() if isinstance(description, dict) else description
     parts = inner if isinstance(description, (dict, list)) else ()
-    return next((why for why in map(unidentified, parts) if why is not None), None)
+    return next((why for why in map(why_not_identifying, parts) if why is not None), None)
 
 
 def fingerprint(tree: PyTree) -> str:
@@ -114,9 +114,9 @@ def first_difference(there: Json, here: Json, path: str = "") -> str | None:
     """A sentence part about the first entry in which two JSON values differ, or None."""
     if isinstance(there, dict) and isinstance(here, dict):
         for name in sorted({*there, *here}):
-            found = first_difference(there.get(name), here.get(name), f"{path}.{name}" if path else name)
-            if found is not None:
-                return found
+            difference = first_difference(there.get(name), here.get(name), f"{path}.{name}" if path else name)
+            if difference is not None:
+                return difference
         return None
     if there == here:
         return None

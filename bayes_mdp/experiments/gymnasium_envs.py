@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int, Real
 
 from bayes_mdp.envs import from_gymnasium
 from bayes_mdp.envs.gymnasium.from_gymnasium import check_id
-from bayes_mdp.experiments.describe import Json, describe, described
+from bayes_mdp.experiments.describe import Json, describe, describe_by_name
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class ParallelEnvs:
         observation, _ = self.env.reset(seed=seed)
         self._check_spaces()
         self._waiting[:] = False
-        return self._numbered(observation)
+        return self._from_zero(observation)
 
     def step(self, action: Int[np.ndarray, " B"], last: Mask) -> Step:
         """One step; where `last`, the episode ends with it.
@@ -120,33 +120,33 @@ class ParallelEnvs:
         """
         observation, reward, terminated, truncated, info = self.env.step(action + self._offset)
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
-        observation = self._numbered(observation)
+        observation = self._from_zero(observation)
         # NEXT_STEP: the step after an end ignores the action and returns the first state of a new episode.
         next_state, happened, begins = observation, ~self._waiting, self._waiting.copy()
-        over = (terminated | truncated) & happened
-        cut = last & happened & ~over
+        ended = (terminated | truncated) & happened
+        cut = last & happened & ~ended
         if cut.any() and self.mode is not self._modes.DISABLED:
             raise ValueError(
                 f"env[{int(np.argmax(cut))}] goes on after the last step of an episode of the objective, expected "
                 f"max_episode_steps of its horizon at most, or autoreset_mode {self._modes.DISABLED}"
             )
-        if self.mode is self._modes.SAME_STEP and over.any():
+        if self.mode is self._modes.SAME_STEP and ended.any():
             # SAME_STEP: the observation is already that of the new episode; the last state is in `info`.
             next_state = observation.copy()
-            next_state[over] = [int(x) - self._first for x in np.asarray(info["final_obs"])[over]]
+            next_state[ended] = [int(x) - self._first for x in np.asarray(info["final_obs"])[ended]]
         step = Step(next_state, np.asarray(reward), terminated, truncated, happened, begins, observation)
-        over = over | cut
-        if over.any():
+        ended = ended | cut
+        if ended.any():
             self._check_spaces()
         if self.mode is self._modes.NEXT_STEP:
-            self._waiting = over
+            self._waiting = ended
             return step
         # DISABLED: reset here, at once, what is over or was cut.
-        if self.mode is self._modes.DISABLED and over.any():
-            observation = self._numbered(self.env.reset(options={"reset_mask": over})[0])
-        return step._replace(begins=over, observation=observation)
+        if self.mode is self._modes.DISABLED and ended.any():
+            observation = self._from_zero(self.env.reset(options={"reset_mask": ended})[0])
+        return step._replace(begins=ended, observation=observation)
 
-    def _numbered(self, observation: Int[np.ndarray, " B"]) -> States:
+    def _from_zero(self, observation: Int[np.ndarray, " B"]) -> States:
         """States from 0, in an array of our own (the environment may write into its own again)."""
         return np.array(observation) - self._first
 
@@ -176,9 +176,9 @@ def open_env(env: "GymnasiumSource") -> SingleEnv | ParallelEnvs:
         return ParallelEnvs(made)
     if isinstance(made, gymnasium.Env):
         return SingleEnv(made)
-    what = "env" if made is env else "env()"
+    label = "env" if made is env else "env()"
     raise TypeError(
-        f"{what} is a {type(made).__name__}, expected an Environment, or a Gymnasium environment, vector environment, "
+        f"{label} is a {type(made).__name__}, expected an Environment, or a Gymnasium environment, vector environment, "
         "id, or function that makes one"
     )
 
@@ -197,26 +197,26 @@ def describe_source(env: "GymnasiumSource | Sequence[Callable[[], gymnasium.Env]
     if callable(env):
         return describe(env, "env")
     try:
-        found = _FIRST_DESCRIPTION.get(env)
+        description = _FIRST_DESCRIPTION.get(env)
     except TypeError:  # it has no weak references, or no hash
-        return _describe_made(env)
-    if found is None:
-        found = _FIRST_DESCRIPTION[env] = _describe_made(env)
-    return found
+        return _describe_environment(env)
+    if description is None:
+        description = _FIRST_DESCRIPTION[env] = _describe_environment(env)
+    return description
 
 
-def _describe_made(env: object) -> Json:
+def _describe_environment(env: object) -> Json:
     inner = getattr(env, "unwrapped", env)
     makers = getattr(inner, "env_fns", None)
     if makers is None:
-        return described(env, "env", without=_STREAMS)
+        return describe_by_name(env, "env", without=_STREAMS)
     layers = []
     while env is not inner:
         state = {name: x for name, x in vars(env).items() if name != "env"}
-        layers.append(described((type(env), state), f"env ({type(env).__name__})", without=_STREAMS))
+        layers.append(describe_by_name((type(env), state), f"env ({type(env).__name__})", without=_STREAMS))
         env = getattr(env, "env")  # noqa: B009 - of a wrapper
-    each = [describe(make, f"env.env_fns[{i}]") for i, make in enumerate(makers)]
-    return {"type": type(inner).__name__, "makers": each, "wrappers": layers}
+    factories = [describe(make, f"env.env_fns[{i}]") for i, make in enumerate(makers)]
+    return {"type": type(inner).__name__, "makers": factories, "wrappers": layers}
 
 
 def is_made_anew(env: object) -> bool:
@@ -286,12 +286,12 @@ def known_mdp(env: "GymnasiumEnv") -> Known:
     if env.unwrapped is not env:
         return Known(None, f"the wrapper {type(env).__name__} may change what is shown")
     first = inner[0].unwrapped
-    same = all(
+    all_alike = all(
         getattr(e.unwrapped, "environment", None) is getattr(first, "environment", None)
         and getattr(e.unwrapped, "P", None) == getattr(first, "P", None)
         for e in inner
     )
-    return _known(inner[0]) if same else Known(None, "the parallel environments differ")
+    return _known(inner[0]) if all_alike else Known(None, "the parallel environments differ")
 
 
 def _known(env: "gymnasium.Env") -> Known:

@@ -31,9 +31,9 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
     COSTS,
     Refits,
     check_paid,
-    held_rewards,
     initial_belief,
-    listed,
+    learnable_rewards,
+    list_outcomes,
     thins,
 )
 from bayes_mdp.experiments.rollout.simulator import simulator
@@ -60,7 +60,7 @@ class SeedRewards:
         self.layout, self.reward = layout, np.zeros(layout.num_rows)
         self._bar, self._first_row = bar, first_row
 
-    def finished(self, rows: int) -> None:
+    def finish(self, rows: int) -> None:
         """Advance the bar to so many rows of this seed."""
         self._bar.advance(self._first_row + rows)
 
@@ -76,13 +76,13 @@ def play(opened: SingleEnv | ParallelEnvs, actor: Actor, record: SeedRewards, *,
 def _play_one(opened: SingleEnv, actor: Actor, record: SeedRewards, seed: int) -> None:
     """One environment: rows of steps, or episodes."""
     layout, begins = record.layout, True
-    observation, given = -1, seed
+    observation, first_seed = -1, seed
     for row in range(layout.num_rows):
         total, begins = 0.0, begins or layout.episodic
         steps = min(layout.row_length, layout.num_steps - row * layout.row_length)
         for _ in range(steps):
             if begins:
-                observation, given = opened.reset(given), None
+                observation, first_seed = opened.reset(first_seed), None
                 actor.reset(observation)
             action = actor.act(observation)
             assert isinstance(action, int)
@@ -93,7 +93,7 @@ def _play_one(opened: SingleEnv, actor: Actor, record: SeedRewards, seed: int) -
             if begins and layout.episodic:
                 break
         record.reward[row] = total
-        record.finished(row + 1)
+        record.finish(row + 1)
 
 
 def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed: int) -> None:
@@ -110,7 +110,7 @@ def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed
         np.add.at(record.reward, rows[counted], step.reward[counted])
         actor.reset(step.observation, mask=step.begins & count.plays)
         observation = step.observation
-        record.finished(count.rows_over)
+        record.finish(count.rows_over)
 
 
 class Steps:
@@ -226,9 +226,9 @@ def _run(case: RunConfig, opened: SingleEnv | ParallelEnvs, path: str | Path | N
 
 def _space(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) -> StateActionSpace:
     """The space of the options or of the posterior, or one from the properties of the environment."""
-    given = case.options.space or getattr(case.prior, "space", None)
-    if isinstance(given, StateActionSpace):
-        return given
+    space = case.options.space or getattr(case.prior, "space", None)
+    if isinstance(space, StateActionSpace):
+        return space
     if known.mdp is None:
         ends = not isinstance(case.objective, AverageReward)
         return StateActionSpace(opened.n_states, opened.n_actions, ends=ends)
@@ -258,13 +258,13 @@ def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) ->
     belief = belief_keys = None
     if not isinstance(case.agent, Learner):
         belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
-        support, env = held_rewards(belief), known.environment
+        support, env = learnable_rewards(belief), known.environment
         if support is not None and env is not None:
             check_paid(support, simulator(env), env.mdp, case.space, horizon=case.horizon)
         if thins(belief, case.prior):
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours and env is not None:
-            belief = listed(belief, simulator(env).outcome, case.space)
+            belief = list_outcomes(belief, simulator(env).outcome, case.space)
     layout = layout_of(case, ends=case.space.ends, values=False)
     return PreparedGymnasium(case, opened, known, layout, belief, belief_keys, keys)
 
@@ -282,8 +282,8 @@ def _rate(case: RunConfig, known: Known) -> tuple[float, str]:
 def _play_all(prepared: PreparedGymnasium, snapshots: Snapshots) -> Outcome:
     """All seeds. A snapshot holds the finished seeds, as that of a compiled run holds the finished rows."""
     layout, shape, num_seeds = prepared.layout, prepared.case.space.shape, prepared.case.num_seeds
-    done, visits, kept = snapshots.restore(jnp.zeros((num_seeds, *shape)))
-    seeds = [Row(**kept)] if kept else []
+    done, visits, restored = snapshots.restore(jnp.zeros((num_seeds, *shape)))
+    seeds = [Row(**restored)] if restored else []
     cost = dict.fromkeys(COSTS, 0.0)
     progress = Progress(layout.row_length, layout.num_rows * num_seeds, show=prepared.case.options.progress)
     with progress as bar, snapshots as saved:
@@ -314,8 +314,8 @@ def _column(reward: Float[np.ndarray, " rows"], refits: Refits) -> Row:
 def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[Float[np.ndarray, " rows"], Actor]:
     """Rewards of the rows, and the actor at the end."""
     case, key = prepared.case, prepared.keys[seed]
-    own = is_made_anew(case.env) and seed > 0
-    opened = open_env(case.gymnasium_source) if own else prepared.opened
+    is_new = is_made_anew(case.env) and seed > 0
+    opened = open_env(case.gymnasium_source) if is_new else prepared.opened
     belief = prepared.belief_of(seed)
     initial = None if prepared.known.mdp is None else prepared.known.mdp.initial
     actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=belief, initial=initial)
@@ -324,6 +324,6 @@ def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[F
     try:
         play(opened, actor, record, seed=int(words[1]) >> 1)
     finally:
-        if own:
+        if is_new:
             opened.env.close()
     return record.reward, actor

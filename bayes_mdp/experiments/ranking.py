@@ -57,8 +57,8 @@ def statistics_of(*problems: Float[np.ndarray, "A *R N"], axis: int = -1) -> Flo
     gap = (1.0 - np.minimum(runs, 1.0)).mean(axis)
     # The rank of an agent on a problem: 1 is the best mean score, ties are shared.
     ranks = rankdata([-scores.mean(axis) for scores in problems], axis=1).mean(0)
-    above = [(runs > threshold).mean(axis) for threshold in THRESHOLDS]
-    return np.stack([trim_mean(runs, 0.25, axis), runs.mean(axis), np.median(runs, axis), gap, ranks, *above])
+    exceedances = [(runs > threshold).mean(axis) for threshold in THRESHOLDS]
+    return np.stack([trim_mean(runs, 0.25, axis), runs.mean(axis), np.median(runs, axis), gap, ranks, *exceedances])
 
 
 def leaderboard(

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
-from bayes_mdp.experiments.describe import Json, first_difference, unidentified
+from bayes_mdp.experiments.describe import Json, first_difference, why_not_identifying
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
 from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
 from bayes_mdp.utils.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
@@ -57,7 +57,7 @@ def refuse_another(there: Json, here: Json, place: str | Path, what: str) -> Non
     difference = first_difference(there, here)
     if difference is not None:
         raise ValueError(f"{place} holds {what}: {difference}; {_REMEDY}")
-    why = unidentified(here)
+    why = why_not_identifying(here)
     if why is not None:
         raise ValueError(f"{place} may hold {what}, as {why}; {_REMEDY}")
 
@@ -74,11 +74,11 @@ def note_configuration(folder: Path, configuration: Mapping[str, Json], expected
     Raises:
         ValueError: a damaged file, or another configuration.
     """
-    wanted = json.loads(json.dumps(dict(configuration)))
+    expected_note = json.loads(json.dumps(dict(configuration)))
     if (folder / _NOTE).exists():
-        refuse_another(read_json(folder / _NOTE, expected), wanted, folder, what)
+        refuse_another(read_json(folder / _NOTE, expected), expected_note, folder, what)
     else:
-        write_json(folder / _NOTE, wanted)
+        write_json(folder / _NOTE, expected_note)
 
 
 def read_configuration(folder: str | Path) -> dict[str, Json]:
@@ -118,14 +118,14 @@ def read_arrays(path: Path, expected: str) -> Values:
         raise ValueError(f"path is {str(path)!r}, expected {expected}") from error
 
 
-def named_arrays(tree: PyTree) -> dict[str, AnyArray]:
+def arrays_by_name(tree: PyTree) -> dict[str, AnyArray]:
     """The arrays of a tree by their place in it; typed keys as their words."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): _words(leaf) for path, leaf in leaves}
 
 
 def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
-    """`tree` (arrays, or shapes and types) with the arrays that `named_arrays` gave, in buffers of their own.
+    """`tree` (arrays, or shapes and types) with the arrays that `arrays_by_name` gave, in buffers of their own.
 
     Raises:
         ValueError: a name is missing, or another shape or type was saved: another architecture. Names the first.
@@ -219,7 +219,7 @@ class Snapshots:
         if self._path is None or self._newest is None:
             return
         done, carry, rows = self._newest
-        arrays = named_arrays(carry) | {f"rows {name}": x for name, x in rows().items()}
+        arrays = arrays_by_name(carry) | {f"rows {name}": x for name, x in rows().items()}
         arrays |= {"configuration": np.array(json.dumps(self._configuration)), "done": np.array(done)}
         write_arrays(self._path, {name: np.asarray(x) for name, x in arrays.items()})
         self._written = time.monotonic()
@@ -341,8 +341,8 @@ class Cells:
             return {name: self.get(name, compute) for name, compute in computes.items()}
         with ThreadPoolExecutor(2) as pool:  # most of the time is compilation, which leaves other threads alone
             parts = list(pool.map(lambda names: {name: self.get(name, computes[name]) for name in names}, groups))
-        found = {name: values for part in parts for name, values in part.items()}
-        return {name: found[name] for name in computes}
+        values_by_name = {name: values for part in parts for name, values in part.items()}
+        return {name: values_by_name[name] for name in computes}
 
     def _get_on_executor(self, computes: Mapping[str, ComputeCell]) -> dict[str, Values]:
         stored = {name for name in computes if self._folder is not None and (self._folder / f"{name}.npz").exists()}
@@ -391,7 +391,7 @@ class Checkpoints:
 
     def newest(self) -> int | None:
         """Iterations that were done at the newest checkpoint; None: there is none."""
-        return max(finished(self._folder), default=None)
+        return max(list_checkpoints(self._folder), default=None)
 
     def save(self, iteration: int, arrays: Mapping[str, ArrayLike]) -> None:
         """Keep the arrays as the newest checkpoint.
@@ -409,7 +409,7 @@ class Checkpoints:
             stays = "there is none before it" if last is None else f"that of iteration {last} stays"
             why = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             raise OSError(f"checkpoint {place} could not be written ({why}); {stays}") from error
-        for old in sorted(finished(self._folder))[:-_KEPT]:
+        for old in sorted(list_checkpoints(self._folder))[:-_KEPT]:
             checkpoint_path(self._folder, old).unlink(missing_ok=True)
 
     def load(self, iteration: int) -> Values:
@@ -422,7 +422,7 @@ def checkpoint_path(folder: Path, iteration: int) -> Path:
     return folder / f"{iteration}.npz"
 
 
-def finished(folder: Path) -> list[int]:
+def list_checkpoints(folder: Path) -> list[int]:
     """The checkpoints in a folder, by iteration; unfinished ones have another name."""
     return [int(file.stem) for file in folder.glob("*.npz") if file.stem.isdigit()]
 

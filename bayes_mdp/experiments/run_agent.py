@@ -25,10 +25,10 @@ from bayes_mdp.experiments.rollout.execute import cumulative_regret, execute, pr
 from bayes_mdp.experiments.rollout.host.host_choice import (
     ListedEnvironment,
     chooses_numba,
-    listed_environment,
+    list_environment,
     why_not_episodes,
 )
-from bayes_mdp.experiments.rollout.regret import solved
+from bayes_mdp.experiments.rollout.regret import solve_in_float64
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.sweep_loop import (
@@ -171,14 +171,14 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     if case.in_episodes:
         result = run_episodes(case, path)
     else:
-        _refuse_unlisted(env)
-        result = _run_compiled(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
+        _require_listed_states(env)
+        result = _run_by_steps(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
     if path is not None:
         save_result(result, path)
     return result
 
 
-def _refuse_unlisted(env: object) -> None:
+def _require_listed_states(env: object) -> None:
     if isinstance(env, SimulatedEnvironment):
         raise TypeError(
             f"env is a {type(env).__name__}, whose states are not listed: expected an agent that learns from whole "
@@ -186,7 +186,7 @@ def _refuse_unlisted(env: object) -> None:
         )
 
 
-def _run_compiled(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
+def _run_by_steps(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     check_case(case)
     # The order: everything that can be refused is, before the first compilation; the description needs the belief.
     prepared = prepare(case)
@@ -247,7 +247,7 @@ def prepare_episodes(case: RunConfig) -> PreparedEpisodes:
     if isinstance(env, Environment):
         rows, space, initial = TabularStates(simulator(env)), case.space, env.mdp.initial
     else:  # the states of the problem are then the rows of the hash table
-        rows, initial = _hashed(case), None
+        rows, initial = _hash_states(case), None
         space = StateActionSpace(rows.num_rows, rows.env.n_actions, ends=True)
     layout = EpisodeLayout(
         number, per_row, math.ceil(number / per_row), agent.trial_steps, space.n_actions, space.legal is not None
@@ -256,7 +256,7 @@ def prepare_episodes(case: RunConfig) -> PreparedEpisodes:
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
     setting = on_device(EpisodeContext(agent, rows, Problem(space, case.objective, initial)))
     by_numba = chooses_numba(case.options.compiler, why_not_episodes(setting, keys))
-    listed = listed_environment(rows.simulator) if by_numba and isinstance(rows, TabularStates) else None
+    listed = list_environment(rows.simulator) if by_numba and isinstance(rows, TabularStates) else None
     return PreparedEpisodes(layout, setting, keys, listed)
 
 
@@ -266,7 +266,7 @@ def _learner(case: RunConfig) -> SweepLearner:
     return case.agent
 
 
-def _hashed(case: RunConfig) -> HashedStates:
+def _hash_states(case: RunConfig) -> HashedStates:
     if not isinstance(case.env, SimulatedEnvironment):
         raise TypeError(f"env is a {type(case.env).__name__}, expected a SimulatedEnvironment")
     try:
@@ -338,7 +338,7 @@ def _optimum(case: RunConfig) -> tuple[float, str]:
     if not isinstance(case.objective, FirstExit):
         return math.nan, "returns are undiscounted and the objective is Discounted"
     mdp = case.env.mdp
-    plan = solved(mdp, case.objective)
+    plan = solve_in_float64(mdp, case.objective)
     try:
         refuse_improper(mdp, plan)
     except ValueError as error:

@@ -220,9 +220,9 @@ class RunConfig:
         """The sizes and masks that the agent is given."""
         if self.options.space is not None:
             return self.options.space
-        own = getattr(self.prior, "space", None)
-        if isinstance(own, StateActionSpace):
-            return own
+        prior_space = getattr(self.prior, "space", None)
+        if isinstance(prior_space, StateActionSpace):
+            return prior_space
         return space_of(self.environment)
 
 
@@ -278,9 +278,9 @@ def check_agent(agent: object, name: str = "agent") -> None:
     present = [part for part in AGENT_PARTS if hasattr(agent, part)]
     if isinstance(agent, type) or not present:
         raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with init, plan and replan)")
-    for part, what in AGENT_PARTS.items():
+    for part, purpose in AGENT_PARTS.items():
         if part not in present or (part != "replan" and not callable(getattr(agent, part))):
-            raise TypeError(f"{name} is {described(agent)} without {part}, expected an agent with {what}")
+            raise TypeError(f"{name} is {described(agent)} without {part}, expected an agent with {purpose}")
     assert isinstance(agent, Agent)  # all of its members are there
     _check_leaves(name, agent)
     rule = as_rule(agent.replan)
@@ -336,12 +336,15 @@ def check_request(case: RunConfig) -> None:
 
 def _check_length(case: RunConfig) -> None:
     names = ("num_steps", "num_episodes")
-    name, other = names[::-1] if case.horizon or case.in_episodes else names
-    if getattr(case, other) is not None or getattr(case, name) is None:
-        kind, given = type(case.objective).__name__, other == "num_episodes" and case.num_episodes is not None
+    name, other_name = names[::-1] if case.horizon or case.in_episodes else names
+    if getattr(case, other_name) is not None or getattr(case, name) is None:
+        kind, in_episodes = (
+            type(case.objective).__name__,
+            other_name == "num_episodes" and case.num_episodes is not None,
+        )
         why = f" (only agents that learn from whole episodes count them, unlike {type(case.agent).__name__})"
-        why = why if given and not isinstance(case.agent, LearnsFromEpisodes) else ""
-        raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other}{why}")
+        why = why if in_episodes and not isinstance(case.agent, LearnsFromEpisodes) else ""
+        raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other_name}{why}")
     check_count(name, getattr(case, name))
     steps = case.length * (case.horizon or 1)
     if steps > _MOST_STEPS:
@@ -368,11 +371,12 @@ def check_sizes(case: RunConfig) -> None:
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
         if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
-    own = getattr(case.prior, "space", space)
-    check_space(own, "prior.space")
-    if own.shape != space.shape or own.ends != space.ends:
+    prior_space = getattr(case.prior, "space", space)
+    check_space(prior_space, "prior.space")
+    if prior_space.shape != space.shape or prior_space.ends != space.ends:
         raise ValueError(
-            f"prior is a posterior of shape {own.shape} with ends={own.ends}, expected {space.shape} and {space.ends}"
+            f"prior is a posterior of shape {prior_space.shape} with ends={prior_space.ends}, expected {space.shape} "
+            f"and {space.ends}"
         )
     if mdp.horizon is not None and space.horizon is None:
         raise ValueError(f"space has no horizon, expected {mdp.horizon}, that of env")
@@ -399,7 +403,7 @@ def check_devices(name: str, devices: object) -> None:
     if devices is None:
         return
     if isinstance(devices, (list, tuple)):
-        wrong = next((i for i, one in enumerate(devices) if not isinstance(one, jax.Device)), None)
+        wrong = next((i for i, device in enumerate(devices) if not isinstance(device, jax.Device)), None)
         if wrong is not None:
             raise TypeError(f"{name}[{wrong}] is {described(devices[wrong])}, expected a device (see jax.devices())")
         if not devices or len(set(devices)) < len(devices):

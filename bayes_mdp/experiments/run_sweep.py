@@ -226,18 +226,18 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
     cells = make_cells(agents, envs, priors, num_blocks, all_priors=regret == "bayes")
     names = [cell.file_name(number) for number, cell in enumerate(cells)]
     manifest = _manifest(cells, names, num_blocks, settings, key)
-    with _folder(path) as folder, folder.locked():
+    with _folder(path) as folder, folder.lock():
         folder.begin(manifest)
-        tasks = _unfinished(folder, cells, names, key)
+        tasks = _remaining_tasks(folder, cells, names, key)
         descriptions = {name: cell.description for name, cell in zip(names, cells, strict=True)}
         done = run_tasks(CellRunner(settings), tasks, executor, retries=retries)
         with Progress(1, len(cells), show=options.progress, unit=" cells") as bar:
             bar.advance(len(cells) - len(tasks))
-            for i, one in enumerate(done, len(cells) - len(tasks) + 1):
-                if one.value is None:
-                    folder.keep_failure(one.name, one.error, one.attempts)
+            for i, outcome in enumerate(done, len(cells) - len(tasks) + 1):
+                if outcome.value is None:
+                    folder.keep_failure(outcome.name, outcome.error, outcome.attempts)
                 else:
-                    folder.keep(one.name, descriptions[one.name], one.value)
+                    folder.keep(outcome.name, descriptions[outcome.name], outcome.value)
                 bar.advance(i)
         return _collect(folder, names)
 
@@ -252,8 +252,8 @@ def _check_run(
         if count is not None:
             check_count(name, count)
     if (num_steps is None) == (num_episodes is None):
-        given = "neither is" if num_steps is None else "both are"
-        raise ValueError(f"of num_steps and num_episodes {given} given, expected one of the two")
+        complaint = "neither is" if num_steps is None else "both are"
+        raise ValueError(f"of num_steps and num_episodes {complaint} given, expected one of the two")
     if regret is not None:
         check_name("regret", regret, REGRETS)
 
@@ -276,9 +276,11 @@ def _manifest(
         "envs": dict.fromkeys(cell.env for cell in cells),
         "priors": dict.fromkeys(cell.prior for cell in cells if cell.prior is not None),
     }
-    configuration: dict[str, Json] = {kind: [one.description for one in ones] for kind, ones in variants.items()}
+    configuration: dict[str, Json] = {
+        kind: [variant.description for variant in variants_of_kind] for kind, variants_of_kind in variants.items()
+    }
     keys = {(cell.env, cell.block): cell for cell in cells}
-    words = {which: describe_key(cell.key(key))["words"] for which, cell in keys.items()}
+    words = {cell_name: describe_key(cell.key(key))["words"] for cell_name, cell in keys.items()}
     entries: list[Json] = [
         {
             "file": name,
@@ -292,7 +294,7 @@ def _manifest(
     return {"configuration": configuration, "versions": versions(), "key": describe_key(key), "cells": entries}
 
 
-def _unfinished(folder: SweepFolder, cells: Sequence[Cell], names: Sequence[str], key: PRNGKeyArray) -> list[Task]:
+def _remaining_tasks(folder: SweepFolder, cells: Sequence[Cell], names: Sequence[str], key: PRNGKeyArray) -> list[Task]:
     return [
         Task(name, (cell, key))
         for name, cell in zip(names, cells, strict=True)
@@ -309,7 +311,7 @@ def _collect(folder: SweepFolder, names: Sequence[str]) -> "xr.Dataset":
     result = load_sweep(folder.folder)
     finished = np.asarray(result["status"] == "finished")
     failed = {name: str(error) for name, error in zip(names, result["error"].values, strict=True) if error}
-    checksums = {name: folder.checksum(name) for name, there in zip(names, finished, strict=True) if there}
+    checksums = {name: folder.checksum(name) for name, is_done in zip(names, finished, strict=True) if is_done}
     folder.finish(checksums, failed)
     if not finished.any():
         first = next(iter(failed.values()), "unknown")

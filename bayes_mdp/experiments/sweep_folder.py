@@ -190,7 +190,7 @@ class SweepFolder:
 
     # ---------------------------------------------------------------------------------------------------- lock
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the folder: one sweep at a time.
 
         Where the file system has no locks, two sweeps write the same files.
@@ -200,19 +200,19 @@ class SweepFolder:
         """
         place = self.folder / LOCK
         with place.open("a+", encoding="utf-8") as file:
-            held = _lock(file.fileno())
+            has_lock = _lock(file.fileno())
             for _ in range(_TRIES):  # `is_running` of another process holds it for an instant
-                if held is not False:
+                if has_lock is not False:
                     break
                 time.sleep(0.05)
-                held = _lock(file.fileno())
-            if held is False:
+                has_lock = _lock(file.fileno())
+            if has_lock is False:
                 file.seek(0)
                 raise ValueError(
                     f"path is {str(self.folder)!r}, in which another sweep runs ({file.read().strip() or 'unknown'}), "
                     "expected a folder that no other sweep writes"
                 )
-            if held:
+            if has_lock:
                 file.truncate(0)
                 file.write(f"process {os.getpid()} on {platform.node()}\n")
                 file.flush()

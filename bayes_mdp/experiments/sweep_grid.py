@@ -84,11 +84,11 @@ class Variant:
         """JSON values that identify it."""
         if self.given is not None:
             return {"name": self.name, "given": describe(self.given, f"{self.kind}[{self.name!r}]")}
-        own: dict[str, Json] = {"name": self.name, "arguments": dict(self.arguments)}
+        entry: dict[str, Json] = {"name": self.name, "arguments": dict(self.arguments)}
         # What comes with the package is known by its version, a function of the user by its code.
         if self.name in _FACTORIES[self.kind] or (self.kind != "priors" and _factory(self.kind, self.name) is None):
-            return own
-        return own | {"factory": describe(_imported(self.kind, self.name), self.name)}
+            return entry
+        return entry | {"factory": describe(_import_object(self.kind, self.name), self.name)}
 
     def build(self) -> Any:
         """The agent, the environment or the prior.
@@ -98,17 +98,17 @@ class Variant:
         """
         if self.given is not None:
             return self.given
-        where = f"{self.kind}.{self.name}"
+        label = f"{self.kind}.{self.name}"
         factory = _factory(self.kind, self.name)
         if factory is None:
             if self.arguments:
-                raise ValueError(f"{where} has the argument {self.arguments[0][0]!r}, expected none for this name")
+                raise ValueError(f"{label} has the argument {self.arguments[0][0]!r}, expected none for this name")
             return find_environment(self.name) if self.kind == "envs" else find_prior(self.name)
-        _check_arguments(where, factory, dict(self.arguments))
+        _check_arguments(label, factory, dict(self.arguments))
         try:
             return factory(**{name: _tuples(value) for name, value in self.arguments})
         except (ValueError, TypeError) as error:
-            raise type(error)(f"{where}: {error}") from error
+            raise type(error)(f"{label}: {error}") from error
 
 
 class Cell(NamedTuple):
@@ -166,13 +166,13 @@ def make_cells(
     listed["priors"] = {} if priors is None else _by_name("priors", priors)
     _check_size(listed, num_blocks)
     made = {
-        kind: [one for name, part in parts.items() for one in _variants(kind, name, part)]
+        kind: [variant for name, part in parts.items() for variant in _variants(kind, name, part)]
         for kind, parts in listed.items()
     }
     # Every variant is made once: what is wrong is refused before the first cell is run.
-    learners = {agent: isinstance(_checked_agent(agent), Learner) for agent in made["agents"]}
-    for one in (*made["envs"], *made["priors"]):
-        _check_built(one)
+    learners = {agent: isinstance(_build_agent(agent), Learner) for agent in made["agents"]}
+    for variant in (*made["envs"], *made["priors"]):
+        _check_value(variant)
     cells = [
         Cell(agent, env, prior, block)
         for agent in made["agents"]
@@ -217,12 +217,14 @@ def _by_name(kind: str, parts: PartsLike) -> dict[str, Arguments | Part]:
 
 
 def _check_argument(where: str, value: object) -> None:
-    for one in value if isinstance(value, (list, tuple)) else [value]:
-        if isinstance(one, (list, tuple)):
-            _check_argument(where, one)
-        elif not isinstance(one, (bool, int, float, str)):
-            raise TypeError(f"{where} is {described(one)}, expected a number, a text, True or False, or a list of them")
-        elif isinstance(one, float) and math.isnan(one):
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(item, (list, tuple)):
+            _check_argument(where, item)
+        elif not isinstance(item, (bool, int, float, str)):
+            raise TypeError(
+                f"{where} is {described(item)}, expected a number, a text, True or False, or a list of them"
+            )
+        elif isinstance(item, float) and math.isnan(item):
             raise ValueError(f"{where} is nan, expected a number")
 
 
@@ -279,27 +281,27 @@ def _factory(kind: str, name: str) -> Callable[..., Any] | None:
     if kind == "envs" and ("-v" in name or name.partition(":")[0] in known):
         return None
     if ":" in name:
-        return _imported(kind, name)
+        return _import_object(kind, name)
     check_name(kind, name, known, ", or MODULE:FUNCTION")
     return None
 
 
-def _imported(kind: str, name: str) -> Callable[..., Any]:
+def _import_object(kind: str, name: str) -> Callable[..., Any]:
     if kind == "priors":
         return find_prior(name)
     module, _, function = name.partition(":")
     try:
-        found = getattr(import_module(module), function)
+        factory = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{kind} is {name!r}, expected MODULE:FUNCTION that can be imported ({error})") from error
-    if not callable(found):
-        raise ValueError(f"{kind} is {name!r}, {described(found)}, expected a function or a class")
-    return found
+    if not callable(factory):
+        raise ValueError(f"{kind} is {name!r}, {described(factory)}, expected a function or a class")
+    return factory
 
 
 def _check_arguments(where: str, factory: Callable[..., Any], arguments: Mapping[str, Argument]) -> None:
     parameters = signature(factory).parameters
-    if any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in arguments:
         if name not in parameters:
@@ -307,29 +309,29 @@ def _check_arguments(where: str, factory: Callable[..., Any], arguments: Mapping
             check_name(f"an argument of {where}", name, known)
     missing = [
         name
-        for name, one in parameters.items()
-        if one.default is Parameter.empty
+        for name, parameter in parameters.items()
+        if parameter.default is Parameter.empty
         and name not in arguments
-        and one.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        and parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     ]
     if missing:
         raise ValueError(f"{where} is without {missing[0]}, expected a value for it")
 
 
-def _checked_agent(variant: Variant) -> Agent:
+def _build_agent(variant: Variant) -> Agent:
     agent = variant.build()
     check_agent(agent, f"agents.{variant.name}")
     return agent
 
 
-def _check_built(variant: Variant) -> None:
+def _check_value(variant: Variant) -> None:
     built = variant.build()
-    where = f"{variant.kind}.{variant.name}"
+    label = f"{variant.kind}.{variant.name}"
     if variant.kind == "envs":
         if not isinstance(built, (Environment, SimulatedEnvironment)):
-            raise TypeError(f"{where} is {described(built)}, expected an Environment or a SimulatedEnvironment")
+            raise TypeError(f"{label} is {described(built)}, expected an Environment or a SimulatedEnvironment")
     elif not callable(built) and not isinstance(built, CanUpdate):
-        raise TypeError(f"{where} is {described(built)}, expected a NumPyro program or a posterior that can update")
+        raise TypeError(f"{label} is {described(built)}, expected a NumPyro program or a posterior that can update")
 
 
 _OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
@@ -372,12 +374,12 @@ def read_sweep_config(path: str | Path) -> dict[str, Any]:
 
 
 def _objective(config: Mapping[str, Any], path: str | Path) -> Objective | None:
-    given = [name for name in _OBJECTIVES if name in config]
-    if len(given) > 1:
-        raise ValueError(f"{path} has {given[0]!r} and {given[1]!r}, expected one objective")
-    if not given:
+    names = [name for name in _OBJECTIVES if name in config]
+    if len(names) > 1:
+        raise ValueError(f"{path} has {names[0]!r} and {names[1]!r}, expected one objective")
+    if not names:
         return None
-    name, value = given[0], config[given[0]]
+    name, value = names[0], config[names[0]]
     if name in ("first_exit", "average_reward") and value is not True:
         raise ValueError(f"{name} is {described(value)}, expected true, or no such entry")
     return _OBJECTIVES[name](value)

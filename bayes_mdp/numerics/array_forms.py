@@ -25,8 +25,8 @@ def _axes(array: np.ndarray) -> Iterable[tuple[int, int]]:
 
 def place_as(array: Shaped[AnyArray, "*shape"], dtype: DTypeLike | None = None) -> Shaped[Array, "*shape"]:
     """`jnp.asarray(array, dtype)` of an array with values: converted by NumPy, then copied to the device."""
-    wanted = jax.dtypes.canonicalize_dtype(np.asarray(array).dtype if dtype is None else dtype)
-    return jax.device_put(np.asarray(array).astype(wanted))
+    target_dtype = jax.dtypes.canonicalize_dtype(np.asarray(array).dtype if dtype is None else dtype)
+    return jax.device_put(np.asarray(array).astype(target_dtype))
 
 
 Tree = TypeVar("Tree")

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, PyTree
 Tree = TypeVar("Tree")
 
 
-def computed_once(draw: Tree) -> Tree:
+def materialise(draw: Tree) -> Tree:
     """`draw`, in memory. XLA would fuse the generation of random numbers into each of the planner's uses of them.
 
     A barrier does not stop it (it is removed before fusion), a loop whose start XLA cannot know does; this one always

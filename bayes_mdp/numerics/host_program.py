@@ -114,8 +114,8 @@ class SmallJit(Generic[Parameters, Result]):
 
     def __call__(self, *args: Parameters.args, **_: Parameters.kwargs) -> Result:
         leaves, tree = jax.tree.flatten(args)
-        wide = jax.dtypes.canonicalize_dtype(float)  # in another width it is another program
-        key = tree, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves), wide
+        default_float = jax.dtypes.canonicalize_dtype(float)  # in another width it is another program
+        key = tree, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves), default_float
         if key not in self._traced:
             self._traced[key] = self._trace(args)
         traced = self._traced[key]
@@ -131,7 +131,7 @@ class SmallJit(Generic[Parameters, Result]):
         # Arrays that the function closes over are arguments: as constants they would be folded when it is compiled, in
         # seconds for a million numbers, and kept in memory a second time.
         compiled = jax.jit(lambda consts, leaves: eval_jaxpr(closed.jaxpr, consts, *leaves))
-        small = supported(closed.jaxpr) and seconds(closed.jaxpr) <= self._most
+        small = can_evaluate(closed.jaxpr) and seconds(closed.jaxpr) <= self._most
         return _Traced(closed, jax.tree.structure(results), small, compiled)
 
 
@@ -165,7 +165,7 @@ _NOTHING = np.zeros((), bool)
 """In the place of what is not needed."""
 
 
-def supported(jaxpr: Jaxpr) -> bool:
+def can_evaluate(jaxpr: Jaxpr) -> bool:
     """Whether every equation that a program needs, and of the programs within it, can be done by NumPy."""
     if jaxpr.effects:
         return False
@@ -218,7 +218,7 @@ def _cost(equation: JaxprEqn) -> float:
 
 
 def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[Array]:
-    """The results of a `supported` program.
+    """The results of a `can_evaluate` program.
 
     Args:
         closed: the program.
@@ -240,10 +240,10 @@ class _Evaluation:
     def __init__(self, most: float) -> None:
         self._left = most
 
-    def program(self, closed: ClosedJaxpr, arrays: list[Array], wanted: tuple[bool, ...] | None = None) -> list[Array]:
+    def program(self, closed: ClosedJaxpr, arrays: list[Array], needed: tuple[bool, ...] | None = None) -> list[Array]:
         """The results of a program; `_NOTHING` for those that are not wanted (None: all are)."""
         jaxpr = closed.jaxpr
-        wanted = (True,) * len(jaxpr.outvars) if wanted is None else wanted
+        needed = (True,) * len(jaxpr.outvars) if needed is None else needed
         values = dict(zip(jaxpr.constvars, map(np.asarray, closed.consts), strict=True))
         values.update(zip(jaxpr.invars, arrays, strict=True))
 
@@ -252,10 +252,10 @@ class _Evaluation:
                 return np.asarray(atom.val, cast(Any, atom.aval).dtype)
             return values.get(atom, _NOTHING)
 
-        for equation, used in needed_equations(jaxpr, wanted):
+        for equation, used in needed_equations(jaxpr, needed):
             results = self._equation(equation, [read(atom) for atom in equation.invars], used)
             values.update(zip(equation.outvars, results, strict=True))
-        return [read(atom) if asked else _NOTHING for atom, asked in zip(jaxpr.outvars, wanted, strict=True)]
+        return [read(atom) if is_needed else _NOTHING for atom, is_needed in zip(jaxpr.outvars, needed, strict=True)]
 
     def _equation(self, equation: JaxprEqn, arrays: list[Array], used: tuple[bool, ...]) -> list[Array]:
         """The results of one equation, of which some are used."""

@@ -26,13 +26,13 @@ def needed_equations(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> list[tuple[Jaxpr
     """The equations that the wanted outputs depend on, in order, and which of its own outputs each is needed for."""
     outputs = zip(jaxpr.outvars, wanted, strict=True)
     live = {atom for atom, is_wanted in outputs if is_wanted and not isinstance(atom, Literal)}
-    kept = []
+    needed = []
     for equation in reversed(jaxpr.eqns):
         used = tuple(variable in live for variable in equation.outvars)
         if any(used):
-            kept.append((equation, used))
+            needed.append((equation, used))
             live.update(atom for atom in equation.invars if not isinstance(atom, Literal))
-    return kept[::-1]
+    return needed[::-1]
 
 
 def called_jaxpr(equation: JaxprEqn) -> ClosedJaxpr | None:

@@ -25,10 +25,10 @@ Groups = Float[AnyArray, "*groups"]
 
 def merge_moments(one: Moments, other: Moments) -> tuple[Cells | np.floating, Cells | np.floating, Cells | np.floating]:
     """The moments of both samples together, cell by cell; a mean without count must be finite."""
-    (count, mean, ss), (more, their_mean, their_ss) = one, other
+    (count, mean, ss), (their_count, their_mean, their_ss) = one, other
     # n = n1 + n2, mean = mean1 + shift n2 / n, ss = ss1 + ss2 + shift^2 n1 n2 / n.
-    total = count + more
-    share = more / xp.where(total > 0, total, 1.0)
+    total = count + their_count
+    share = their_count / xp.where(total > 0, total, 1.0)
     shift = their_mean - mean
     return total, mean + shift * share, ss + their_ss + shift**2 * count * share
 
@@ -137,10 +137,10 @@ def sum_and_squares(
         group: of each value, in 0 .. size - 1.
         size: number of groups.
     """
-    few = _few_values(values, size)
-    if few is not None:
+    coded_values = _few_values(values, size)
+    if coded_values is not None:
         # How often each value occurs in each group: the sums follow from a handful of values.
-        distinct, code = few
+        distinct, code = coded_values
         table = np.bincount(group * len(distinct) + code, minlength=size * len(distinct)).reshape(size, -1)
         return _both(distinct, lambda digit: table @ digit.astype(np.int64), size)
 
@@ -280,11 +280,11 @@ def exact_moments(
         return mean, ss
     n = count[place].astype(object)
     total, square = (ExactSums(x.lowest, x.digits[place]).to_integers() for x in (sums, squares))
-    one, two = BITS * sums.lowest, BITS * squares.lowest
-    unit = min(two, 2 * one)
+    sum_exponent, square_exponent = BITS * sums.lowest, BITS * squares.lowest
+    unit = min(square_exponent, 2 * sum_exponent)
     # n ss = n sum x^2 - (sum x)^2, in whole numbers of 2^unit.
-    spread = n * square * 2 ** (two - unit) - total * total * 2 ** (2 * one - unit)
-    mean[place], ss[place] = _quotients(total, n, one), _quotients(spread, n, unit)
+    spread = n * square * 2 ** (square_exponent - unit) - total * total * 2 ** (2 * sum_exponent - unit)
+    mean[place], ss[place] = _quotients(total, n, sum_exponent), _quotients(spread, n, unit)
     return mean, ss
 
 
@@ -300,12 +300,12 @@ def _by_pairs(
         n = np.maximum(count, 1).astype(np.float64)
         total, total_size = _pair(sums)
         square, square_size = _pair(squares)
-        centre = _divided(total, n)
-        mean, sure = _rounded(centre, _PAIR_ERROR * total_size / n)
+        centre = _divide(total, n)
+        mean, sure = _round_pair(centre, _PAIR_ERROR * total_size / n)
         taken = _product(total, centre)
         spread = _sum(square, (-taken[0], -taken[1]))
         error = _PAIR_ERROR * (square_size + total_size * (total_size / n))
-        ss, sure_too = _rounded(spread, error)
+        ss, sure_too = _round_pair(spread, error)
         # Far from underflow and overflow, where errors are relative. One reward, or zeros alone, have no spread.
         nothing = ~sums.digits.any(axis=1), ~squares.digits.any(axis=1)
         safe = (total_size < _SAFE[1]) & (np.abs(ss) < _SAFE[1] ** 2) & ((square_size > _SAFE[0]) | nothing[1])
@@ -344,8 +344,8 @@ def _two_product(a: Float[np.ndarray, " M"], b: Float[np.ndarray, " M"]) -> Pair
 
 def _sum(one: Pair, two: Pair) -> Pair:
     high, low = _two_sum(one[0], two[0])
-    more, rest = _two_sum(one[1], two[1])
-    high, low = _two_sum(high, low + more)
+    low_sum, rest = _two_sum(one[1], two[1])
+    high, low = _two_sum(high, low + low_sum)
     return _two_sum(high, low + rest)
 
 
@@ -354,7 +354,7 @@ def _product(one: Pair, two: Pair) -> Pair:
     return _two_sum(high, low + (one[0] * two[1] + one[1] * two[0]))
 
 
-def _divided(one: Pair, n: Float[np.ndarray, " M"]) -> Pair:
+def _divide(one: Pair, n: Float[np.ndarray, " M"]) -> Pair:
     """A pair over a float: the quotient of the floats, and what is left over the same."""
     quotient = one[0] / n
     back, error = _two_product(quotient, n)
@@ -365,7 +365,7 @@ def _divided(one: Pair, n: Float[np.ndarray, " M"]) -> Pair:
     return _two_sum(high, low + rest[0] / n)
 
 
-def _rounded(value: Pair, error: Float[np.ndarray, " M"]) -> tuple[Float[np.ndarray, " M"], Bool[np.ndarray, " M"]]:
+def _round_pair(value: Pair, error: Float[np.ndarray, " M"]) -> tuple[Float[np.ndarray, " M"], Bool[np.ndarray, " M"]]:
     """The pair as a float, and whether no number within the error of it rounds to another."""
     return value[0] + value[1], value[0] + (value[1] + error) == value[0] + (value[1] - error)
 
@@ -379,15 +379,18 @@ def _plain_moments(
     total, square = sums.digits[:, 0], squares.digits[:, 0]
     zeros = [_trailing_zeros(x) for x in (total, square)]
     total, square = total >> zeros[0], square >> zeros[1]
-    one, two = BITS * sums.lowest + zeros[0], BITS * squares.lowest + zeros[1]
-    unit = min(two, 2 * one)
-    if max(two - unit, 2 * one - unit) > 52 or max(map(abs, (one, two))) > 500:
+    sum_exponent, square_exponent = BITS * sums.lowest + zeros[0], BITS * squares.lowest + zeros[1]
+    unit = min(square_exponent, 2 * sum_exponent)
+    if (
+        max(square_exponent - unit, 2 * sum_exponent - unit) > 52
+        or max(map(abs, (sum_exponent, square_exponent))) > 500
+    ):
         return None
-    size = count.astype(np.float64) * square * 2.0 ** (two - unit)  # (sum x)^2 <= n sum x^2
+    size = count.astype(np.float64) * square * 2.0 ** (square_exponent - unit)  # (sum x)^2 <= n sum x^2
     easy = (count > 0) & (size < 2.0**52)
     n, total, square = (np.where(easy, x, 1) for x in (count, total, square))
-    spread = n * (square << (two - unit)) - ((total * total) << (2 * one - unit))
-    return easy, total / n * 2.0**one, spread / n * 2.0**unit
+    spread = n * (square << (square_exponent - unit)) - ((total * total) << (2 * sum_exponent - unit))
+    return easy, total / n * 2.0**sum_exponent, spread / n * 2.0**unit
 
 
 def _trailing_zeros(numbers: Int[np.ndarray, " M"]) -> int:

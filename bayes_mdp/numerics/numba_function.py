@@ -16,12 +16,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
+def compile_loop(function: Callable[P, R]) -> Callable[P, R]:
     """A decorator: machine code, made in every process at the first call."""
     return numba.njit(nogil=True, error_model="numpy")(_inner(function))
 
 
-def kept(function: Callable[P, R]) -> Callable[P, R]:
+def cache_on_disk(function: Callable[P, R]) -> Callable[P, R]:
     """A decorator: machine code that numba keeps on disk, in its usual place, with that of all that it calls.
 
     Numba compiles again where the file of the function is newer, or a number that it closes over is another; it does
@@ -30,7 +30,7 @@ def kept(function: Callable[P, R]) -> Callable[P, R]:
     try:
         return numba.njit(nogil=True, error_model="numpy", cache=True)(_inner(function))
     except RuntimeError:  # there is no folder that can be written
-        return compiled(function)
+        return compile_loop(function)
 
 
 def _inner(function: Callable[P, R]) -> Callable[P, R]:
@@ -39,7 +39,7 @@ def _inner(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def code_of(*files: str | Path) -> int:
-    """A number of the text of files, for functions that are `kept` to close over.
+    """A number of the text of files, for functions that are `cache_on_disk` to close over.
 
     Args:
         files: paths; of a folder all its Python files.

@@ -100,8 +100,8 @@ def _slice(x: Array, *, start_indices: Any, limit_indices: Any, strides: Any) ->
 
 
 def _window(x: Array, sizes: Any, starts: Sequence[Array]) -> tuple[slice, ...]:
-    first = [min(max(int(at), 0), n - size) for at, n, size in zip(starts, x.shape, sizes, strict=True)]
-    return tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
+    first = [min(max(int(position), 0), n - size) for position, n, size in zip(starts, x.shape, sizes, strict=True)]
+    return tuple(slice(position, position + size) for position, size in zip(first, sizes, strict=True))
 
 
 def _dynamic_slice(x: Array, *starts: Array, slice_sizes: Any, **_: Any) -> Array:
@@ -122,8 +122,8 @@ def _pad(x: Array, value: Array, *, padding_config: Sequence[Any]) -> Array:
     ends = [max(lo, 0) + n + max(n - 1, 0) * gap for n, (lo, _, gap) in zip(x.shape, padding_config, strict=True)]
     inner = [slice(max(lo, 0), end, gap + 1) for (lo, _, gap), end in zip(padding_config, ends, strict=True)]
     result[tuple(inner)] = x
-    kept = [slice(max(-lo, 0), max(-lo, 0) + n) for (lo, *_), n in zip(padding_config, size, strict=True)]
-    return result[tuple(kept)]
+    visible = [slice(max(-lo, 0), max(-lo, 0) + n) for (lo, *_), n in zip(padding_config, size, strict=True)]
+    return result[tuple(visible)]
 
 
 def _sort(*arrays: Array, dimension: Any, num_keys: int, **_: Any) -> list[Array]:
@@ -220,14 +220,14 @@ def gather(
     taken = [axis for axis in window if axis in part]
     places = _places(start, taken, slice_sizes, indices.ndim - 1)
     ordered = operand[tuple(slice(n) if axis in whole else slice(None) for axis, n in enumerate(slice_sizes))]
-    found = np.asarray(ordered.transpose(*part, *whole)[tuple(places[axis] for axis in part)])
-    batch, order = found.ndim - len(window), [*taken, *whole]
-    found = found.transpose(*range(batch), *(batch + order.index(axis) for axis in window))
+    values = np.asarray(ordered.transpose(*part, *whole)[tuple(places[axis] for axis in part)])
+    batch, order = values.ndim - len(window), [*taken, *whole]
+    values = values.transpose(*range(batch), *(batch + order.index(axis) for axis in window))
     if mode == GatherScatterMode.FILL_OR_DROP and not inside.all():
         filled = _fill(operand.dtype) if fill_value is None else fill_value
-        found = np.where(inside.reshape(inside.shape + (1,) * len(window)), found, np.asarray(filled, operand.dtype))
+        values = np.where(inside.reshape(inside.shape + (1,) * len(window)), values, np.asarray(filled, operand.dtype))
     # Axes of the indices come first here; the result has those of the window at `offset_dims`.
-    return np.moveaxis(found, range(batch, found.ndim), [int(axis) for axis in numbers.offset_dims])
+    return np.moveaxis(values, range(batch, values.ndim), [int(axis) for axis in numbers.offset_dims])
 
 
 def scatter(
@@ -245,9 +245,9 @@ def scatter(
     outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     window = [axis for axis in range(operand.ndim) if axis not in outside]
     # Axes of the indices first, those of the window last.
-    given = [int(axis) for axis in numbers.update_window_dims]
-    batch = updates.ndim - len(given)
-    updates = np.moveaxis(updates, given, range(batch, updates.ndim))
+    window_axes = [int(axis) for axis in numbers.update_window_dims]
+    batch = updates.ndim - len(window_axes)
+    updates = np.moveaxis(updates, window_axes, range(batch, updates.ndim))
     sizes = [1] * operand.ndim
     for axis, size in zip(window, updates.shape[batch:], strict=True):
         sizes[axis] = size
@@ -263,8 +263,8 @@ def scatter(
     updates = np.broadcast_to(updates, shape)
     if mode != GatherScatterMode.CLIP and not inside.all():
         # An update that does not fit is dropped as a whole.
-        kept = np.broadcast_to(inside.reshape(inside.shape + (1,) * len(window)), shape)
-        places, updates = tuple(place[kept] for place in places), updates[kept]
+        fits = np.broadcast_to(inside.reshape(inside.shape + (1,) * len(window)), shape)
+        places, updates = tuple(place[fits] for place in places), updates[fits]
     result = operand.copy()
     if combine is None:
         result[places] = updates
@@ -275,15 +275,15 @@ def scatter(
 
 def _starts(indices: Array, shape: Any, sizes: Any, maps: tuple[Any, Any, Any]) -> tuple[list[Array | None], Array]:
     """Where each window starts along each axis of the operand (None: at 0), and whether it fits, over the indices."""
-    mapped, batching, along = maps
+    mapped, batching, index_axes = maps
     lead = indices.shape[:-1]
     start: list[Array | None] = [None] * len(shape)
     inside = np.ones(lead, bool)
     for column, axis in enumerate(int(axis) for axis in mapped):
-        wanted, last = indices[..., column].astype(np.int64), shape[axis] - sizes[axis]
-        inside = inside & np.asarray((wanted >= 0) & (wanted <= last))
-        start[axis] = np.asarray(np.clip(wanted, 0, max(last, 0)))
-    for axis, lane in zip(batching, along, strict=True):
+        requested, last = indices[..., column].astype(np.int64), shape[axis] - sizes[axis]
+        inside = inside & np.asarray((requested >= 0) & (requested <= last))
+        start[axis] = np.asarray(np.clip(requested, 0, max(last, 0)))
+    for axis, lane in zip(batching, index_axes, strict=True):
         # The axis runs along with an axis of the indices.
         numbered = np.arange(lead[lane]).reshape([-1 if i == lane else 1 for i in range(len(lead))])
         start[int(axis)] = np.broadcast_to(numbered, lead)
@@ -297,7 +297,7 @@ def _places(start: list[Array | None], window: list[int], sizes: Any, batch: int
         place = np.zeros((1,) * batch, np.int64) if first is None else first
         place = place.reshape(place.shape + (1,) * len(window))
         if axis in window:
-            run = np.arange(sizes[axis]).reshape([-1 if other == axis else 1 for other in window])
+            run = np.arange(sizes[axis]).reshape([-1 if window_axis == axis else 1 for window_axis in window])
             place = place + run
         places.append(place)
     lead = np.broadcast_shapes(*(place.shape for place in places)) if places else ()

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp.lazy_belief import LazyBelief, LazyRewards, LazyRows
-from bayes_mdp.numerics.numba_function import code_of, compiled, kept
+from bayes_mdp.numerics.numba_function import cache_on_disk, code_of, compile_loop
 from bayes_mdp.planning.kept_tree import SLOTS_PER_NODE, KeptTree, search_depth
 
 NONE = -1  # no node, no step
@@ -110,7 +110,7 @@ class Rules(NamedTuple):
     random_rollouts: float
 
 
-@compiled
+@compile_loop
 def below(cumulative: np.ndarray, u: float) -> int:
     """The first place whose running sum exceeds `u`: by bisection."""
     low, high = 0, len(cumulative) - 1
@@ -123,7 +123,7 @@ def below(cumulative: np.ndarray, u: float) -> int:
     return low
 
 
-@compiled
+@compile_loop
 def draw(urns: Urns, component: int, urn: int, simulation: int, rng: np.random.Generator) -> int:
     """What an urn gives next in this simulation.
 
@@ -146,7 +146,7 @@ def draw(urns: Urns, component: int, urn: int, simulation: int, rng: np.random.G
     return outcome
 
 
-@compiled
+@compile_loop
 def slot_of(tree: Tree, parent: int, edge: int) -> int:
     """The slot of a child: the one that holds it, or the free one where it belongs."""
     # Open addressing with linear probing: the number of slots is a power of two.
@@ -160,7 +160,7 @@ def slot_of(tree: Tree, parent: int, edge: int) -> int:
         slot = (slot + 1) & mask
 
 
-@compiled
+@compile_loop
 def child_of(tree: Tree, parent: int, edge: int) -> int:
     """A child; -1 where there was none: it is added then, if there is room, and what follows is a rollout."""
     slot = slot_of(tree, parent, edge)
@@ -170,7 +170,7 @@ def child_of(tree: Tree, parent: int, edge: int) -> int:
     return child
 
 
-@compiled
+@compile_loop
 def add_node(tree: Tree, slot: int, parent: int, edge: int) -> int:
     """A new child in a free slot; -1 where the tree is full."""
     node = tree.used[0]
@@ -187,7 +187,7 @@ def add_node(tree: Tree, slot: int, parent: int, edge: int) -> int:
     return node
 
 
-@compiled
+@compile_loop
 def greedy(actions: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> int:
     """The action of the largest value, ties at random."""
     chosen, best, ties = actions[0], -np.inf, 0
@@ -202,7 +202,7 @@ def greedy(actions: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> int:
     return chosen
 
 
-@compiled
+@compile_loop
 def uct(
     tree: Tree, node: int, actions: np.ndarray, exploration: float, scores: np.ndarray, rng: np.random.Generator
 ) -> int:
@@ -219,7 +219,7 @@ def uct(
     return greedy(actions, scores, rng)
 
 
-@compiled
+@compile_loop
 def back_up(
     tree: Tree, nodes: np.ndarray, taken: np.ndarray, paid: np.ndarray, length: int, in_tree: int, discount: float
 ) -> None:
@@ -236,7 +236,7 @@ def back_up(
             tree.squares[node, action] += change * (total - tree.q[node, action])
 
 
-@compiled
+@compile_loop
 def simulate(
     tree: Tree,
     model: Model,
@@ -302,7 +302,7 @@ def simulate(
         back_up(tree, nodes, taken, paid, length, in_tree, rules.discount)
 
 
-@compiled
+@compile_loop
 def fill_slots(tree: Tree) -> None:
     """The slots and depths of a tree whose nodes are there."""
     for node in range(1, tree.used[0]):
@@ -310,7 +310,7 @@ def fill_slots(tree: Tree) -> None:
         tree.depth[node] = tree.depth[tree.parent[node]] + 1
 
 
-@compiled
+@compile_loop
 def carry_over(tree: Tree, child: int, new: Tree, most: int) -> None:
     """Copy the part of a tree below `child` into `new`, an empty one, with `child` as its root.
 
@@ -334,7 +334,7 @@ CODE = code_of(__file__, Path(__file__).parents[1] / "numerics/numba_function.py
 
 
 def _cache_simulations(code: int):
-    @kept
+    @cache_on_disk
     def run(
         tree: Tree,
         model: Model,

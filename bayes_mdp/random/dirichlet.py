@@ -67,11 +67,11 @@ def dirichlet_split(
     """
     prior_concentration = jnp.asarray(prior_concentration)
     if not unit_prior:
-        return dirichlet(key, prior_concentration + scatter_listed(counts, successor, prior_concentration.shape[-1]))
+        return dirichlet(key, prior_concentration + scatter_amounts(counts, successor, prior_concentration.shape[-1]))
     shape, dtype = prior_concentration.shape, prior_concentration.dtype
     # Gamma(1 + n) = Exponential + Gamma(n): gamma draws for the few counted outcomes only.
     counted = gamma(key, counts.astype(dtype))
-    return _normalise(exponential(key, shape, dtype) + scatter_listed(counted, successor, shape[-1]))
+    return _normalise(exponential(key, shape, dtype) + scatter_amounts(counted, successor, shape[-1]))
 
 
 def dirichlet_expectation(
@@ -153,7 +153,7 @@ def _schedule(blocks: int) -> tuple[int, int]:
     return steps, blocks // steps
 
 
-def scatter_listed(
+def scatter_amounts(
     amounts: Float[Array, "*batch listed"], successor: Int[Array, "*batch listed"], num_outcomes: int
 ) -> Float[Array, "*batch outcomes"]:
     """Add each listed amount at its outcome: a few slots by comparison with every outcome, which fuses."""

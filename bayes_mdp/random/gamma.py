@@ -39,11 +39,11 @@ def element_numbers(shape: tuple[int, ...]) -> UInt32[Array, "*shape"]:
 def _log1p_tail(t: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return `log(1 + t) - t + t^2/2 - t^3/3` for t > -1, without cancellation at small t."""
     # Near 0 the terms of the direct form cancel: there the Taylor series, from t^4 on.
-    near = 0.25 if t.dtype == jnp.float32 else 0.02
+    threshold = 0.25 if t.dtype == jnp.float32 else 0.02
     series = polynomial([(-1.0) ** (power + 1) / power for power in range(4, 12)], t)
     square = t * t
     direct = fast_log(1 + t) - t + square * (0.5 - t * (1 / 3))
-    return jnp.where(jnp.abs(t) < near, square * square * series, direct)
+    return jnp.where(jnp.abs(t) < threshold, square * square * series, direct)
 
 
 def _round(blocks: Sequence[Block], d: Float[Array, " N"]) -> Float[Array, " N"]:

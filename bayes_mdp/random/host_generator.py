@@ -57,7 +57,7 @@ class ElementStreams:
         It may differ from draw to draw.
         """
         pairs = zip(self._generators, self._boosts, strict=True)
-        columns = [log_gammas(*both, concentration[..., n], (num,)) for n, both in enumerate(pairs)]
+        columns = [log_gammas(*generators, concentration[..., n], (num,)) for n, generators in enumerate(pairs)]
         return self._stack(num, columns)
 
     def dirichlets(
@@ -77,14 +77,14 @@ class ElementStreams:
         """
         rows = np.empty((num, concentration.shape[-1]))
         for n, generator in enumerate(self._generators):
-            here = slice(first[n], first[n + 1])
-            alpha, size = concentration[..., here], (num, int(first[n + 1] - first[n]))
+            columns = slice(first[n], first[n + 1])
+            alpha, size = concentration[..., columns], (num, int(first[n + 1] - first[n]))
             if small[n]:
                 # By logarithms less their largest, which is never lost.
                 logs = log_gammas(generator, self._boosts[n], alpha, size)
-                rows[:, here] = np.exp(logs - logs.max(-1, keepdims=True))
+                rows[:, columns] = np.exp(logs - logs.max(-1, keepdims=True))
             else:
-                rows[:, here] = generator.standard_gamma(alpha, size)
+                rows[:, columns] = generator.standard_gamma(alpha, size)
         if not len(small):
             return rows
         width = np.diff(first)

@@ -18,7 +18,7 @@ from bayes_mdp.agents.common.replan import When
 from bayes_mdp.calibration import sbc
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, compare, run
-from bayes_mdp.experiments.describe import describe, unidentified
+from bayes_mdp.experiments.describe import describe, why_not_identifying
 from bayes_mdp.experiments.resume import Cells, Checkpoints
 from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.experiments.training.train import describe_env
@@ -237,7 +237,7 @@ def test_environments_on_the_host_are_told_apart():
 
     assert side_by_side(1.0) == side_by_side(1.0) != side_by_side(2.0)
     assert side_by_side(1.0, 3.0) == side_by_side(1.0, 3.0) != side_by_side(1.0, 4.0)
-    assert unidentified(side_by_side(1.0, 3.0)) is None
+    assert why_not_identifying(side_by_side(1.0, 3.0)) is None
 
 
 def test_simulations_go_on_with_the_same_functions_only(tmp_path, monkeypatch):

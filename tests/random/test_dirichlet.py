@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split
-from bayes_mdp.random.dirichlet import scatter_listed
+from bayes_mdp.random.dirichlet import scatter_amounts
 
 pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 
@@ -154,7 +154,7 @@ def test_scatter(num_listed):
     expected = np.zeros((3, 2, 5), np.float32)
     for row in np.ndindex(3, 2):
         np.add.at(expected[row], successor[row], amounts[row])
-    np.testing.assert_allclose(scatter_listed(jnp.asarray(amounts), jnp.asarray(successor), 5), expected, rtol=1e-6)
+    np.testing.assert_allclose(scatter_amounts(jnp.asarray(amounts), jnp.asarray(successor), 5), expected, rtol=1e-6)
 
 
 @pytest.mark.slow

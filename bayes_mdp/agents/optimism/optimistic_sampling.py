@@ -31,7 +31,7 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, CanSampleNext, Episodic, HasVariances, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.numerics.fusion import computed_once
+from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
@@ -116,7 +116,7 @@ class BOSS(eqx.Module):
         """
         require_ability(belief, CanSample, "BOSS")
         # Planners read the draws many times: they are kept in memory.
-        mdp = computed_once(merge_draws(belief.sample(key, (self.num_draws,))))
+        mdp = materialise(merge_draws(belief.sample(key, (self.num_draws,))))
         solution = solve(mdp, problem.objective, start=state)
         q = _best_draw(solution.q, self.num_draws)
         if isinstance(problem.objective, Episodic):

@@ -49,7 +49,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
-from bayes_mdp.numerics.fusion import computed_once
+from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.linear_systems import solve_chain
@@ -444,7 +444,7 @@ class VarianceOptimism(eqx.Module):
         key_draws, key_policy = jax.random.split(key)
         mean, objective = belief.mean_mdp(), problem.objective
         # The same draws in every iteration: else the policy could never settle.
-        draws = computed_once(belief.sample(key_draws, (self.num_draws,)))
+        draws = materialise(belief.sample(key_draws, (self.num_draws,)))
 
         def improve(loop: Loop) -> Loop:
             policy, _, _, count = loop

@@ -23,7 +23,7 @@ from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Pr
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.mdp.sizes import sizes_of
-from bayes_mdp.numerics.fusion import computed_once
+from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.episodic import policy_values
@@ -129,7 +129,7 @@ def over_draws(
         # Keys of a chunk come from its index alone, so the draws do not depend on how many chunks there are.
         keys = jax.random.split(jax.random.fold_in(key, index), chunk)
         # XLA would otherwise fuse the sampler into every use of the draws, and sample more than once.
-        draws = computed_once(jax.vmap(posterior.sample)(keys))
+        draws = materialise(jax.vmap(posterior.sample)(keys))
         return statistics(draws, jnp.asarray(index * chunk + jnp.arange(chunk) < num_draws))
 
     if is_concrete(num_draws) and num_draws <= chunk:

@@ -125,12 +125,12 @@ def wide_narrow(
     for name, value in {"scale_high": scale_high, "scale_low": scale_low}.items():
         check_number(name, value, lambda x: 0.0 <= x < np.inf, "a finite number, zero or greater")
     n = 2 * num_pairs + 1
-    wide = np.arange(0, n - 1, 2)
+    wide_cells = np.arange(0, n - 1, 2)
     mean, scale = np.full((n, width), float(mean_low)), np.full((n, width), float(scale_low))
-    mean[wide, GOOD], scale[wide, GOOD] = mean_high, scale_high
+    mean[wide_cells, GOOD], scale[wide_cells, GOOD] = mean_high, scale_high
     mean[-1], scale[-1] = 0.0, 0.0
     legal = np.zeros((n, width), bool)
-    legal[:, 0], legal[wide] = True, True
+    legal[:, 0], legal[wide_cells] = True, True
     mean, scale = (np.where(legal, x, x[:, :1]) for x in (mean, scale))
     rows = np.broadcast_to(np.roll(np.eye(n), 1, axis=1)[:, None, :], (n, width, n))
     mdp = MDP(rows, mean, legal=legal, initial=np.eye(n)[0])

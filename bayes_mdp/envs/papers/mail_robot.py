@@ -128,11 +128,11 @@ class MailRobot(eqx.Module):
         car = self.moved[state.car, action]
         # Of the second word 24 bits: times D they still are 32 bits.
         drawn = ((words[1] >> 8) * self.taken.shape[1]) >> 24
-        more = self.taken[state.load, drawn.astype(jnp.int32)]
-        here = self.pickup[car]
-        takes = ((state.waiting & here) != 0) & (more >= 0)
-        load = jnp.where(takes, more, state.load)
-        waiting = jnp.where(takes, state.waiting & ~here, state.waiting)
+        new_load = self.taken[state.load, drawn.astype(jnp.int32)]
+        pickup_bits = self.pickup[car]
+        takes = ((state.waiting & pickup_bits) != 0) & (new_load >= 0)
+        load = jnp.where(takes, new_load, state.load)
+        waiting = jnp.where(takes, state.waiting & ~pickup_bits, state.waiting)
         destination = self.destination[car]
         arrived = jnp.sum(words[0] >= self.arrivals, dtype=jnp.int32)
         reward = self.delivery_reward * self.pieces[load, destination]
@@ -243,13 +243,13 @@ def mail_robot(
 def _check_cells(what: str, cells: tuple[str, ...]) -> None:
     """A map, with one start, some pickups and some destinations."""
     check_map(what, cells, CELLS, ((START, "start"), (PICKUP, "pickup"), (DESTINATION, "destination")))
-    for kind, name, most in ((START, "starts", 1), (PICKUP, "pickups", MOST_PICKUPS)):
+    for kind, name, limit in ((START, "starts", 1), (PICKUP, "pickups", MOST_PICKUPS)):
         places = cells_with(cells, kind)
-        if len(places) > most:
-            row, column = places[most]
+        if len(places) > limit:
+            row, column = places[limit]
             raise ValueError(
                 f"{what} has {len(places)} {name}, one too many at line {row + 1}, column {column + 1}, "
-                f"expected at most {most} (lines and columns are counted from 1)"
+                f"expected at most {limit} (lines and columns are counted from 1)"
             )
 
 
@@ -303,11 +303,11 @@ def _holders(loads: list[tuple[int, ...]]) -> tuple[list[list[int]], list[list[i
     """Of every load: with one piece more, after delivery, pieces delivered (as in `MailRobot`)."""
     number = {load: i for i, load in enumerate(loads)}
 
-    def changed(load: tuple[int, ...], at: int, count: int) -> int:
+    def replace_load(load: tuple[int, ...], at: int, count: int) -> int:
         return number.get((*load[:at], count, *load[at + 1 :]), -1)
 
-    taken = [[changed(load, d, count + 1) for d, count in enumerate(load)] for load in loads]
-    left = [[*(changed(load, d, 0) for d in range(len(load))), i] for i, load in enumerate(loads)]
+    taken = [[replace_load(load, d, count + 1) for d, count in enumerate(load)] for load in loads]
+    left = [[*(replace_load(load, d, 0) for d in range(len(load))), i] for i, load in enumerate(loads)]
     return taken, left, [[*load, 0] for load in loads]
 
 

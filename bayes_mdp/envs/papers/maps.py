@@ -90,8 +90,8 @@ def check_map(what: str, cells: tuple[str, ...], known: str, needed: "Iterable[t
 
 def cells_with(cells: tuple[str, ...], wanted: str) -> tuple[tuple[int, int], ...]:
     """(row, column) of every cell of a kind, counted from 0, in reading order."""
-    found = ((r, c) for r, row in enumerate(cells) for c, cell in enumerate(row) if cell == wanted)
-    return tuple(found)
+    places = ((r, c) for r, row in enumerate(cells) for c, cell in enumerate(row) if cell == wanted)
+    return tuple(places)
 
 
 def _lines(text: str) -> tuple[str, ...]:

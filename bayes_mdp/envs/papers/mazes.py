@@ -149,11 +149,11 @@ def _draw_rooms(num_rooms: int, room_size: int, per_row: int) -> np.ndarray:
 def _happens(open_ways: Bool[np.ndarray, "S 4"], slip: float) -> np.ndarray:
     """Float[S 4 4]: probability that each move happens (last axis) where another is chosen (middle axis)."""
     chosen = np.eye(4, dtype=bool)
-    others = open_ways[:, None, :] & ~chosen
-    count = others.sum(-1, keepdims=True)
+    other_ways = open_ways[:, None, :] & ~chosen
+    count = other_ways.sum(-1, keepdims=True)
     # At a wall, and where there is no other way, what is chosen happens.
     slips = np.where(open_ways[..., None] & (count > 0), slip, 0.0)
-    return np.where(chosen, 1.0 - slips, np.where(others, slips / np.maximum(count, 1), 0.0))
+    return np.where(chosen, 1.0 - slips, np.where(other_ways, slips / np.maximum(count, 1), 0.0))
 
 
 DEARDEN = """
@@ -214,9 +214,9 @@ def _read_flags(layout: "str | os.PathLike[str]") -> tuple[str, tuple[str, ...]]
     known = START + GOAL + FLAG + WALL + FREE
     stem, cells = read_map("layout", layout, known)
     check_map("layout", cells, known, ((START, "start"), (GOAL, "goal"), (FLAG, "flag")))
-    for kind, what in ((START, "start"), (GOAL, "goal")):
+    for kind, role in ((START, "start"), (GOAL, "goal")):
         if len(cells_with(cells, kind)) > 1:
-            raise ValueError(f"layout has {len(cells_with(cells, kind))} cells {kind}, expected one {what}")
+            raise ValueError(f"layout has {len(cells_with(cells, kind))} cells {kind}, expected one {role}")
     if len(cells_with(cells, FLAG)) > MOST_FLAGS:
         raise ValueError(f"layout has {len(cells_with(cells, FLAG))} flags, expected at most {MOST_FLAGS}")
     grid = np.array([list(line) for line in cells])

@@ -169,8 +169,8 @@ def read_track(source: "str | os.PathLike[str]", *, name: str | None = None) -> 
         >>> track.name, len(track.starts) > 1
         ('barto_l', True)
     """
-    found, cells = read_map("track", source, TRACK_CELLS, TRACKS, ", or a Track")
-    return Track(name or found, cells)
+    map_name, cells = read_map("track", source, TRACK_CELLS, TRACKS, ", or a Track")
+    return Track(name or map_name, cells)
 
 
 ACCELERATIONS = tuple(product((-1, 0, 1), repeat=2))
@@ -305,7 +305,7 @@ def _all_moves(track: Track, max_speed: int | None, crash: str, gray_penalty: fl
     fastest = int((np.sqrt(8 * max(shape) + 1) - 1) / 2) + 1
     limit = fastest if max_speed is None else min(max_speed, fastest)
     sizes, offset = (*shape, 2 * limit + 1, 2 * limit + 1), np.array([0, 0, limit, limit])
-    grid = _padded(track)
+    grid = _pad_with_walls(track)
 
     def number(cars: np.ndarray) -> np.ndarray:
         return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(cars + offset, -1, 0)), sizes))
@@ -317,21 +317,21 @@ def _all_moves(track: Track, max_speed: int | None, crash: str, gray_penalty: fl
         return number(after), met, on
 
     starts = np.array([(*start, 0, 0) for start in track.starts])
-    found = frontier = number(starts)
+    reached = frontier = number(starts)
     while len(frontier):
         after, _, on = drive(frontier)
-        frontier = np.setdiff1d(after[on], found)
-        found = np.concatenate([found, frontier])
-    after, met, on = drive(found)
-    order = np.argsort(found)
-    known = np.minimum(np.searchsorted(found, after, sorter=order), len(found) - 1)
-    landing = np.where(on, order[known], np.where(met == FINISH, len(found) + 1, len(found)))
+        frontier = np.setdiff1d(after[on], reached)
+        reached = np.concatenate([reached, frontier])
+    after, met, on = drive(reached)
+    order = np.argsort(reached)
+    known = np.minimum(np.searchsorted(reached, after, sorter=order), len(reached) - 1)
+    landing = np.where(on, order[known], np.where(met == FINISH, len(reached) + 1, len(reached)))
     reward = np.where(met == GRAY, -float(gray_penalty), -1.0)
-    cars = np.stack(np.unravel_index(found, sizes), -1) - offset
+    cars = np.stack(np.unravel_index(reached, sizes), -1) - offset
     return _Moves(cars, landing, reward, len(starts))
 
 
-def _padded(track: Track) -> np.ndarray:
+def _pad_with_walls(track: Track) -> np.ndarray:
     """The characters of the map [rows + 2, columns + 2], walls around it."""
     return np.pad(np.array([list(row) for row in track.cells]), 1, constant_values=WALL)
 
@@ -350,9 +350,9 @@ def trace_moves(grid: np.ndarray, cars: np.ndarray, limit: int) -> tuple[np.ndar
         n = np.maximum(length, 1)[..., None]
         cell = first + (2 * i * velocity + n) // (2 * n)
         row, column = (np.clip(cell[..., axis] + 1, 0, grid.shape[axis] - 1) for axis in (0, 1))
-        here, moving = grid[row, column], (met == FREE) & (i <= length)
-        stops = np.isin(here, (WALL, GRAY, FINISH))
-        met = np.where(moving & stops, here, met)
+        cell_kind, moving = grid[row, column], (met == FREE) & (i <= length)
+        stops = np.isin(cell_kind, (WALL, GRAY, FINISH))
+        met = np.where(moving & stops, cell_kind, met)
         position = np.where((moving & ~stops)[..., None], cell, position)
     velocity = np.where((met == WALL)[..., None], 0, velocity)
     return np.concatenate([position, velocity], -1), met
@@ -383,12 +383,12 @@ def _table(moves: _Moves, slip: float) -> SparseMDP:
     """Rows list where the action leads, where coasting leads, and the starts where a restart is possible."""
     size, starts = len(moves.car), range(moves.num_starts)
     parts = _parts(moves.landing, slip)
-    restarts, ends = (np.sum([p * (x == there) for x, p in parts], 0) for there in (moves.restart, moves.end))
+    restarts, ends = (np.sum([p * (x == landing) for x, p in parts], 0) for landing in (moves.restart, moves.end))
     share = restarts / moves.num_starts
     listed = [(np.where(x < size, x, 0), p * (x < size)) for x, p in parts]
     listed += [(np.full(share.shape, start), share) for start in starts]
     successor, probability = (np.stack(x, -1) for x in zip(*listed, strict=True))
-    successor, probability = _packed(probability, successor, probability)
+    successor, probability = _drop_impossible(probability, successor, probability)
     reward = np.sum([p * x for x, p in _parts(moves.reward, slip)], 0)
     initial = (np.arange(size) < moves.num_starts) / moves.num_starts
     # Made JAX's here: a conversion by dtype would compile a program for every shape.
@@ -407,11 +407,11 @@ def _law(moves: _Moves, slip: float, mdp: SparseMDP) -> RewardLaw:
         entries.append((np.minimum(landing, size), p * ~restarts, reward))
         entries += [(np.full(landing.shape, start), p * restarts / n, reward) for start in range(n)]
     outcome, probability, value = (np.stack(x, -1) for x in zip(*entries, strict=True))
-    outcome, probability, value = _packed(probability, outcome, probability, value)
+    outcome, probability, value = _drop_impossible(probability, outcome, probability, value)
     return ListedReward(*map(jnp.asarray, (outcome, probability, value)))
 
 
-def _packed(probability: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
+def _drop_impossible(probability: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
     """The arrays [S 9 W] without the entries of probability zero, as far as all rows have some to spare."""
     width = max(1, int((probability > 0).sum(-1).max()))
     order = np.argsort(probability <= 0, axis=-1, kind="stable")[..., :width]

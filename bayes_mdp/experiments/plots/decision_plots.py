@@ -86,21 +86,21 @@ def plot_policies(
         check_name("truth", name, tuple(comparison.values))
         check_finite(f"truth[{name!r}]", value)
     if baseline is None:
-        figure, where = place(axes)  # pyright: ignore[reportArgumentType] - one, where there is no baseline
+        figure, panel = place(axes)  # pyright: ignore[reportArgumentType] - one, where there is no baseline
         gains = None
     else:
-        figure, where, gains = _two_panels(comparison, baseline, axes)
-    every = np.concatenate([value.draws for value in comparison.values.values()])
-    edges = np.histogram_bin_edges(every, BINS)
+        figure, panel, gains = _two_panels(comparison, baseline, axes)
+    all_draws = np.concatenate([value.draws for value in comparison.values.values()])
+    edges = np.histogram_bin_edges(all_draws, BINS)
     for i, (name, value) in enumerate(comparison.values.items()):
-        where.hist(value.draws, edges.tolist(), density=True, alpha=0.4, color=f"C{i}", label=shorten(name))
-        where.axvline(value.mean, color=f"C{i}", linestyle="--", linewidth=1)
+        panel.hist(value.draws, edges.tolist(), density=True, alpha=0.4, color=f"C{i}", label=shorten(name))
+        panel.axvline(value.mean, color=f"C{i}", linestyle="--", linewidth=1)
         if truth is not None and name in truth:
-            where.axvline(float(truth[name]), color=f"C{i}", linewidth=2, label=f"{shorten(name)}: true value")
+            panel.axvline(float(truth[name]), color=f"C{i}", linewidth=2, label=f"{shorten(name)}: true value")
     objective = next(iter(comparison.values.values())).objective
     said = describe_value(objective)
-    where.set_xlabel(said if isinstance(objective, AverageReward) else f"value: {said}")
-    where.set_ylabel("posterior density")
+    panel.set_xlabel(said if isinstance(objective, AverageReward) else f"value: {said}")
+    panel.set_ylabel("posterior density")
     if gains is not None and baseline is not None:
         shown = draw_gains(gains, gains_of(comparison, baseline), f"gain over {shorten(baseline)}: {said}")
         known = {} if truth is None or baseline not in truth else truth
@@ -110,8 +110,8 @@ def plot_policies(
                     [float(known[name]) - float(known[baseline])], [height], "D", color="black", fillstyle="none"
                 )
         number_x(gains)
-    number_x(where)  # last: the names of the gains leave less room
-    _legend_above(where)
+    number_x(panel)  # last: the names of the gains leave less room
+    _legend_above(panel)
     return figure
 
 
@@ -127,12 +127,12 @@ def _two_panels(
 
         low = forest_height(len(comparison.values) - 1)
         figure = NotebookFigure(figsize=(6.4, 4.0 + low), layout="constrained")
-        where, gains = figure.subplots(2, 1, height_ratios=(4.0, low))
-        return figure, where, gains
+        panel, gains = figure.subplots(2, 1, height_ratios=(4.0, low))
+        return figure, panel, gains
     if not isinstance(axes, Sequence | np.ndarray) or len(axes) != 2:
         raise TypeError(f"axes is {described(axes)}, expected two axes where a baseline is named: values, gains")
-    figure, where = place(axes[0])
-    return figure, where, axes[1]
+    figure, panel = place(axes[0])
+    return figure, panel, axes[1]
 
 
 def _legend_above(axes: "Axes") -> None:
@@ -175,28 +175,28 @@ def plot_cost_effectiveness(
     cost, effect = draws.outcome("cost"), draws.outcome("effect")
     if reference is not None:
         check_name("reference", reference, draws.strategies)
-        at = [draws.strategies.index(reference)]
-        cost, effect = cost - cost[:, at], effect - effect[:, at]
-    figure, where = place(axes)
+        column = [draws.strategies.index(reference)]
+        cost, effect = cost - cost[:, column], effect - effect[:, column]
+    figure, panel = place(axes)
     for i, name in enumerate(draws.strategies):
         if name == reference:
             continue
-        where.scatter(effect[:MOST_POINTS, i], cost[:MOST_POINTS, i], s=6, alpha=0.25, linewidths=0, color=f"C{i}")
-        where.scatter(effect[:, i].mean(), cost[:, i].mean(), s=50, color=f"C{i}", edgecolor="black", label=name)
+        panel.scatter(effect[:MOST_POINTS, i], cost[:MOST_POINTS, i], s=6, alpha=0.25, linewidths=0, color=f"C{i}")
+        panel.scatter(effect[:, i].mean(), cost[:, i].mean(), s=50, color=f"C{i}", edgecolor="black", label=name)
     if reference is not None:
-        where.axhline(0, color="grey", linewidth=0.8)
-        where.axvline(0, color="grey", linewidth=0.8)
+        panel.axhline(0, color="grey", linewidth=0.8)
+        panel.axvline(0, color="grey", linewidth=0.8)
     if wtp is not None:
         check_number("wtp", wtp, lambda x: x >= 0, "a number of at least 0")
-        limits = where.get_xlim(), where.get_ylim()
+        limits = panel.get_xlim(), panel.get_ylim()
         middle = (0.0, 0.0) if reference is not None else (float(effect[:, 0].mean()), float(cost[:, 0].mean()))
-        where.axline(middle, slope=wtp, color="black", linestyle="--", linewidth=1, label=f"willingness to pay {wtp:g}")
-        where.set_xlim(*limits[0])
-        where.set_ylim(*limits[1])
-    more = "" if reference is None else f" more than {reference}"
-    where.set_xlabel(f"effect{more}")
-    where.set_ylabel(f"cost{more}")
-    where.legend()
+        panel.axline(middle, slope=wtp, color="black", linestyle="--", linewidth=1, label=f"willingness to pay {wtp:g}")
+        panel.set_xlim(*limits[0])
+        panel.set_ylim(*limits[1])
+    suffix = "" if reference is None else f" more than {reference}"
+    panel.set_xlabel(f"effect{suffix}")
+    panel.set_ylabel(f"cost{suffix}")
+    panel.legend()
     return figure
 
 
@@ -217,9 +217,9 @@ def plot_acceptability(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
         >>> figure.savefig("acceptability.png")
     """
     check_dataset("table", table, "prob_best", "frontier")
-    figure, where = _curves(table, "prob_best", "frontier", "frontier", axes)
-    where.set_ylabel("probability of being the best")
-    where.set_ylim(-0.02, 1.02)
+    figure, panel = _curves(table, "prob_best", "frontier", "frontier", axes)
+    panel.set_ylabel("probability of being the best")
+    panel.set_ylim(-0.02, 1.02)
     return figure
 
 
@@ -239,23 +239,23 @@ def plot_expected_loss(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
         >>> figure.savefig("loss.png")
     """
     check_dataset("table", table, "expected_loss", "evpi")
-    figure, where = _curves(table, "expected_loss", "evpi", "EVPI", axes)
-    where.set_ylabel("expected loss")
+    figure, panel = _curves(table, "expected_loss", "evpi", "EVPI", axes)
+    panel.set_ylabel("expected loss")
     # The losses of the worst strategies would hide the others.
     top = float(table["expected_loss"].min("strategy").max())
-    where.set_ylim(0, 5 * top if top > 0 else None)
+    panel.set_ylim(0, 5 * top if top > 0 else None)
     return figure
 
 
 def _curves(table: "xr.Dataset", of_each: str, of_best: str, label: str, axes: "Axes | None") -> "tuple[Figure, Axes]":
     """By willingness to pay: a line for each strategy, and a dotted one for the best."""
-    figure, where = place(axes)
+    figure, panel = place(axes)
     for name in table["strategy"].values:
-        where.plot(table["wtp"], table[of_each].sel(strategy=name), label=str(name))
-    where.plot(table["wtp"], table[of_best], color="black", linestyle=":", linewidth=2.5, label=label)
-    where.set_xlabel("willingness to pay")
-    where.legend()
-    return figure, where
+        panel.plot(table["wtp"], table[of_each].sel(strategy=name), label=str(name))
+    panel.plot(table["wtp"], table[of_best], color="black", linestyle=":", linewidth=2.5, label=label)
+    panel.set_xlabel("willingness to pay")
+    panel.legend()
+    return figure, panel
 
 
 def plot_cohort(table: "xr.Dataset", *, strategy: str | None = None, axes: "Axes | None" = None) -> "Figure":
@@ -279,18 +279,18 @@ def plot_cohort(table: "xr.Dataset", *, strategy: str | None = None, axes: "Axes
     if strategy is not None:
         check_name("strategy", strategy, names)
         names = [strategy]
-    figure, where = place(axes)
+    figure, panel = place(axes)
     styles = ("-", "--", ":", "-.")
     for i, name in enumerate(names):
         for k, state in enumerate(table["state"].values):
             label = str(state) if i == 0 else None
             line = table["occupancy"].sel(strategy=name, state=state)
-            where.plot(table["cycle"], line, color=f"C{k}", linestyle=styles[i % len(styles)], label=label)
+            panel.plot(table["cycle"], line, color=f"C{k}", linestyle=styles[i % len(styles)], label=label)
     for i, name in enumerate(names) if len(names) > 1 else ():
-        where.plot([], [], color="black", linestyle=styles[i % len(styles)], label=name)
-    where.set_xlabel("cycle")
-    where.set_ylabel("share of the cohort")
-    where.legend()
+        panel.plot([], [], color="black", linestyle=styles[i % len(styles)], label=name)
+    panel.set_xlabel("cycle")
+    panel.set_ylabel("share of the cohort")
+    panel.legend()
     return figure
 
 
@@ -322,29 +322,31 @@ def plot_learning_curve(
     check_count("num_blocks", num_blocks)
     log = posterior.log
     state, observed = np.asarray(log.state), np.asarray(log.observed)
-    most = int(np.bincount(state[observed]).argmax())
-    here = observed & (state == most)
+    busiest = int(np.bincount(state[observed]).argmax())
+    in_state = observed & (state == busiest)
     # The place of a choice among the person's choices in this state.
-    nth = np.where(here, np.cumsum(here, axis=1) - 1, 0)
-    longest = int(here.sum(1).max())
+    nth = np.where(in_state, np.cumsum(in_state, axis=1) - 1, 0)
+    longest = int(in_state.sum(1).max())
     num_blocks = min(num_blocks, longest)
-    block = np.minimum(nth * num_blocks // longest, num_blocks - 1)[here]
+    block = np.minimum(nth * num_blocks // longest, num_blocks - 1)[in_state]
     number = np.bincount(block, minlength=num_blocks)
-    drawn = predict_choices(jax.random.key(0) if key is None else key, posterior, num_draws=num_draws)[:, here]
+    drawn = predict_choices(jax.random.key(0) if key is None else key, posterior, num_draws=num_draws)[:, in_state]
 
     def share(actions: np.ndarray, action: int) -> np.ndarray:
         return np.bincount(block, actions == action, minlength=num_blocks) / number
 
-    figure, where = place(axes)
+    figure, panel = place(axes)
     middle = (np.arange(num_blocks) + 0.5) * longest / num_blocks
     for action in range(1, 2) if len(log.actions) == 2 else range(len(log.actions)):
-        of_draws = np.stack([share(one, action) for one in drawn])
+        of_draws = np.stack([share(draw, action) for draw in drawn])
         low, high = np.quantile(of_draws, _BAND, axis=0)
-        (line,) = where.plot(middle, share(np.asarray(log.action)[here], action), "o-", label=str(log.actions[action]))
-        where.fill_between(middle, low, high, alpha=0.25, linewidth=0, color=line.get_color())
-    title = "" if len(log.states) == 1 else f" in state {log.states[most]}"
-    where.set(xlabel=f"choices of a person{title}", ylabel="share of the choices", ylim=(0, 1))
-    where.legend(title="action; band: predicted", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
+        (line,) = panel.plot(
+            middle, share(np.asarray(log.action)[in_state], action), "o-", label=str(log.actions[action])
+        )
+        panel.fill_between(middle, low, high, alpha=0.25, linewidth=0, color=line.get_color())
+    title = "" if len(log.states) == 1 else f" in state {log.states[busiest]}"
+    panel.set(xlabel=f"choices of a person{title}", ylabel="share of the choices", ylim=(0, 1))
+    panel.legend(title="action; band: predicted", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     return figure
 
 
@@ -379,20 +381,20 @@ def plot_shrinkage(
     draws = np.asarray(posterior.params[chosen])
     draws = draws.reshape(-1, draws.shape[-1])
     order = np.argsort(draws.mean(0))
-    figure, where = place(axes)
+    figure, panel = place(axes)
     y = np.arange(len(order))
     low, high = np.quantile(draws, _BAND, axis=0)[:, order]
-    where.hlines(y, low, high, color="C0", linewidth=1)
-    where.plot(draws.mean(0)[order], y, "o", color="C0", label="within the group, 90 % interval")
+    panel.hlines(y, low, high, color="C0", linewidth=1)
+    panel.plot(draws.mean(0)[order], y, "o", color="C0", label="within the group, 90 % interval")
     if alone is not None:
-        own = np.asarray(alone.params[chosen]).reshape(-1, len(order)).mean(0)[order]
-        where.plot(own, y, "x", color="C1", label="alone")
-        for row, start, end in zip(y, own, draws.mean(0)[order], strict=True):
-            where.annotate("", (end, row), (start, row), arrowprops={"arrowstyle": "->", "color": "0.7"})
+        separate = np.asarray(alone.params[chosen]).reshape(-1, len(order)).mean(0)[order]
+        panel.plot(separate, y, "x", color="C1", label="alone")
+        for row, start, end in zip(y, separate, draws.mean(0)[order], strict=True):
+            panel.annotate("", (end, row), (start, row), arrowprops={"arrowstyle": "->", "color": "0.7"})
     group = posterior.group()[chosen].ravel()
-    where.axvspan(*np.quantile(group, _BAND), color="0.9", zorder=0)
-    where.axvline(group.mean(), color="0.6", zorder=0, label="mean of the group")
-    where.set(xlabel=chosen, ylabel="subject")
-    where.set_yticks(y, [str(posterior.log.subjects[i]) for i in order] if len(order) <= 30 else [""] * len(order))
-    where.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize="small", frameon=False)
+    panel.axvspan(*np.quantile(group, _BAND), color="0.9", zorder=0)
+    panel.axvline(group.mean(), color="0.6", zorder=0, label="mean of the group")
+    panel.set(xlabel=chosen, ylabel="subject")
+    panel.set_yticks(y, [str(posterior.log.subjects[i]) for i in order] if len(order) <= 30 else [""] * len(order))
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize="small", frameon=False)
     return figure

@@ -55,23 +55,24 @@ def graph_of(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str], st
     mdp = mdp if step is None else mdp.at(step)
     (source, action), outcome, probability = transitions(mdp)
     ending = np.unique(source[outcome == mdp.n_states])
-    where = places(mdp.n_states, picture)
-    unit = _unit(where, picture)
-    away = (-unit if is_line(where) else unit) * _END_AWAY * outward_of(where)  # loops are above a line, ends below
-    positions = np.concatenate([where, where[ending] + away[ending]])
+    state_positions = places(mdp.n_states, picture)
+    unit = _unit(state_positions, picture)
+    # Loops are above a line, ends below.
+    outward = (-unit if is_line(state_positions) else unit) * _END_AWAY * outward_of(state_positions)
+    positions = np.concatenate([state_positions, state_positions[ending] + outward[ending]])
     target = np.where(outcome == mdp.n_states, mdp.n_states + np.searchsorted(ending, source), outcome)
     size = len(positions)
     return Graph(
         positions=positions,
         names=[*names, *[""] * len(ending)],
-        reward=_padded(_legal_reward(mdp), size),
-        first=_padded(np.asarray(mdp.initial) > 0, size),
+        reward=_pad_with_zeros(_legal_reward(mdp), size),
+        first=_pad_with_zeros(np.asarray(mdp.initial) > 0, size),
         is_end=np.arange(size) >= mdp.n_states,
         source=source,
         action=action,
         target=target,
         probability=probability,
-        shape="line" if is_line(where) else "plane",
+        shape="line" if is_line(state_positions) else "plane",
         unit=unit,
     )
 
@@ -88,8 +89,8 @@ def _layers(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str]) -> 
         possible = (step == h) & reached[h, source]
         reached[h + 1, outcome[possible & (outcome < n_states)]] = True
         ends[h, source[possible & (outcome == n_states)]] = True
-    kept = reached[step, source]
-    step, source, action, outcome, probability = (x[kept] for x in (step, source, action, outcome, probability))
+    is_reached = reached[step, source]
+    step, source, action, outcome, probability = (x[is_reached] for x in (step, source, action, outcome, probability))
     inner, last, ending = (np.argwhere(x) for x in (reached[:-1], reached[-1:], ends[:-1]))
     # The index of a node: states by (step, state), then ends by the (step, state) they follow.
     number = np.full((2, horizon + 1, n_states), -1)
@@ -99,7 +100,7 @@ def _layers(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str]) -> 
     spots = [np.stack([x[nodes[:, 1]], nodes[:, 0] + shift], -1) for nodes, shift in ((inner, 0.0), (last, horizon))]
     spots.append(np.stack([x[ending[:, 1]] - 0.4, ending[:, 0] + 0.4], -1))
     positions = np.concatenate(spots)
-    reward = _padded(_legal_reward(mdp)[reached[:-1]], len(positions))
+    reward = _pad_with_zeros(_legal_reward(mdp)[reached[:-1]], len(positions))
     follows = number[0][step + 1, np.minimum(outcome, n_states - 1)]
     return Graph(
         positions=positions,
@@ -128,8 +129,8 @@ def transitions(mdp: MDP | SparseMDP) -> tuple[tuple[np.ndarray, ...], np.ndarra
     else:
         probs = np.asarray(mdp.transition_probs)
         outcome = np.broadcast_to(np.arange(n_states), probs.shape)
-    where = np.nonzero((probs > 0) & legal[..., None])
-    cells, outcome, probability = where[:-1], outcome[where], probs[where].astype(np.float64)
+    entries = np.nonzero((probs > 0) & legal[..., None])
+    cells, outcome, probability = entries[:-1], outcome[entries], probs[entries].astype(np.float64)
     if mdp.end_probs is not None:
         ends = np.asarray(mdp.end_probs)
         ending = np.nonzero((ends > 0) & legal)
@@ -180,12 +181,12 @@ def is_line(positions: np.ndarray) -> bool:
 
 def outward_of(positions: np.ndarray) -> np.ndarray:
     """Float[N 2]: directions away from the others; up, where they are on one line."""
-    away = positions - positions.mean(0)
-    length = np.linalg.norm(away, axis=-1, keepdims=True)
+    outward = positions - positions.mean(0)
+    length = np.linalg.norm(outward, axis=-1, keepdims=True)
     up = np.array([0.0, -1.0])
     if is_line(positions):
-        return np.broadcast_to(up, away.shape)
-    return np.where(length > 1e-9, away / np.maximum(length, 1e-9), up)
+        return np.broadcast_to(up, outward.shape)
+    return np.where(length > 1e-9, outward / np.maximum(length, 1e-9), up)
 
 
 def _legal_reward(mdp: MDP | SparseMDP) -> np.ndarray:
@@ -193,7 +194,7 @@ def _legal_reward(mdp: MDP | SparseMDP) -> np.ndarray:
     return reward if mdp.legal is None else np.where(np.asarray(mdp.legal), reward, 0.0)
 
 
-def _padded(values: np.ndarray, size: int) -> np.ndarray:
+def _pad_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
     """Zeros for the ends."""
     return np.concatenate([values, np.zeros((size - len(values), *np.shape(values)[1:]), np.asarray(values).dtype)])
 
@@ -225,25 +226,25 @@ def curves_of(graph: Graph, radius: float) -> np.ndarray:
 
 def _bend(graph: Graph, pair: tuple[int, int], slot: int, number: dict[tuple[int, int], int]) -> float:
     """The angle at which a curve leaves the straight line, in degrees."""
-    others = max(number[pair] - 1, 1)
+    siblings = max(number[pair] - 1, 1)
     distance = float(np.linalg.norm(np.diff(graph.positions[list(pair)], axis=0))) / graph.unit
     long = graph.shape == "line" and distance > 1.5
     if not long and (pair[1], pair[0]) not in number:
-        return (slot - (number[pair] - 1) / 2) * min(36.0 if graph.shape == "line" else 26.0, 100.0 / others)
+        return (slot - (number[pair] - 1) / 2) * min(36.0 if graph.shape == "line" else 26.0, 100.0 / siblings)
     if graph.shape == "line":
         least = 32.0 if not long else 46.0 + 20.0 * (1.0 - np.exp((2.0 - distance) / 3.0))
-        return least + slot * (min(28.0, 50.0 / others) if not long else min(14.0, 30.0 / others))
-    return 14.0 + slot * min(20.0, 60.0 / others)
+        return least + slot * (min(28.0, 50.0 / siblings) if not long else min(14.0, 30.0 / siblings))
+    return 14.0 + slot * min(20.0, 60.0 / siblings)
 
 
 def _arc(source: np.ndarray, target: np.ndarray, angle: float, start: float, stop: float) -> np.ndarray:
-    along = target - source
-    length = np.linalg.norm(along)
-    along = along / length
-    left = np.array([along[1], -along[0]])  # y is downwards
+    direction = target - source
+    length = np.linalg.norm(direction)
+    direction = direction / length
+    left = np.array([direction[1], -direction[0]])  # y is downwards
     # A cubic Bezier curve: tangents at both ends are the straight line turned by the angle.
     cos, sin = np.cos(np.radians(angle)), np.sin(np.radians(angle))
-    leave, arrive = cos * along + sin * left, -cos * along + sin * left
+    leave, arrive = cos * direction + sin * left, -cos * direction + sin * left
     reach = 0.38 * length
     return np.array([source + start * leave, source + reach * leave, target + reach * arrive, target + stop * arrive])
 
@@ -266,12 +267,12 @@ def draw_graph(axes: "Axes", graph: Graph, actions: list[str]) -> None:
     Many nodes are dots, without names or heads of arrows, their colour the mean reward that is furthest from zero.
     """
     axes.set_aspect("equal")
-    few = is_small(graph)
+    small = is_small(graph)
     colors = colors_of(len(actions))
-    curves = (_draw_arrows if few else _draw_lines)(axes, graph, colors)
-    (_draw_circles if few else _draw_dots)(axes, graph, colors)
+    curves = (_draw_arrows if small else _draw_lines)(axes, graph, colors)
+    (_draw_circles if small else _draw_dots)(axes, graph, colors)
     _set_limits(axes, graph, curves)
-    _draw_legend(axes, graph, actions, colors, few)
+    _draw_legend(axes, graph, actions, colors, small)
     if graph.shape == "layers":
         _name_layers(axes, graph)
     else:
@@ -342,9 +343,9 @@ def _draw_circles(axes: "Axes", graph: Graph, colors: list[Color]) -> None:
         lines += [(number_text(r, "+"), colors[a]) for a, r in enumerate(graph.reward[n]) if r != 0]
         height = min(0.64, 1.8 / len(lines)) * radius
         for k, (text, color) in enumerate(lines):
-            where = y + (k - (len(lines) - 1) / 2) * height
+            text_y = y + (k - (len(lines) - 1) / 2) * height
             size = 10.0 if k == 0 else 8.0
-            axes.text(x, where, text, color=color, ha="center", va="center", fontsize=size, zorder=4)
+            axes.text(x, text_y, text, color=color, ha="center", va="center", fontsize=size, zorder=4)
 
 
 def _draw_lines(axes: "Axes", graph: Graph, colors: list[Color]) -> np.ndarray:
@@ -422,9 +423,9 @@ def place_legend(axes: "Axes", handles: "Sequence[Artist]", below: float, title:
     width, height = figure.get_size_inches()
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = int(np.clip((width - 0.5) / (0.55 + 0.085 * longest), 1, len(handles)))
-    where = {"loc": "upper center", "bbox_to_anchor": (0.5, -below / height * 1.25)}
+    placement = {"loc": "upper center", "bbox_to_anchor": (0.5, -below / height * 1.25)}
     axes.legend(
-        handles=handles, ncols=columns, frameon=False, title=title or None, title_fontsize=8, fontsize=9, **where
+        handles=handles, ncols=columns, frameon=False, title=title or None, title_fontsize=8, fontsize=9, **placement
     )
 
 

@@ -82,15 +82,15 @@ def plot_env(
     """
     picture = _picture(env)
     if picture is not None and picture.cells is not None:
-        figure, where = _place(axes, map_size(picture.cells))
-        draw_map(where, picture.cells)
+        figure, panel = _place(axes, map_size(picture.cells))
+        draw_map(panel, picture.cells)
     else:
         tables = _tables(env)
         graph = _graph(tables, step, states)
-        figure, where = _place(axes, size_of(graph))
-        draw_graph(where, graph, _names("actions", actions, tables.mdp.n_actions, "action "))
+        figure, panel = _place(axes, size_of(graph))
+        draw_graph(panel, graph, _names("actions", actions, tables.mdp.n_actions, "action "))
     if axes is None:
-        where.set_title(": ".join(filter(None, (env.name, where.get_title()))))
+        panel.set_title(": ".join(filter(None, (env.name, panel.get_title()))))
     return figure
 
 
@@ -123,28 +123,28 @@ def plot_trajectory(
     Example:
         >>> bm.plot_trajectory(bm.envs.slippery_grid(3), [0, 1, 2]).savefig("walk.png")
     """
-    drawn = _drawn(env)
+    drawn = _drawing_kind(env)
     if isinstance(env, Environment):
         _names("names", names, env.mdp.n_states)
-    indices, points = _visited(env, drawn, states)
+    indices, points = _points_of(env, drawn, states)
     jumps = _jumps(env, indices, points, longest)
     if drawn == "over time":
-        figure, where = _place(axes, (8.0, 3.6))
-        draw_over_time(where, points[:, 1], jumps)
-        _name_states(where, _tables(env), names)
+        figure, panel = _place(axes, (8.0, 3.6))
+        draw_over_time(panel, points[:, 1], jumps)
+        _name_states(panel, _tables(env), names)
         if axes is None:
-            where.set_title(env.name)
+            panel.set_title(env.name)
         return figure
     figure = plot_env(env, states=names, axes=axes)
-    where = figure.axes[0] if axes is None else axes
+    panel = figure.axes[0] if axes is None else axes
     bar = drawn != "layers"
     graph = None if drawn == "map" else _graph(_tables(env), None, None)
     halo = RADIUS * graph.unit if graph is not None and is_small(graph) else None
-    draw_path(where, points, jumps, halo=halo, bar=bar)
+    draw_path(panel, points, jumps, halo=halo, bar=bar)
     return figure
 
 
-def _drawn(env: Drawable) -> str:
+def _drawing_kind(env: Drawable) -> str:
     """Where its trajectories are drawn: on a "map", a "plane", the "layers" of its steps, or "over time"."""
     picture = _picture(env)
     if picture is not None and picture.cells is not None:
@@ -189,13 +189,13 @@ def _names(argument: str, names: Sequence[Hashable] | None, number: int, before:
     if names is None:
         return [f"{before}{i}" for i in range(number)]
     check_type(argument, names, Iterable, "a sequence of names")
-    given = list(names)
-    if len(given) != number:
-        raise ValueError(f"{argument} has {len(given)} names, expected {number}")
-    return [str(name) for name in given]
+    labels = list(names)
+    if len(labels) != number:
+        raise ValueError(f"{argument} has {len(labels)} names, expected {number}")
+    return [str(name) for name in labels]
 
 
-def _visited(env: Drawable, drawn: str, states: ArrayLike) -> tuple[np.ndarray | None, np.ndarray]:
+def _points_of(env: Drawable, drawn: str, states: ArrayLike) -> tuple[np.ndarray | None, np.ndarray]:
     """The indices of the states, where they are indices, and where they are drawn: Float[T 2]."""
     array, picture = np.asarray(states), env.picture
     plane = picture if drawn in ("map", "plane") else None
@@ -272,8 +272,8 @@ def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | Non
     """The states in their order on the y axis, at most 20 of them with a name."""
     states = _names("names", names, env.mdp.n_states)
     order = np.argsort(order_of(len(states), env.picture))
-    every = max(1, -(-len(states) // 20))
-    axes.set_yticks(range(0, len(states), every), [states[s] for s in order[::every]])
+    stride = max(1, -(-len(states) // 20))
+    axes.set_yticks(range(0, len(states), stride), [states[s] for s in order[::stride]])
     axes.set(xlabel="step", ylabel="state", ylim=(-0.5, len(states) - 0.5))
 
 
@@ -292,9 +292,9 @@ def draw_map(axes: "Axes", cells: tuple[str, ...]) -> None:
     width = max(map(len, cells))
     grid = np.array([list(line.ljust(width)) for line in cells])
     kinds = [kind for kind in dict.fromkeys([*LEGEND, *sorted(set(grid.ravel()))]) if (grid == kind).any()]
-    others = [kind for kind in kinds if kind not in LEGEND and kind != " "]
+    other_kinds = [kind for kind in kinds if kind not in LEGEND and kind != " "]
     shades = {kind: LEGEND[kind][1] for kind in LEGEND} | {" ": "white"}
-    shades |= {kind: _OTHERS[i % len(_OTHERS)] for i, kind in enumerate(others)}
+    shades |= {kind: _OTHERS[i % len(_OTHERS)] for i, kind in enumerate(other_kinds)}
     codes = np.argmax(grid[..., None] == np.array(kinds), -1)
     look = ListedColormap([shades[kind] for kind in kinds])
     axes.imshow(codes, cmap=look, vmin=-0.5, vmax=len(kinds) - 0.5, interpolation="none")

@@ -64,21 +64,21 @@ def plot_regret(
                 f"results{f'[{name!r}]' if name else ''} has no known regret ({why}), expected runs in environments "
                 "whose optimum is known: plot the rewards instead"
             )
-    figure, where = place(axes)
+    figure, panel = place(axes)
     for name, result in named.items():
         rows = next((name for name in ("time", "episode") if name in result.coords), str(result["regret"].dims[-1]))
         x = np.asarray(result[rows] + (rows in result.dims))  # coordinates count what is over, dimensions are numbered
         mean, half = _interval(result["regret"].to_numpy(), level)
-        where.plot(x, mean, label=name or None)
-        where.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
-        where.set_xlabel("time (steps)" if rows == "time" else rows)
+        panel.plot(x, mean, label=name or None)
+        panel.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
+        panel.set_xlabel("time (steps)" if rows == "time" else rows)
     seeds = next(iter(named.values())).sizes["seed"]
     title = f"mean of {seeds} seeds, {level:.0%} interval" if seeds > 1 else "1 seed"
-    where.set_ylabel("cumulative regret")
+    panel.set_ylabel("cumulative regret")
     if set(named) == {""}:
-        where.set_title(title)
+        panel.set_title(title)
     else:
-        where.legend(title=title)
+        panel.legend(title=title)
     return figure
 
 
@@ -132,15 +132,15 @@ def plot_values(
         raise ValueError(f"values{list(bad)} is {draws[bad]}, expected a finite number")
     check_number("level", level, lambda x: 0 < x < 1, "a number between 0 and 1")
     low, middle, high = np.quantile(draws, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
-    figure, where = place(axes)
+    figure, panel = place(axes)
     x = np.arange(draws.shape[1])
-    where.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="o", label=f"median, {level:.0%} interval")
+    panel.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="o", label=f"median, {level:.0%} interval")
     if truth is not None:
-        where.plot(x, np.asarray(truth), "k_", markersize=14, label="true value")
-    label_axis(where.xaxis, list(names) if names is not None else list(x), 5.0)
-    where.set_xlabel("state")
-    where.set_ylabel("value")
-    where.legend()
+        panel.plot(x, np.asarray(truth), "k_", markersize=14, label="true value")
+    label_axis(panel.xaxis, list(names) if names is not None else list(x), 5.0)
+    panel.set_xlabel("state")
+    panel.set_ylabel("value")
+    panel.legend()
     return figure
 
 
@@ -190,15 +190,15 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
         across = _table(axes[a], rows[:, a], f"P(next state)\naction {shorten(name)}", "next state", space.state_names)
         axes[a].images[0].set_clim(0.0, 1.0)
         needed = max(needed, across)
-    for each, values, title in ((axes[-2], mean.reward, "mean reward"), (axes[-1], visits, "visits")):
-        needed = max(needed, _table(each, values, title, "action", space.action_names))
+    for panel, values, title in ((axes[-2], mean.reward, "mean reward"), (axes[-1], visits, "visits")):
+        needed = max(needed, _table(panel, values, title, "action", space.action_names))
     # The states are named at the left of each row of tables.
     left = 0.0
-    for i, each in enumerate(axes):
-        each.set_yticks([])
+    for i, panel in enumerate(axes):
+        panel.set_yticks([])
         if i % columns == 0:
-            left = label_axis(each.yaxis, space.state_names, HEIGHT)
-            each.set_ylabel("state")
+            left = label_axis(panel.yaxis, space.state_names, HEIGHT)
+            panel.set_ylabel("state")
     if len(shown) < space.n_actions:
         figure.suptitle(f"the first {len(shown)} of {space.n_actions} actions", fontsize=10)
     figure.set_size_inches(left + (WIDTH + 0.9) * columns, (HEIGHT + 0.9 + needed) * -(-len(axes) // columns))
@@ -220,10 +220,10 @@ def _axes(number: int) -> tuple["Figure", "list[Axes]", int]:
     rows = -(-number // IN_A_ROW)
     columns = -(-number // rows)
     figure = NotebookFigure(layout="constrained")
-    every = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for unused in every[number:]:
+    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for unused in panels[number:]:
         unused.remove()
-    return figure, every[:number], columns
+    return figure, panels[:number], columns
 
 
 def _table(axes: "Axes", values: ArrayLike, title: str, xlabel: str, names: Sequence[Hashable]) -> float:
@@ -264,22 +264,22 @@ def plot_training(
         raise ValueError("results is empty, expected at least one dataset of train")
     for name, result in named.items():
         check_dataset(f"results[{name!r}]" if name else "results", result)
-    figure, where = place(axes)
+    figure, panel = place(axes)
     for name, result in named.items():
         curves = [str(x) for x, values in result.data_vars.items() if values.dims == ("seed", "checkpoint")]
         check_name("show", show, curves)
         x, line = result["step"].to_numpy(), result[show].to_numpy()
-        drawn = _band(where, x, line, name)
+        drawn = _band(panel, x, line, name)
         if show == "score" and "evaluation_score" in result:
-            _points(where, result, drawn)
-    where.set_xlabel("environment steps")
-    where.set_ylabel(f"{show} (mean of the episodes that ended)" if show in ("score", "length") else show)
+            _points(panel, result, drawn)
+    panel.set_xlabel("environment steps")
+    panel.set_ylabel(f"{show} (mean of the episodes that ended)" if show in ("score", "length") else show)
     seeds = next(iter(named.values())).sizes["seed"]
     title = f"mean of {seeds} seed{'s' if seeds > 1 else ''}" + (", 95 % interval" if seeds > 1 else "")
     if set(named) == {""}:
-        where.set_title(title)
+        panel.set_title(title)
     else:
-        where.legend(title=title)
+        panel.legend(title=title)
     return figure  # pyright: ignore[reportReturnType]
 
 
@@ -346,12 +346,12 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
     axes = figure.subplots(1, len(frames))
     norm = LogNorm(1.0, max(float(max(frame.max() for frame in frames)), 2.0))
     image = None
-    for number, (where, frame) in enumerate(zip(np.atleast_1d(axes), frames, strict=True)):
-        image = where.imshow(np.where(frame > 0, frame, np.nan), norm=norm, cmap="viridis")
-        where.set_title(f"{number + 1} / {len(frames)}", fontsize=9)
-        where.set_xticks([])
-        where.set_yticks([])
-        where.set_facecolor("0.9")
+    for number, (panel, frame) in enumerate(zip(np.atleast_1d(axes), frames, strict=True)):
+        image = panel.imshow(np.where(frame > 0, frame, np.nan), norm=norm, cmap="viridis")
+        panel.set_title(f"{number + 1} / {len(frames)}", fontsize=9)
+        panel.set_xticks([])
+        panel.set_yticks([])
+        panel.set_facecolor("0.9")
     figure.colorbar(image, ax=axes, label="visits")  # pyright: ignore[reportArgumentType]
     figure.suptitle("where the agent was, part by part of the training", fontsize=10)
     return figure

@@ -31,7 +31,7 @@ from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.host.host_choice import (
     ListedEnvironment,
     chooses_numba,
-    listed_environment,
+    list_environment,
     why_not_sweeps,
 )
 from bayes_mdp.experiments.rollout.regret import Truth, needs_values, optimal_plan, optimal_rate, truth_of
@@ -39,14 +39,14 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
     Refits,
     changing,
     check_paid,
-    held_rewards,
     initial_belief,
+    learnable_rewards,
+    list_outcomes,
     on_device,
     refuse_paid,
     split_constants,
     thins,
 )
-from bayes_mdp.experiments.rollout.run_beliefs import listed as listing
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
 from bayes_mdp.experiments.run_config import AXIS, BeliefTree, RunConfig, check_case, seed_mesh
@@ -118,7 +118,7 @@ def prepare(case: RunConfig) -> Prepared:
     belief, constants, own_belief, support = None, None, False, None
     if not isinstance(case.agent, Learner):
         whole = initial_belief(plain_key(key_belief), case.prior, space, case.agent, case.options.method)
-        support = held_rewards(whole)
+        support = learnable_rewards(whole)
         if support is not None:
             support = check_paid(support, sim, envs.mdp, space, horizon=case.horizon, batched=case.own_env)
         belief, constants, own_belief = _belief(key_belief, case, whole, sim)
@@ -127,11 +127,13 @@ def prepare(case: RunConfig) -> Prepared:
     problem = Problem(space, case.objective, case.environment.mdp.initial)
     target = None if case.options.target is None else np.asarray(case.options.target)
     setting = on_device(RunContext(case.agent, case.rule, problem, sim, truth, constants, target, support))
+    # Sharded last: what was prepared on the host is sent to each device once.
     mesh = seed_mesh(case.options.devices, case.num_seeds)
-    setting = placed(mesh, setting, _specs(setting, case.own_env))
-    keys, belief = placed(mesh, keys, EACH), placed(mesh, belief, EACH if own_belief else ALL)
+    setting = place_on_devices(mesh, setting, _specs(setting, case.own_env))
+    keys, belief = place_on_devices(mesh, keys, EACH), place_on_devices(mesh, belief, EACH if own_belief else ALL)
+    # The loop of numba plays what it can; XLA plays everything.
     why_not = why_not_sweeps(layout, setting, keys, own_env=case.own_env, mesh=mesh)
-    listed = listed_environment(setting.simulator) if chooses_numba(case.options.compiler, why_not) else None
+    listed = list_environment(setting.simulator) if chooses_numba(case.options.compiler, why_not) else None
     return Prepared(layout, case.own_env, own_belief, envs, setting, keys, belief, space, mesh, listed)
 
 
@@ -143,14 +145,14 @@ def _check_lists(space: StateActionSpace, outcome: Int[np.ndarray, "*H S A K"]) 
     """
     if space.successors is None:
         return
-    each = np.broadcast_to(outcome, (*space.shape, outcome.shape[-1]))
+    outcomes = np.broadcast_to(outcome, (*space.shape, outcome.shape[-1]))
     # Place by place, so that memory stays that of the lists.
-    missing = np.stack([(space.successors != one[..., None]).all(-1) for one in np.moveaxis(each, -1, 0)], -1)
+    missing = np.stack([(space.successors != column[..., None]).all(-1) for column in np.moveaxis(outcomes, -1, 0)], -1)
     missing = missing if space.legal is None else missing & space.legal[..., None]
     if missing.any():
-        where = tuple(int(i) for i in np.argwhere(missing)[0])
-        reached = "the end" if each[where] == space.n_states else f"state {each[where]}"
-        pair = f"state {where[-3]}, action {where[-2]}"
+        entry = tuple(int(i) for i in np.argwhere(missing)[0])
+        reached = "the end" if outcomes[entry] == space.n_states else f"state {outcomes[entry]}"
+        pair = f"state {entry[-3]}, action {entry[-2]}"
         raise ValueError(f"space lists no successor {reached} of {pair}, expected every outcome of env")
 
 
@@ -168,20 +170,20 @@ def _belief(
     averages over them too.
     """
     key, space = plain_key(key), case.space
-    own, number = thins(whole, case.prior), case.options.num_particles
+    has_draws, number = thins(whole, case.prior), case.options.num_particles
     if not case.own_env:  # the outcomes that one simulator can produce are those of all seeds
-        shorter = listing(whole, sim.outcome, space)
+        shorter = list_outcomes(whole, sim.outcome, space)
         assert isinstance(shorter, CanUpdate)  # the same belief
         whole = shorter
-    if not own:
+    if not has_draws:
         return *split_constants(on_device(whole), _example(space)), False
     assert isinstance(whole, CanThin)
     draw = partial(whole.thinned, num=number)
     # Thinned once for the split, whose structure is that of the draws of every seed.
     parts = split_constants(on_device(draw(key)), _example(space))
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(case.num_seeds))
-    each = jax.jit(jax.vmap(lambda key: changing(draw(key), parts[0])))(keys)
-    return each, parts[1], True
+    changing_leaves = jax.jit(jax.vmap(lambda key: changing(draw(key), parts[0])))(keys)
+    return changing_leaves, parts[1], True
 
 
 def _example(space: StateActionSpace) -> Transitions:
@@ -234,12 +236,13 @@ def on_each_device(function: Callable[..., Any], mesh: Mesh | None, specs: tuple
         mesh: of `seed_mesh`; None: the function itself.
         specs: of its arguments, `EACH` or `ALL` for every array of each.
     """
+    # Without a mesh one device plays all seeds.
     if mesh is None:
         return function
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=EACH, check_vma=False)
 
 
-def placed(mesh: Mesh | None, tree: PyTree, spec: PyTree) -> PyTree:
+def place_on_devices(mesh: Mesh | None, tree: PyTree, spec: PyTree) -> PyTree:
     """The arrays of a tree on the devices, once: else every call would send them again.
 
     Args:
@@ -250,7 +253,7 @@ def placed(mesh: Mesh | None, tree: PyTree, spec: PyTree) -> PyTree:
     if mesh is None:
         return tree
     specs = spec if not isinstance(spec, PartitionSpec) else jax.tree.map(lambda _: spec, tree)
-    return jax.tree.map(lambda leaf, one: jax.device_put(leaf, NamedSharding(mesh, one)), tree, specs)
+    return jax.tree.map(lambda leaf, spec_of_leaf: jax.device_put(leaf, NamedSharding(mesh, spec_of_leaf)), tree, specs)
 
 
 def check_seeds_fit(num_seeds: int, mesh: Mesh | None, carry: PyTree) -> None:
@@ -268,15 +271,18 @@ def check_seeds_fit(num_seeds: int, mesh: Mesh | None, carry: PyTree) -> None:
     """
     needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
     devices = [jax.devices()[0]] if mesh is None else list(mesh.devices.flat)
-    limit, whose = memory_limit(), "half of what is free"
-    left = [_left(device) for device in devices]
+    limit, whose_memory = memory_limit(), "half of what is free"
+    left = [_free_bytes(device) for device in devices]
     if all(x is not None for x in left):
-        needed, limit, whose = needed / len(devices), min(x for x in left if x is not None) // 2, "half of a device"
+        needed, limit = needed / len(devices), min(x for x in left if x is not None) // 2
+        whose_memory = "half of a device"
     if needed > limit:
-        raise too_much(f"num_seeds is {num_seeds}", needed, limit, whose, "fewer seeds take less, or more devices")
+        raise too_much(
+            f"num_seeds is {num_seeds}", needed, limit, whose_memory, "fewer seeds take less, or more devices"
+        )
 
 
-def _left(device: jax.Device) -> int | None:  # pyright: ignore[reportInvalidTypeForm]
+def _free_bytes(device: jax.Device) -> int | None:  # pyright: ignore[reportInvalidTypeForm]
     """Bytes that a device has left, where it reports them."""
     stats = device.memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
@@ -355,13 +361,14 @@ def execute(
     """
     layout, own_env, setting, keys = prepared.layout, prepared.own_env, prepared.setting, prepared.keys
     mesh, start_arguments = prepared.mesh, (setting, keys, prepared.belief, prepared.mesh)
-    own = (own_env, prepared.own_belief)
-    check_seeds_fit(keys.shape[0], mesh, start_all.eval_shape(layout, own, *start_arguments))
-    carry = start_all(layout, own, *start_arguments)
+    has_own = (own_env, prepared.own_belief)
+    check_seeds_fit(keys.shape[0], mesh, start_all.eval_shape(layout, has_own, *start_arguments))
+    carry = start_all(layout, has_own, *start_arguments)
     done, carry, rows = snapshots.restore(carry)
     if prepared.listed is not None and stop is None:
         return _execute_by_numba(prepared, prepared.listed, (done, carry, rows), progress, snapshots)
     refits = Refits(keys, prepared.belief, setting.constants)
+    # Rows of a snapshot are the first chunk.
     chunks = [Row(**rows)] if rows else []
     refitted = np.zeros(keys.shape[0], bool)
     with progress as bar, snapshots as saved:
@@ -392,6 +399,7 @@ def execute(
     if isinstance(setting.agent, ChecksLearnt):
         setting.agent.check_learnt(carry.agent_state)
     rows = join(chunks, done)
+    # One copy to the host, after the last chunk.
     outcome = Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits))
     if rows.target is not None:
         outcome = outcome._replace(target=np.asarray(rows.target))
@@ -445,8 +453,8 @@ def _axes(setting: RunContext, own_env: bool) -> RunContext | None:
     if not own_env:
         return None
     shared = jax.tree.map(lambda _: None, setting)
-    each = jax.tree.map(lambda _: 0, (setting.simulator, setting.truth))
-    return eqx.tree_at(lambda s: (s.simulator, s.truth), shared, each, is_leaf=lambda x: x is None)
+    zero_axes = jax.tree.map(lambda _: 0, (setting.simulator, setting.truth))
+    return eqx.tree_at(lambda s: (s.simulator, s.truth), shared, zero_axes, is_leaf=lambda x: x is None)
 
 
 def _specs(setting: RunContext, own_env: bool) -> PyTree:
@@ -454,8 +462,8 @@ def _specs(setting: RunContext, own_env: bool) -> PyTree:
     shared = jax.tree.map(lambda _: ALL, setting)
     if not own_env:
         return shared
-    each = jax.tree.map(lambda _: EACH, (setting.simulator, setting.truth))
-    return eqx.tree_at(lambda s: (s.simulator, s.truth), shared, each)
+    seed_specs = jax.tree.map(lambda _: EACH, (setting.simulator, setting.truth))
+    return eqx.tree_at(lambda s: (s.simulator, s.truth), shared, seed_specs)
 
 
 class Oracle(eqx.Module):
@@ -485,9 +493,10 @@ def cumulative_regret(case: RunConfig, prepared: Prepared, outcome: Outcome) -> 
         return np.cumsum(outcome.regret, axis=1)
     if case.regret == "oracle_run":
         return np.cumsum(_oracle_rewards(case, prepared) - outcome.reward, axis=1)
+    # Bayes' and objective regret have values of every plan; the others compare with the rate of an optimal policy.
     rate = optimal_rate(prepared.envs.mdp, case.objective, batched=prepared.own_env)
-    each = np.broadcast_to(np.asarray(rate, np.float64)[..., None], (outcome.reward.shape[0], 1))
-    return np.cumsum(each * units(prepared.layout) - outcome.reward, axis=1)
+    rate_of_seed = np.broadcast_to(np.asarray(rate, np.float64)[..., None], (outcome.reward.shape[0], 1))
+    return np.cumsum(rate_of_seed * units(prepared.layout) - outcome.reward, axis=1)
 
 
 def units(layout: Layout) -> np.ndarray:
@@ -500,6 +509,7 @@ def units(layout: Layout) -> np.ndarray:
 def _oracle_rewards(case: RunConfig, prepared: Prepared) -> Float[np.ndarray, "N rows"]:
     """Rewards of an optimal policy under the keys of the run (the environment's numbers depend on them alone)."""
     plan = optimal_plan(prepared.envs.mdp, case.objective)
+    # The same keys: the oracle meets the same random numbers of the environment.
     oracle_agent = Oracle(jnp.asarray(plan.q, float), jnp.asarray(plan.policy))
     layout = replace(prepared.layout, always=True)
     setting = replace(prepared.setting, agent=oracle_agent, rule=EverySteps(1), constants=None, support=None)

@@ -70,12 +70,14 @@ class Truth(eqx.Module):
         """
         assert self.optimal is not None and self.initial is not None
         if not episodic:
+            # sum over steps of V*(s_t) - V_pi(s_t): the regret of the policy in the states that were met.
             gap = (self.optimal - new)[block.state]
             return jnp.sum(gap if block.live is None else jnp.where(block.live, gap, 0.0))
         step, state = block.step[0], block.state[0]
         lost = (old - new)[step, state]
         if block.live is not None:
             lost = jnp.where(block.live[0], lost, 0.0)
+        # A change of plan within an episode counts from the present state on; the first plan from the first state.
         return jnp.where(step == 0, matmul(self.initial, (self.optimal - new)[0]), lost)
 
     def lost_by_actions(self, block: Segment) -> Float[Array, ""]:
@@ -114,11 +116,11 @@ def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
         best = best_policies(rows, drawn, objective)
         q = best.table(rows, mdp.n_actions)[0]
         return Plan(q, q.max(-1), q.argmax(-1), np.asarray(np.nan), np.asarray(best.values.gap[0]))
-    answer = solved(mdp, objective, batched=batched)
+    answer = solve_in_float64(mdp, objective, batched=batched)
     return Plan(*map(np.asarray, (answer.q, answer.v, answer.policy, answer.gain, answer.gap)))
 
 
-def solved(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
+def solve_in_float64(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
     """What `solve` says of the true MDP (of each of a batch), computed in float64, as NumPy arrays."""
     with jax.enable_x64(True):
         exact = jax.tree.map(in_float64, (mdp, objective))
@@ -133,6 +135,7 @@ def truth_of(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = Fals
     """The truth, for the loop to evaluate plans with; `by_action`: to judge single actions with."""
     best = optimal_plan(mdp, objective, batched=batched)
     optimal = place_as(best.v, float)
+    # Q* - V* is 0 for the best action and negative for the others.
     advantage = place_as(np.asarray(best.q) - np.asarray(best.v)[..., None], float) if by_action else None
     return Truth(mdp, optimal, mdp.initial, advantage)
 

@@ -7,7 +7,7 @@ compiled run lives, and fails to lower a mixture of both. In float32 the error o
 some 10^6 transitions: beyond, enable x64 for the whole run.
 
 An environment that pays what the belief cannot hold is refused: before the first step where the law of the rewards is
-known (`paid` looks at every pair that can be reached), at the step where it is not (a law of one's own).
+known (`payable_rewards` looks at every pair that can be reached), at the step where it is not (a law of one's own).
 """
 
 import logging
@@ -111,7 +111,7 @@ def thins(belief: object, prior: PriorLike) -> bool:
     return belief is not prior and isinstance(belief, CanThin)
 
 
-def thinned(belief: CanUpdate, prior: PriorLike, key: PRNGKeyArray, num: int) -> CanUpdate:
+def thin(belief: CanUpdate, prior: PriorLike, key: PRNGKeyArray, num: int) -> CanUpdate:
     """`belief` with `num` draws of its own, where `thins`."""
     if not thins(belief, prior):
         return belief
@@ -121,7 +121,7 @@ def thinned(belief: CanUpdate, prior: PriorLike, key: PRNGKeyArray, num: int) ->
     return fewer
 
 
-def listed(belief: Belief, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Belief | CanList:
+def list_outcomes(belief: Belief, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Belief | CanList:
     """`belief` with counts for the outcomes of the simulator only, where it can: cheaper; its numbers stay the same."""
     if space.successors is not None or not isinstance(belief, CanList) or outcome.shape[-1] == space.n_outcomes:
         return belief
@@ -149,14 +149,19 @@ def split_constants(belief: BeliefTree, transitions: Transitions) -> tuple[Belie
         TypeError: an update or a refit changes the structure, shapes or dtypes of the belief, which a compiled loop
             cannot carry.
     """
-    change = _changed(belief, "update", transitions, jnp.ones(()))
+    change = _leaves_changed_by(belief, "update", transitions, jnp.ones(()))
+    # Of a refit on the host there is no program to trace: it is made once, and the leaves are compared.
     if isinstance(belief, CanRefit):
-        refitted = _refitted_leaves(belief) if refits_on_host(belief) else _changed(belief, "refit", jax.random.key(0))
+        refitted = (
+            _leaves_of_refit(belief)
+            if refits_on_host(belief)
+            else _leaves_changed_by(belief, "refit", jax.random.key(0))
+        )
         change = [by_update or by_refit for by_update, by_refit in zip(change, refitted, strict=True)]
     return eqx.partition(belief, jax.tree.unflatten(jax.tree.structure(belief), change))
 
 
-def _changed(belief: BeliefTree, method: str, *arguments: PyTree) -> list[bool]:
+def _leaves_changed_by(belief: BeliefTree, method: str, *arguments: PyTree) -> list[bool]:
     """Which leaves a method of the belief changes."""
     leaves, structure = jax.tree.flatten(belief)
 
@@ -178,7 +183,7 @@ def refits_on_host(belief: object) -> bool:
     return isinstance(belief, CanRefitOnHost) and belief.refits_on_host
 
 
-def _refitted_leaves(belief: CanRefit) -> list[bool]:
+def _leaves_of_refit(belief: CanRefit) -> list[bool]:
     """Which leaves a refit on the host changes; it is made once."""
     refitted = belief.refit(jax.random.key(0))
     return [new is not old for new, old in zip(jax.tree.leaves(refitted), jax.tree.leaves(belief), strict=True)]
@@ -215,8 +220,8 @@ class Refits:
         # Padded to a power of two: at most log2(N) + 1 programs are compiled. On the host there is none.
         size = seeds.size if self._on_host else 1 << (seeds.size - 1).bit_length()
         padded = np.concatenate([seeds, np.repeat(seeds[:1], size - seeds.size)])
-        keys = _wrapped(np.asarray(jax.random.key_data(self._keys))[padded], self._keys)
-        refit = refitted_on_host if self._on_host else refitted
+        keys = _wrap_keys(np.asarray(jax.random.key_data(self._keys))[padded], self._keys)
+        refit = refit_by_numpy if self._on_host else refitted
         renewed = refit(keys, _take(belief, padded), self._constants, row)
         belief = self._write(belief, seeds, renewed)
         self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
@@ -238,23 +243,23 @@ class Refits:
         return dict(zip(COSTS, (round(self._seconds, 3), self._calls, len(self._sizes)), strict=True))
 
 
-def refitted(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
+def refit_by_jax(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
     """The beliefs [n ...] inferred anew, as numpy arrays."""
     return jax.device_get(_refit_all(keys, belief, constants, np.uint32(row)))
 
 
-def refitted_on_host(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
+def refit_by_numpy(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
     """The same, one after the other in NumPy."""
     fixed = jax.tree.map(np.asarray, constants)
     renewed = []
     for i, key in enumerate(np.asarray(jax.random.key_data(keys))):  # a slice of keys would be compiled for each
-        own = jax.random.fold_in(jax.random.fold_in(_wrapped(key, keys), _STREAM), row)
+        refit_key = jax.random.fold_in(jax.random.fold_in(_wrap_keys(key, keys), _STREAM), row)
         part = jax.tree.map(lambda leaf, i=i: leaf[i], belief)
-        renewed.append(changing(eqx.combine(part, fixed).refit(own), part))
+        renewed.append(changing(eqx.combine(part, fixed).refit(refit_key), part))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *renewed)
 
 
-def _wrapped(data: UInt32[np.ndarray, "*n 2"], keys: Key[Array, " N"]) -> Key[Array, "*n"]:
+def _wrap_keys(data: UInt32[np.ndarray, "*n 2"], keys: Key[Array, " N"]) -> Key[Array, "*n"]:
     """Keys of these bits, of the kind of `keys`."""
     return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(keys))
 
@@ -294,7 +299,7 @@ class HasRewardSupport(Protocol):
         ...
 
 
-def held_rewards(belief: object) -> RewardSupport | None:
+def learnable_rewards(belief: object) -> RewardSupport | None:
     """The rewards that a belief can hold; None: all numbers, or it does not say."""
     if not isinstance(belief, HasRewardSupport):
         return None
@@ -334,25 +339,31 @@ def check_paid(
     if mdp.legal is not None:
         legal = legal & np.asarray(mdp.legal)[0 if batched else ...]
     # Every outcome of every legal pair, as an index of the tables of the environment and of those of the belief.
-    *each, _ = np.nonzero(np.broadcast_to(legal[..., None], grid.shape))
+    *indices, _ = np.nonzero(np.broadcast_to(legal[..., None], grid.shape))
     outcome = grid[np.broadcast_to(legal[..., None], grid.shape)]
-    cell = tuple(each[batched:])
-    pieces = paid(sim.reward_law, (*each[:batched], *cell[-axes:]), outcome)
+    cell = tuple(indices[batched:])
+    pieces = payable_rewards(sim.reward_law, (*indices[:batched], *cell[-axes:]), outcome)
     if pieces is None:
         return support
-    held = support.at(cell, outcome if space.successors is None else np.asarray(space.place(cell, outcome)))
+    learnable = support.at(cell, outcome if space.successors is None else np.asarray(space.place(cell, outcome)))
     for piece in pieces:
-        bad = np.broadcast_to(~piece.lies_in(held), outcome.shape)
+        bad = np.broadcast_to(~piece.lies_in(learnable), outcome.shape)
         if bad.any() and not batched:
-            reached = _reached(listed, np.asarray(mdp.initial) > 0, legal if axes == legal.ndim else legal[0], horizon)
+            reached = _reachable_states(
+                listed, np.asarray(mdp.initial) > 0, legal if axes == legal.ndim else legal[0], horizon
+            )
             bad = bad & np.broadcast_to(reached, space.shape[:-1])[cell[:-1]]
         index = first_index(bad)
         if index is not None:
             *step, state, action = (int(x[index]) for x in cell)
-            where = f"{f'step {step[0]}, ' if step else ''}state {state}, action {action}"
-            what = piece.cell(index)
-            pays = f"{float(what.low):g}" if what.low == what.high else f"{what.law} rewards ({what})"
-            raise ValueError(f"env pays {pays} in {where}, {held.cell(index).expected(of_env=True)}")
+            label = f"{f'step {step[0]}, ' if step else ''}state {state}, action {action}"
+            paid_rewards = piece.cell(index)
+            pays = (
+                f"{float(paid_rewards.low):g}"
+                if paid_rewards.low == paid_rewards.high
+                else f"{paid_rewards.law} rewards ({paid_rewards})"
+            )
+            raise ValueError(f"env pays {pays} in {label}, {learnable.cell(index).expected(of_env=True)}")
     return None
 
 
@@ -373,15 +384,15 @@ def refuse_paid(refused: RefusedReward, support: RewardSupport, space: StateActi
     time, step, state, action, outcome = (int(np.asarray(x)[seed]) for x in refused[:-1])
     cell = (state, action) if space.horizon is None else (step, state, action)
     place = outcome if space.successors is None else int(space.place(tuple(map(np.asarray, cell)), np.asarray(outcome)))
-    held = support.map_arrays(np.asarray).at(cell, place).cell(())
+    learnable = support.map_arrays(np.asarray).at(cell, place).cell(())
     reward = f"{float(np.asarray(refused.reward)[seed]):g}"
     raise ValueError(
         f"env pays {reward} to seed {seed[0]} at step {time}, in state {state}, action {action}, "
-        f"{held.expected(of_env=True)}"
+        f"{learnable.expected(of_env=True)}"
     )
 
 
-def paid(law: RewardLaw, cell: Cells, outcome: Int[np.ndarray, " P"]) -> list[RewardSupport] | None:
+def payable_rewards(law: RewardLaw, cell: Cells, outcome: Int[np.ndarray, " P"]) -> list[RewardSupport] | None:
     """What an environment can pay for transitions from `cell` to `outcome`: the union of the parts. Host side.
 
     Args:
@@ -393,29 +404,30 @@ def paid(law: RewardLaw, cell: Cells, outcome: Int[np.ndarray, " P"]) -> list[Re
         Supports with arrays [P], or none; an entry of which `low` exceeds `high` is empty. None: the law is not known.
     """
     if type(law) is NormalReward:
-        where = (*cell, outcome) if law.by_outcome else cell
-        mean = np.asarray(law.mean, np.float64)[where]
+        entry = (*cell, outcome) if law.by_outcome else cell
+        mean = np.asarray(law.mean, np.float64)[entry]
         if law.scale is None:
             return [make_support(mean, mean)]
         scale = np.asarray(law.scale)
-        return [_normal(mean, scale[where] if scale.ndim else scale)]
+        return [_normal(mean, scale[entry] if scale.ndim else scale)]
     if type(law) is ListedReward:
         value = np.asarray(law.value, np.float64)[cell]
         listed = (np.asarray(law.outcome)[cell] == outcome[:, None]) & (np.asarray(law.probability)[cell] > 0)
-        return [_where(possible, one) for possible, one in zip(listed.T, value.T, strict=True)]
+        return [_where(possible, value_of_entry) for possible, value_of_entry in zip(listed.T, value.T, strict=True)]
     if type(law) is ListedRewards:
-        return paid(law.table, cell, np.asarray(law.space.place(cell[-len(law.space.shape) :], outcome)))
+        return payable_rewards(law.table, cell, np.asarray(law.space.place(cell[-len(law.space.shape) :], outcome)))
     if type(law) is not RewardTable:
         return None
-    where = (*cell, outcome) if law.by_outcome else cell
+    entry = (*cell, outcome) if law.by_outcome else cell
     if law.law is None:
         assert law.known is not None  # there is no law
-        known = np.asarray(law.known, np.float64)[where]
+        known = np.asarray(law.known, np.float64)[entry]
         return [make_support(known, known)]
-    return _pieces(law_at(law.law, where))
+    return _pieces(law_at(law.law, entry))
 
 
 def _pieces(law: dist.Distribution) -> list[RewardSupport] | None:
+    # A law in disguise (masked, expanded, independent) is what it wraps.
     law = unwrap(law)
     if isinstance(law, dist.Normal):
         return [_normal(np.asarray(law.loc, np.float64), np.asarray(law.scale))]
@@ -426,7 +438,10 @@ def _pieces(law: dist.Distribution) -> list[RewardSupport] | None:
             values = np.zeros(0)
         if 0 < values.size <= MOST_VALUES:
             possible = _possible(law, values)
-            return [_where(one, np.full(one.shape, value)) for one, value in zip(possible, values, strict=True)]
+            return [
+                _where(is_possible, np.full(is_possible.shape, value))
+                for is_possible, value in zip(possible, values, strict=True)
+            ]
     support = support_of(law)
     return None if support is None else [support]
 
@@ -452,7 +467,7 @@ def _where(possible: Bool[np.ndarray, " P"], value: np.ndarray) -> RewardSupport
     return make_support(np.where(possible, value, np.inf), np.where(possible, value, -np.inf))
 
 
-def _reached(
+def _reachable_states(
     outcome: Int[np.ndarray, "*H S A K"],
     initial: Bool[np.ndarray, " S"],
     legal: Bool[np.ndarray, "*H S A"],
@@ -463,6 +478,7 @@ def _reached(
     seen = np.zeros((*outcome.shape[: outcome.ndim - 2],), bool)
     now = initial.copy()
     steps = outcome.shape[0] if by_step else horizon or n_states
+    # Breadth first: states that some action leads to, step by step.
     for step in range(steps):
         if by_step:
             seen[step] = now

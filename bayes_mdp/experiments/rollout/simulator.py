@@ -81,13 +81,13 @@ def simulator(env: Environment) -> Simulator:
     """
     mdp = env.mdp
     # Everything is prepared in float64 on the host; only the tables are rounded to the precision of the run.
-    rows, names = _merged_rows(mdp) if isinstance(mdp, SparseMDP) else (outcome_rows(mdp), None)
-    outcome, threshold = _listed(rows, names)
-    first_state, first_threshold = _listed(np.asarray(mdp.initial, np.float64))
-    return Simulator(outcome, threshold, first_state, first_threshold, _looked_up(env))
+    rows, names = _merge_rows(mdp) if isinstance(mdp, SparseMDP) else (outcome_rows(mdp), None)
+    outcome, threshold = _list_outcomes(rows, names)
+    first_state, first_threshold = _list_outcomes(np.asarray(mdp.initial, np.float64))
+    return Simulator(outcome, threshold, first_state, first_threshold, _tabulate_law(env))
 
 
-def _looked_up(env: Environment) -> RewardLaw:
+def _tabulate_law(env: Environment) -> RewardLaw:
     """The law of the rewards; a distribution as a table of its parameters, so that a draw is one of a single cell."""
     law = env.reward_law
     if not isinstance(law, DistributionReward):
@@ -109,7 +109,7 @@ def outcome_rows(mdp: MDP | SparseMDP) -> np.ndarray:
     return np.concatenate([rows, np.asarray(dense.end_probs, np.float64)[..., None]], axis=-1)
 
 
-def _merged_rows(mdp: SparseMDP) -> tuple[np.ndarray, np.ndarray]:
+def _merge_rows(mdp: SparseMDP) -> tuple[np.ndarray, np.ndarray]:
     """(probabilities, outcomes) [*H S A K] of listed rows: outcomes in increasing order, the end (S) the last.
 
     Repeated successors are added, in the order and precision of `SparseMDP.to_dense`; all but one of them get
@@ -120,9 +120,9 @@ def _merged_rows(mdp: SparseMDP) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(names, axis=-1, kind="stable")
     names, probs = np.take_along_axis(names, order, -1), np.take_along_axis(probs, order, -1)
     for k in range(1, names.shape[-1]):
-        again = names[..., k] == names[..., k - 1]
-        probs[..., k] += np.where(again, probs[..., k - 1], 0)
-        probs[..., k - 1] = np.where(again, 0, probs[..., k - 1])
+        repeated = names[..., k] == names[..., k - 1]
+        probs[..., k] += np.where(repeated, probs[..., k - 1], 0)
+        probs[..., k - 1] = np.where(repeated, 0, probs[..., k - 1])
     probs = probs.astype(np.float64)
     if mdp.end_probs is None:
         return probs, names
@@ -130,7 +130,7 @@ def _merged_rows(mdp: SparseMDP) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([probs, ends], -1), np.concatenate([names, np.full_like(names[..., :1], mdp.n_states)], -1)
 
 
-def _listed(rows: np.ndarray, names: np.ndarray | None = None) -> tuple[Array, Array]:
+def _list_outcomes(rows: np.ndarray, names: np.ndarray | None = None) -> tuple[Array, Array]:
     """The possible outcomes of every row, in increasing order (padded with the last one), and their thresholds.
 
     `names`: the outcomes behind the entries of `rows`, in increasing order; None: their places.

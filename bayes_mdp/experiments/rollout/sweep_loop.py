@@ -227,6 +227,7 @@ def iterate(
     """
     # 23 random bits are a float32 in [0, 1), exactly.
     for_action, for_outcome = ((words >> 9).astype(jnp.float32) * _UNIT)[:2]
+    # Both halves run in every iteration, one of them masked: under `vmap` a branch would run both as well.
     moved = _forward(layout, setting, seed, key, for_action, for_outcome)
     return _backward(layout, setting, seed, moved, key, for_outcome)
 
@@ -255,15 +256,16 @@ def _forward(
     for_outcome: Float[Array, ""],
 ) -> _Moved:
     """One step of the environment where the phase is FORWARD; it is added to `seed.steps`."""
+    # Epsilon-greedy for the table, one step of the environment.
     acts = seed.phase == FORWARD
     index, row = setting.env.locate(seed.index, seed.state, acts)
     first, n_actions = row * layout.num_actions, layout.num_actions
     q = lax.dynamic_slice(seed.tables.q, (first,), (n_actions,))
     action = epsilon_greedy_action(for_action, q, setting.agent.epsilon, masked=layout.masked)
     state, reward, ended = setting.env.step(key, for_outcome, seed.state, action)
-    at = jnp.where(acts, seed.at, layout.num_steps)  # out of range: dropped
+    place = jnp.where(acts, seed.at, layout.num_steps)  # out of range: dropped
     new = Steps(first + action, reward, q[action] if setting.agent.frozen else None)
-    steps = jax.tree.map(lambda kept, x: kept.at[at].set(x, mode="drop"), seed.steps, new)
+    steps = jax.tree.map(lambda kept, x: kept.at[place].set(x, mode="drop"), seed.steps, new)
     turns = acts & (ended | (seed.at == layout.num_steps - 1))
     return _Moved(index, state, steps, reward, turns, ended, jnp.max(q))
 
@@ -277,8 +279,8 @@ def _backward(
     for_outcome: Float[Array, ""],
 ) -> SeedState:
     """One step of the sweep where the phase is BACKWARD, and the state after the iteration."""
-    agent, at, message = setting.agent, seed.at, seed.message
-    taken = jax.tree.map(lambda kept: kept[at], moved.steps)
+    agent, place, message = setting.agent, seed.at, seed.message
+    taken = jax.tree.map(lambda kept: kept[place], moved.steps)
     acts, sweeps = seed.phase == FORWARD, seed.phase == BACKWARD
     # R_t and Q of the pair from those of step t+1; beyond the last step 0, or max_a Q where a cut episode bootstraps.
     next_q = message.next_q
@@ -289,7 +291,7 @@ def _backward(
     swept = agent.sweep_step(seed.tables, step, sweeps)
     # The log of the episode, written when its sweep has reached the first step.
     sums = seed.sums + _sums(acts, sweeps & ~message.last, moved.reward, swept.trace_decay)
-    done = sweeps & (at == 0)
+    done = sweeps & (place == 0)
     episode = seed.episode + done
     row = jnp.minimum(seed.episode // layout.per_row, layout.num_rows - 1)  # a finished seed adds nothing
     log = seed.log.at[row].add(jnp.where(done, sums, 0.0))
@@ -302,11 +304,11 @@ def _backward(
         moved.state,
         seed.state,
     )
-    over = jnp.where(episode == layout.num_episodes, FINISHED, FORWARD)
-    phase = jnp.where(done, over, jnp.where(moved.turns, BACKWARD, seed.phase))
-    at = jnp.where(acts & ~moved.turns, at + 1, jnp.where(sweeps, jnp.maximum(at - 1, 0), at))
+    next_phase = jnp.where(episode == layout.num_episodes, FINISHED, FORWARD)
+    phase = jnp.where(done, next_phase, jnp.where(moved.turns, BACKWARD, seed.phase))
+    place = jnp.where(acts & ~moved.turns, place + 1, jnp.where(sweeps, jnp.maximum(place - 1, 0), place))
     return SeedState(
-        moved.index, swept.tables, state, phase, at, episode, moved.steps, message, jnp.where(done, 0.0, sums), log
+        moved.index, swept.tables, state, phase, place, episode, moved.steps, message, jnp.where(done, 0.0, sums), log
     )
 
 
@@ -427,16 +429,17 @@ class HashedStates(eqx.Module):
         Where `acts` is false and the state is new the row is one that it might get, or share.
         """
         code = jnp.asarray(self.env.code(state), jnp.int32)
+        # Two choices: a code lives in one of two buckets, the emptier one at its first visit.
         starts = self._buckets(code)
         codes = jnp.stack([lax.dynamic_slice(index.codes, (start,), (BUCKET,)) for start in starts])
         known = codes == code
         free = jnp.sum(codes == EMPTY, axis=1, dtype=jnp.int32)
         # Buckets are filled from the left: the first free row of the emptier one is BUCKET - free rows from its start.
-        there = jnp.where(free[1] > free[0], starts[1], starts[0]) + BUCKET - jnp.maximum(free[0], free[1])
+        free_row = jnp.where(free[1] > free[0], starts[1], starts[0]) + BUCKET - jnp.maximum(free[0], free[1])
         # A code is in one row at most, so the maximum over the matches is the match.
         position = jnp.max(jnp.where(known, starts[:, None] + jnp.arange(BUCKET), -1))
         new, full = position < 0, jnp.max(free) == 0
-        row = jnp.where(new, jnp.where(full, starts[0] + BUCKET - 1, there), position)
+        row = jnp.where(new, jnp.where(full, starts[0] + BUCKET - 1, free_row), position)
         # No branch: where nothing is inserted the scatter goes beyond the table and is dropped.
         entry = jnp.where(acts & new & ~full, row, self.num_rows)
         after = index.codes.at[entry].set(code, mode="drop")
@@ -460,12 +463,12 @@ class HashedStates(eqx.Module):
         if not bits:
             return jnp.zeros(2, jnp.int32)
         # The high bits of the mixed code, and of its product with 2^32 / golden ratio (Fibonacci hashing).
-        mixed = _mixed(code.astype(jnp.uint32))
-        both = jnp.stack([mixed, mixed * jnp.uint32(0x9E3779B1)]) >> (32 - bits)
-        return both.astype(jnp.int32) * BUCKET
+        mixed = _mix_bits(code.astype(jnp.uint32))
+        hashes = jnp.stack([mixed, mixed * jnp.uint32(0x9E3779B1)]) >> (32 - bits)
+        return hashes.astype(jnp.int32) * BUCKET
 
 
-def _mixed(x: UInt32[Array, ""]) -> UInt32[Array, ""]:
+def _mix_bits(x: UInt32[Array, ""]) -> UInt32[Array, ""]:
     """A bijection that makes codes which differ little differ in half of their bits (the last step of MurmurHash3)."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)

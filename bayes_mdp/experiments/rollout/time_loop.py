@@ -7,7 +7,7 @@ block of transitions. The random numbers of the environment depend on the seed a
 agents are compared under the same random numbers, and a run that is resumed goes on with the same ones.
 
 What an agent answers is checked while the program is traced, when shapes, dtypes and structures are known
-(`checked_plan`, `checked_action`, `checked_state`): a check costs nothing when the program runs.
+(`make_plan`, `take_action`, `check_state`): a check costs nothing when the program runs.
 """
 
 import math
@@ -269,18 +269,19 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Beli
         return carry
     zero = jnp.int32(0)
     policy, agent_state = _plan(layout, setting, keys, carry, zero, zero)
-    held = PlanState(policy, _value(layout, setting, policy), visits, zero, zero, zero)
-    return replace(carry, agent_state=agent_state, plan=held)
+    plan = PlanState(policy, _value(layout, setting, policy), visits, zero, zero, zero)
+    return replace(carry, agent_state=agent_state, plan=plan)
 
 
 def _plan(
     layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, time: Int[Array, ""], step: Int[Array, ""]
 ) -> tuple[Policy, AgentState]:
     """The plan of the agent at this time, in the state and by the belief of the carry; and the agent's new state."""
+    # The belief in two parts is whole only where it is used.
     whole = eqx.combine(carry.belief, setting.constants)
     key = jax.random.fold_in(keys.plan, time)
-    at = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
-    return checked_plan(setting.agent, key, setting.problem, carry.agent_state, whole, at)
+    point = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
+    return make_plan(setting.agent, key, setting.problem, carry.agent_state, whole, point)
 
 
 def play(
@@ -330,8 +331,8 @@ def _play_row(
 
     def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, total = loop
-        carry, more = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
-        return carry, jax.tree.map(jnp.add, total, more)
+        carry, row_of_segment = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
+        return carry, jax.tree.map(jnp.add, total, row_of_segment)
 
     return lax.fori_loop(0, segments, body, (carry, nothing))
 
@@ -348,8 +349,8 @@ def _play_segment(
     else:
         assert carry.plan is not None
         old_value = carry.plan.value
-        held, agent_state = _plan_if_due(layout, setting, keys, carry, carry.plan, time, step)
-        carry, policy, value = replace(carry, plan=held, agent_state=agent_state), held.policy, held.value
+        plan, agent_state = _plan_if_due(layout, setting, keys, carry, carry.plan, time, step)
+        carry, policy, value = replace(carry, plan=plan, agent_state=agent_state), plan.policy, plan.value
     # 2. The steps under it, with the belief as it was: nothing is learnt inside a segment.
     block, state = _simulate(layout, setting, keys, policy, carry.state, time, step)
     # 3. Their regret: a function of the values of the two policies and of the states visited.
@@ -377,8 +378,10 @@ def _compare(setting: RunContext, carry: Carry, block: Segment, time: Int[Array,
     times = time + jnp.arange(bad.shape[0])
     columns = (times, block.step, block.state, block.action, block.outcome, block.reward)
     new = bad.any() & (carry.refused.time < 0)
-    found = (jnp.where(new, x[first].astype(old.dtype), old) for x, old in zip(columns, carry.refused, strict=True))
-    return replace(carry, refused=RefusedReward(*found))
+    columns_after = (
+        jnp.where(new, x[first].astype(old.dtype), old) for x, old in zip(columns, carry.refused, strict=True)
+    )
+    return replace(carry, refused=RefusedReward(*columns_after))
 
 
 def _target_visits(layout: Layout, setting: RunContext, block: Segment) -> Float[Array, ""] | None:
@@ -393,7 +396,7 @@ def _plan_if_due(
     setting: RunContext,
     keys: RngKeys,
     carry: Carry,
-    held: PlanState,
+    current: PlanState,
     time: Int[Array, ""],
     step: Int[Array, ""],
 ) -> tuple[PlanState, AgentState]:
@@ -402,19 +405,20 @@ def _plan_if_due(
     Under `vmap` a condition of each seed would become a select, and every segment would cost a plan. The maximum over
     the axis of seeds is one number for all: the branch stays a branch.
     """
-    step = step if layout.episodic else held.step
-    plans = held.planned_time, held.previous_time
-    context = ReplanContext(time, step, step == 0, carry.visits, held.planned_visits, *plans)
+    step = step if layout.episodic else current.step
+    plans = current.planned_time, current.previous_time
+    context = ReplanContext(time, step, step == 0, carry.visits, current.planned_visits, *plans)
     due = setting.rule.due(context) & (time > 0)  # the plan at time 0 was made by `start`
 
     def plan() -> tuple[PlanState, AgentState]:
         policy, agent_state = _plan(layout, setting, keys, carry, time, step)
-        times = time.astype(held.planned_time.dtype), held.planned_time
-        new = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step, *times)
-        return jax.tree.map(partial(jnp.where, due), (new, agent_state), (held, carry.agent_state))
+        times = time.astype(current.planned_time.dtype), current.planned_time
+        new = PlanState(policy, _value(layout, setting, policy), carry.visits, current.step, *times)
+        return jax.tree.map(partial(jnp.where, due), (new, agent_state), (current, carry.agent_state))
 
+    # One decision for all seeds: under `vmap` a branch of each would be computed for all.
     any_due = lax.pmax(due.astype(jnp.int32), SEEDS) > 0
-    return lax.cond(any_due, plan, lambda: (held, carry.agent_state))
+    return lax.cond(any_due, plan, lambda: (current, carry.agent_state))
 
 
 def _value(layout: Layout, setting: RunContext, policy: Policy) -> Float[Array, "*H S"] | None:
@@ -449,8 +453,8 @@ def _simulate(
     # state, with actions and rewards (masked below) as in the last state of the table.
     def move(state: Int[Array, ""], x: Noise) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
         act_key, u, step, first = x
-        at = jnp.minimum(state, last - 1) if layout.ends else state
-        outcome = sim.next_outcome(u, sim.cell(at, checked_action(policy, act_key, at, step), step))
+        table_state = jnp.minimum(state, last - 1) if layout.ends else state
+        outcome = sim.next_outcome(u, sim.cell(table_state, take_action(policy, act_key, table_state, step), step))
         next_state = outcome
         if layout.restarts:
             next_state = jnp.where(outcome == last, first, outcome)
@@ -466,7 +470,7 @@ def _simulate(
         live, states = states < last, jnp.minimum(states, last - 1)
     if layout.ragged:  # the run ends inside this segment
         live = times < layout.num_steps
-    actions = jax.vmap(partial(checked_action, policy))(act_keys, states, steps)
+    actions = jax.vmap(partial(take_action, policy))(act_keys, states, steps)
     rewards = jax.vmap(sim.reward_law.sample)(env_keys[:, 1], sim.cell(states, actions, steps), outcomes)
     if live is not None:
         rewards = jnp.where(live, rewards, 0.0)
@@ -533,7 +537,7 @@ def _one_by_one(
     weight: RealLike,
 ) -> AgentState:
     def see(state: AgentState, x: tuple[Transitions, Float[Array, ""]]) -> tuple[AgentState, None]:
-        return checked_state(name, state, observe(state, *x)), None
+        return check_state(name, state, observe(state, *x)), None
 
     if jnp.ndim(data.state) == 0:
         return see(state, (data, jnp.asarray(weight)))[0]
@@ -541,7 +545,7 @@ def _one_by_one(
     return lax.scan(see, state, (data, weights))[0]
 
 
-def checked_plan(
+def make_plan(
     agent: Agent, key: PRNGKeyArray, problem: Problem, state: AgentState, belief: BeliefTree, at: DecisionPoint
 ) -> tuple[Policy, AgentState]:
     """`agent.plan`, or `agent.plan_from` where it has one, its answer checked. Traceable.
@@ -564,27 +568,29 @@ def checked_plan(
     else:
         answer = agent.plan(key, problem, state, belief)
     if not (isinstance(answer, tuple) and len(answer) == 2):
-        raise TypeError(f"{name} returned {_named(answer)}, expected a pair: (policy, next state)")
+        raise TypeError(f"{name} returned {_describe_value(answer)}, expected a pair: (policy, next state)")
     policy, after = answer
     if isinstance(policy, type) or not isinstance(policy, Policy):
         ready = "Greedy(q), Boltzmann(q, temperature), ... of bayes_mdp.agents"
-        raise TypeError(f"{name} returned {_named(policy)} as its policy, expected one with act and log_prob: {ready}")
+        raise TypeError(
+            f"{name} returned {_describe_value(policy)} as its policy, expected one with act and log_prob: {ready}"
+        )
     require_alike(name, state, after)
     return policy, after
 
 
-def _named(value: object) -> str:
+def _describe_value(value: object) -> str:
     """A value in a message: a traced array is an array."""
     return "an array" if isinstance(value, jax.Array) else described(value)
 
 
-def checked_state(who: str, before: AgentState, after: AgentState) -> AgentState:
-    """The state `after` a transition, checked to be like the one before; `who` made it. Raises as `checked_plan`."""
+def check_state(who: str, before: AgentState, after: AgentState) -> AgentState:
+    """The state `after` a transition, checked to be like the one before; `who` made it. Raises as `make_plan`."""
     require_alike(who, before, after)
     return after
 
 
-def checked_action(policy: Policy, key: PRNGKeyArray, state: IntScalar, step: IntScalar) -> Int[Array, ""]:
+def take_action(policy: Policy, key: PRNGKeyArray, state: IntScalar, step: IntScalar) -> Int[Array, ""]:
     """`policy.act`, its answer checked. Traceable.
 
     Raises:
@@ -611,9 +617,9 @@ def require_alike(who: str, before: AgentState, after: AgentState) -> None:
             f"{who} returned a state of structure {kinds[1]}, expected that of the state it was given, {kinds[0]}"
         )
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
-        one, two = jnp.asarray(old), jnp.asarray(new)
-        if (one.shape, one.dtype) != (two.shape, two.dtype):
+        model, got = jnp.asarray(old), jnp.asarray(new)
+        if (model.shape, model.dtype) != (got.shape, got.dtype):
             raise TypeError(
-                f"{who} returned a state with {two.dtype} of shape {two.shape}, expected {one.dtype} of shape "
-                f"{one.shape} there, as in the state it was given"
+                f"{who} returned a state with {got.dtype} of shape {got.shape}, expected {model.dtype} of shape "
+                f"{model.shape} there, as in the state it was given"
             )

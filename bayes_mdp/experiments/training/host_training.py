@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.replay import Replay, Row, Stack, add, empty_replay, replay_bytes
 from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec
-from bayes_mdp.experiments.resume import fill, named_arrays
+from bayes_mdp.experiments.resume import arrays_by_name, fill
 from bayes_mdp.experiments.training.training_loop import (
     Episode,
     Evaluation,
@@ -70,8 +70,8 @@ def begin_host(
         ValueError: a stack of frames that is not that of the observations.
     """
     num_envs = env.num_envs
-    every = max(ANCHOR_STEPS // num_envs, 1) if anchor_every is None else anchor_every
-    check_count("anchor_every", every)
+    anchor_interval = max(ANCHOR_STEPS // num_envs, 1) if anchor_every is None else anchor_every
+    check_count("anchor_every", anchor_interval)
     stack = env.rules.stack
     key_learner, key_memory, key_env = jax.random.split(key, 3)
     spec = env.spec
@@ -84,7 +84,7 @@ def begin_host(
     seed = np.asarray(jax.random.bits(key_env) >> 1).astype(np.int32)
     kind = np.uint8 if spec.n_actions <= 256 else np.int32
     yes = np.ones(num_envs, bool)
-    env_state = Played(seed, np.zeros((), np.int32), np.zeros((every, num_envs), kind), yes)
+    env_state = Played(seed, np.zeros((), np.int32), np.zeros((anchor_interval, num_envs), kind), yes)
     zeros: Any = (np.zeros(num_envs, np.float32), np.zeros(num_envs, np.int32))
     start: Any = (learner, memory, replay, env_state, env.reset(anchor_seed(seed, 0)), yes, Episode(*zeros))
     return TrainState(*start)
@@ -153,24 +153,24 @@ def step_host(
     env_state: Played = now.env_state
     if iteration != env_state.iteration:
         raise ValueError(f"iteration is {iteration}, expected {env_state.iteration}, the next one of this state")
-    count, every = np.int32(iteration), len(env_state.actions)
+    count, anchor_interval = np.int32(iteration), len(env_state.actions)
     choice = _act(key, agent, now.learner, now.memory, now.observation, now.started, count)
     action = np.asarray(choice.action)
     step: Any = env.step(action)
-    env_state.actions[iteration % every] = action
+    env_state.actions[iteration % anchor_interval] = action
     # At an anchor the environments are reset: episodes under way count as truncated for the learner.
-    anchored = (iteration + 1) % every == 0
+    anchored = (iteration + 1) % anchor_interval == 0
     truncated = step.truncated | ~step.terminated if anchored else step.truncated
     fresh: Any = None if now.replay.stack is None else env_state.fresh
     row = Row(now.observation, choice.action, step.reward, step.terminated, truncated, choice.extra, fresh)
     learner, replay, watched = _learn(key, agent, now.learner, choice.memory, now.replay, row, count)
     score, length = now.episode.score + step.score, now.episode.length + step.happened.astype(np.int32)
-    observation, started, fresh, over = step.observation, step.started, step.fresh, step.ended
+    observation, started, fresh, ended = step.observation, step.started, step.fresh, step.ended
     if anchored:
-        observation = env.reset(anchor_seed(env_state.seed, (iteration + 1) // every))
-        started = fresh = over = np.ones(env.num_envs, bool)
+        observation = env.reset(anchor_seed(env_state.seed, (iteration + 1) // anchor_interval))
+        started = fresh = ended = np.ones(env.num_envs, bool)
     played = Played(env_state.seed, np.asarray(iteration + 1, np.int32), env_state.actions, fresh)
-    running: Any = (np.where(over, np.float32(0), score), np.where(over, np.int32(0), length))
+    running: Any = (np.where(ended, np.float32(0), score), np.where(ended, np.int32(0), length))
     later: Any = (learner, choice.memory, replay, played, observation, started, Episode(*running))
     return TrainState(*later), _Reported(step.ended, score, length, watched)
 
@@ -188,10 +188,10 @@ def restore_host(env: HostEnv, now: TrainState) -> None:
     for action in env_state.actions[:since]:
         step = env.step(action)
         observation, fresh = step.observation, step.fresh
-    same = (observation == np.asarray(now.observation)).reshape(env.num_envs, -1).all(1) & (fresh == env_state.fresh)
-    if not same.all():
+    agrees = (observation == np.asarray(now.observation)).reshape(env.num_envs, -1).all(1) & (fresh == env_state.fresh)
+    if not agrees.all():
         raise ValueError(
-            f"environment {int(np.argmin(same))} of {env.name} reaches another state after the same seed and {since} "
+            f"environment {int(np.argmin(agrees))} of {env.name} reaches another state after the same seed and {since} "
             "actions: it is not deterministic given both, so the run cannot be resumed"
         )
 
@@ -234,16 +234,16 @@ def play_host(
     key_memory, key_env, key_steps = jax.random.split(key, 3)
     memory = agent.begin(key_memory, env.spec)
     observation = env.reset(int(jax.random.bits(key_env) >> 2))
-    started, score, found = np.ones(env.num_envs, bool), np.zeros(env.num_envs), []
+    started, score, scores = np.ones(env.num_envs, bool), np.zeros(env.num_envs), []
     for t in range(-(-num_steps // env.num_envs)):
         chance = jax.random.fold_in(key_steps, t)
         action, memory = _choose(chance, agent, learner, memory, observation, started, epsilon)
         step = env.step(np.asarray(action))
         score = score + step.score
-        found.append(score[step.ended])
+        scores.append(score[step.ended])
         score = np.where(step.ended, 0.0, score)
         observation, started = step.observation, step.started
-    return np.concatenate(found) if found else np.zeros(0)
+    return np.concatenate(scores) if scores else np.zeros(0)
 
 
 _choose = jax.jit(choose)
@@ -308,15 +308,15 @@ class HostEngine:
 
     def arrays(self, state: TrainState) -> dict[str, AnyArray]:
         """All of the state by name; what was learnt has an axis of seeds, as in `CompiledEngine`."""
-        return named_arrays(state._replace(learner=self.learner(state)))
+        return arrays_by_name(state._replace(learner=self.learner(state)))
 
     def restore(self, arrays: Mapping[str, AnyArray], where: str) -> TrainState:
         """The state that `arrays` gave; the environments are played to where they were."""
         fresh = begin_host(self._begin_key, self._agent, self._env, self._num_rows)
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), fresh)
         del fresh
-        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), shapes.learner)
-        filled: TrainState = fill(shapes._replace(learner=one), arrays, where)
+        learner_shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), shapes.learner)
+        filled: TrainState = fill(shapes._replace(learner=learner_shapes), arrays, where)
         state = filled._replace(
             learner=jax.tree.map(lambda x: x[0], filled.learner),
             **{name: jax.tree.map(np.array, getattr(filled, name)) for name in _ON_HOST},

@@ -28,7 +28,7 @@ from bayes_mdp.experiments.resume import (
     Checkpoints,
     checkpoint_path,
     fill,
-    finished,
+    list_checkpoints,
     load_checkpoint,
     read_configuration,
 )
@@ -372,7 +372,7 @@ class _Session:
         if number > self._plan.evaluations_before(before):
             plan = self._plan.options.evaluation
             assert plan is not None
-            self._log.evaluated(number * plan.every, self._engine.evaluate(state, number))
+            self._log.note_scores(number * plan.every, self._engine.evaluate(state, number))
 
     def _keep(self, state: PyTree, done: int) -> None:
         if self._checkpoints is None or self._path is None:
@@ -427,8 +427,8 @@ class Log:
                 "expected a finite number"
             )
         length = np.asarray(report.length)
-        where = np.nonzero(ended)
-        events = np.stack([where[0], where[1] + first, where[2], score[where], length[where]], 1).astype(np.float64)
+        ends = np.nonzero(ended)
+        events = np.stack([ends[0], ends[1] + first, ends[2], score[ends], length[ends]], 1).astype(np.float64)
         self._episodes.append(events)
         self._add_row(report, events, first + ended.shape[1])
         if self.visits is not None:
@@ -450,10 +450,10 @@ class Log:
         seed = np.arange(self._num_seeds)
         np.add.at(self.visits, (seed[:, None, None], frame[None, :, None], cells), 1)
 
-    def evaluated(self, step: int, scores: list[np.ndarray]) -> None:
+    def note_scores(self, step: int, scores: list[np.ndarray]) -> None:
         """The scores of the episodes of an evaluation, of each seed."""
-        each = [(step, seed, x.mean() if x.size else np.nan, x.size) for seed, x in enumerate(scores)]
-        self._evaluations.append(np.asarray(each, np.float64))
+        rows = [(step, seed, x.mean() if x.size else np.nan, x.size) for seed, x in enumerate(scores)]
+        self._evaluations.append(np.asarray(rows, np.float64))
 
     def latest(self) -> dict[str, float]:
         """The newest score and loss, means over the seeds that have one."""
@@ -463,11 +463,11 @@ class Log:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, for a checkpoint."""
-        kept = {f"row {name}": np.stack(x) for name, x in self._rows.items()}
-        kept["episodes"] = np.concatenate([np.zeros((0, len(_EPISODE))), *self._episodes])
-        kept["num_iterations"] = np.asarray(self._num_iterations)
-        kept["evaluations"] = np.reshape(self._evaluations, (-1, self._num_seeds, 4))
-        return kept if self.visits is None else kept | {"visits": self.visits}
+        columns = {f"row {name}": np.stack(x) for name, x in self._rows.items()}
+        columns["episodes"] = np.concatenate([np.zeros((0, len(_EPISODE))), *self._episodes])
+        columns["num_iterations"] = np.asarray(self._num_iterations)
+        columns["evaluations"] = np.reshape(self._evaluations, (-1, self._num_seeds, 4))
+        return columns if self.visits is None else columns | {"visits": self.visits}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take up what `arrays` gave."""
@@ -476,9 +476,9 @@ class Log:
         self._episodes = [named["episodes"]]
         self._evaluations = list(named["evaluations"])
         if "visits" in named:
-            self.visits = self._refilmed(named["visits"], int(named["num_iterations"]))
+            self.visits = self._resample_frames(named["visits"], int(named["num_iterations"]))
 
-    def _refilmed(self, visits: np.ndarray, num_iterations: int) -> np.ndarray:
+    def _resample_frames(self, visits: np.ndarray, num_iterations: int) -> np.ndarray:
         """The frames of a training that was to be shorter or longer, as frames of this one."""
         frames = np.zeros_like(visits)
         for frame in range(FRAMES):
@@ -501,9 +501,9 @@ class Log:
 
     def _with_episodes(self, result: "xr.Dataset") -> "xr.Dataset":
         events = np.concatenate([np.zeros((0, len(_EPISODE))), *self._episodes])
-        each = [events[events[:, 0] == seed] for seed in range(self._num_seeds)]
-        most = max(map(len, each))
-        padded = np.stack([np.pad(x, ((0, most - len(x)), (0, 0)), constant_values=np.nan) for x in each])
+        events_of_seed = [events[events[:, 0] == seed] for seed in range(self._num_seeds)]
+        longest = max(map(len, events_of_seed))
+        padded = np.stack([np.pad(x, ((0, longest - len(x)), (0, 0)), constant_values=np.nan) for x in events_of_seed])
         step = (padded[..., 1] + 1) * self._num_envs
         columns = {"episode_score": padded[..., 3], "episode_length": padded[..., 4], "episode_step": step}
         return result.assign({name: (("seed", "episode"), x) for name, x in columns.items()})
@@ -567,7 +567,7 @@ def load_training(path: str | Path, agent: NeuralAgent, env: ObservedEnvironment
             raise ValueError(f"{path} holds another training: {difference}")
     folder = Path(path) / "checkpoints"
     # Shapes come from `agent.init` without running it; the checkpoint fills them.
-    newest = max(finished(folder), default=None)
+    newest = max(list_checkpoints(folder), default=None)
     if newest is None:
         raise FileNotFoundError(f"{path} holds no checkpoint yet")
     arrays = load_checkpoint(folder, newest)
@@ -614,10 +614,10 @@ def evaluate_agent(
 
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
-    each = _scores(training, env, how, key)
-    most = max(map(len, each))
-    padded = np.stack([np.pad(x.astype(float), (0, most - len(x)), constant_values=np.nan) for x in each])
-    means = np.array([x.mean() if x.size else np.nan for x in each])
+    scores = _scores(training, env, how, key)
+    longest = max(map(len, scores))
+    padded = np.stack([np.pad(x.astype(float), (0, longest - len(x)), constant_values=np.nan) for x in scores])
+    means = np.array([x.mean() if x.size else np.nan for x in scores])
     about = {"agent": training.agent, "how": how}
     described = {**describe(about), "env": describe_env(env)}
     attributes = {"configuration": described, "versions": versions(), "key": describe_key(key)}
@@ -625,9 +625,9 @@ def evaluate_agent(
         {
             "score": (("seed", "episode"), padded),
             "mean_score": ("seed", means),
-            "episodes": ("seed", np.array([x.size for x in each])),
+            "episodes": ("seed", np.array([x.size for x in scores])),
         },
-        coords={"seed": np.arange(len(each))},
+        coords={"seed": np.arange(len(scores))},
         attrs={"format": EVALUATION_FORMAT, **{name: json.dumps(x) for name, x in attributes.items()}},
     )
 
@@ -641,7 +641,7 @@ def _scores(
         # One seed after the other: a host environment has no axis of seeds.
         learners = [jax.tree.map(lambda x, i=i: x[i], training.learner) for i in range(len(keys))]
         return [
-            play_host(one, training.agent, learner, env, how.epsilon, how.steps)
-            for one, learner in zip(keys, learners, strict=True)
+            play_host(key_of_seed, training.agent, learner, env, how.epsilon, how.steps)
+            for key_of_seed, learner in zip(keys, learners, strict=True)
         ]
     return play_seeds(keys, training.agent, training.learner, env, how)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from bayes_mdp.agents.neural.dqn import epsilon_greedy
 from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay, replay_bytes
 from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec, Watched
-from bayes_mdp.experiments.resume import fill, named_arrays
+from bayes_mdp.experiments.resume import arrays_by_name, fill
 from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
@@ -153,8 +153,8 @@ def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: "Device |
         ValueError: they do not fit.
     """
     seeds = f"{num_seeds} seed{'s' if num_seeds > 1 else ''}"
-    what = f"{num_rows * row.action.size:,} transitions, {seeds}"
-    check_bytes_fit(num_seeds * replay_bytes(num_rows, row), what, device)
+    subject = f"{num_rows * row.action.size:,} transitions, {seeds}"
+    check_bytes_fit(num_seeds * replay_bytes(num_rows, row), subject, device)
 
 
 class Episode(NamedTuple):
@@ -218,8 +218,8 @@ def begin(key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, num_e
     learner, memory = agent.init(key_learner, spec), agent.begin(key_memory, spec)
     env_state, observation = jax.vmap(env.reset)(jax.random.split(key_env, num_envs))
     nought, no = jnp.zeros(num_envs), jnp.zeros(num_envs, bool)
-    kept = extra_of(agent, learner, memory, observation)
-    row = Row(observation, jnp.zeros(num_envs, jnp.int32), nought, no, no, kept)
+    extra = extra_of(agent, learner, memory, observation)
+    row = Row(observation, jnp.zeros(num_envs, jnp.int32), nought, no, no, extra)
     episode = Episode(nought, jnp.zeros(num_envs, jnp.int32))
     return TrainState(learner, memory, empty_replay(num_rows, row), env_state, observation, ~no, episode)
 
@@ -350,7 +350,7 @@ def play_seeds(
     shape = (-(-how.steps // how.num_envs), how.num_envs)
     played = _play_seeds(keys, agent, learner, env, how.epsilon, shape)
     ended, score = (np.asarray(x) for x in played)
-    return [one[over] for one, over in zip(score, ended, strict=True)]
+    return [scores[is_end] for scores, is_end in zip(score, ended, strict=True)]
 
 
 @runtime_checkable
@@ -445,7 +445,7 @@ class CompiledEngine:
 
     def arrays(self, state: TrainState) -> dict[str, AnyArray]:
         """All of the state by name."""
-        return named_arrays(state)
+        return arrays_by_name(state)
 
     def restore(self, arrays: Mapping[str, AnyArray], where: str) -> TrainState:
         """The state that `arrays` gave."""

@@ -106,7 +106,7 @@ class HostEnv:
             ValueError, TypeError: see `host_env`.
         """
         obs, info = self.env.reset(seed=seed)
-        obs = self._checked(obs)
+        obs = self._check_and_copy(obs)
         self._waiting[:] = False
         if self.rules.lives:
             if "lives" not in info:
@@ -133,7 +133,7 @@ class HostEnv:
             raise ValueError(
                 f"{self.name} failed at step {self._steps} ({why}); every observation must have {kind}"
             ) from error
-        obs, happened, waited = self._checked(obs), ~self._waiting, self._waiting.copy()
+        obs, happened, waited = self._check_and_copy(obs), ~self._waiting, self._waiting.copy()
         score = self._numbers(np.where(happened, reward, 0))
         terminated, truncated = np.array(terminated, bool) & happened, np.array(truncated, bool) & happened
         truncated &= ~terminated
@@ -145,7 +145,7 @@ class HostEnv:
         else:
             cut, fresh = truncated, ended
             if self.mode is self._modes.DISABLED and ended.any():
-                obs = self._checked(self.env.reset(options={"reset_mask": ended})[0])
+                obs = self._check_and_copy(self.env.reset(options={"reset_mask": ended})[0])
         self._check_stack(obs, fresh)
         self._last, self._steps = obs, self._steps + 1
         reward = np.clip(score, -1, 1) if self.rules.clip_rewards else score
@@ -173,7 +173,7 @@ class HostEnv:
             )
         return score
 
-    def _checked(self, observation: ArrayLike) -> np.ndarray:
+    def _check_and_copy(self, observation: ArrayLike) -> np.ndarray:
         """A copy of our own (the environment may write into its array again)."""
         obs = np.array(observation)
         expected = (self.num_envs, *self.spec.observation_shape)
@@ -269,10 +269,10 @@ def _side_by_side(makers: "Sequence[Callable[[], gymnasium.Env]]") -> "SyncVecto
         raise ValueError("env is empty, expected a function that makes an environment for each")
     envs = [make() for make in makers]
     for i, env in enumerate(envs):
-        for what in ("observation_space", "action_space"):
-            ours, first = getattr(env, what), getattr(envs[0], what)
+        for attribute in ("observation_space", "action_space"):
+            ours, first = getattr(env, attribute), getattr(envs[0], attribute)
             if ours != first:
-                raise ValueError(f"env[{i}]() has {what} {ours}, expected that of env[0](): {first}")
+                raise ValueError(f"env[{i}]() has {attribute} {ours}, expected that of env[0](): {first}")
     mode = gymnasium.vector.AutoresetMode.SAME_STEP
     return gymnasium.vector.SyncVectorEnv([lambda made=made: made for made in envs], autoreset_mode=mode)
 
@@ -378,8 +378,8 @@ def find_game(name: str) -> str:
     """
     known = {_plain(game): game for game in atari_games()}
     if _plain(name) not in known:
-        near = get_close_matches(_plain(name), known, n=1)
-        question = f"; did you mean {known[near[0]]!r}?" if near else ""
+        matches = get_close_matches(_plain(name), known, n=1)
+        question = f"; did you mean {known[matches[0]]!r}?" if matches else ""
         raise ValueError(f"game is {name!r}, expected one of ale-py's {len(known)}, such as 'pong'{question}")
     return known[_plain(name)]
 
@@ -445,9 +445,9 @@ def find_observed(name: str) -> ObservedEnvironment:
         return OBSERVED[base](*([int(argument)] if argument else []))
     also = ", gymnax:NAME, atari:GAME, or gymnasium:ID"
     check_name("env", base, {**OBSERVED, **ENVS}, also)
-    found = find_environment(name)
-    assert isinstance(found, Environment)
-    return one_hot(found)
+    environment = find_environment(name)
+    assert isinstance(environment, Environment)
+    return one_hot(environment)
 
 
 def is_hosted(name: str) -> bool:

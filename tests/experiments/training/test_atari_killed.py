@@ -33,12 +33,12 @@ def _start(game: str, path: Path, seconds: float) -> subprocess.Popen:
 def test_a_killed_training_ends_bit_for_bit_as_one_that_was_not(game, tmp_path):
     assert _start(game, tmp_path / "once", 1e9).wait() == 0
     killed = _start(game, tmp_path / "twice", 1.0)
-    while max(resume.finished(tmp_path / "twice" / "checkpoints"), default=0) < STEPS // 3:
+    while max(resume.list_checkpoints(tmp_path / "twice" / "checkpoints"), default=0) < STEPS // 3:
         assert killed.poll() is None, "it ended before it could be killed"
         time.sleep(0.1)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    reached = max(resume.finished(tmp_path / "twice" / "checkpoints"))
+    reached = max(resume.list_checkpoints(tmp_path / "twice" / "checkpoints"))
     assert STEPS // 3 <= reached < STEPS
     assert _start(game, tmp_path / "twice", 1e9).wait() == 0
     once, twice = (resume.load_checkpoint(tmp_path / n / "checkpoints", STEPS) for n in ("once", "twice"))

@@ -167,7 +167,7 @@ def test_a_folder_of_another_training_is_refused(whole):
 def test_a_checkpoint_of_another_architecture_is_refused(whole):
     arrays = resume.load_checkpoint(whole[0] / "checkpoints", 240)
     tree = {"q": jnp.zeros((3, 2)), "key": jax.random.key(0), "none": jnp.zeros(0)}
-    saved = resume.named_arrays(tree)
+    saved = resume.arrays_by_name(tree)
     assert _same(jax.random.key_data(resume.fill(tree, saved, "here")["key"]), jax.random.key_data(tree["key"]))
     with pytest.raises(ValueError, match=r"here is a checkpoint of another architecture: \['q'\] is float32\[3, 2\]"):
         resume.fill(tree | {"q": jnp.zeros((4, 2))}, saved, "here")
@@ -195,7 +195,7 @@ def test_a_writer_that_fails_leaves_the_checkpoint_before_it(tmp_path, monkeypat
     assert again.newest() == 10 and np.array_equal(again.load(10)["x"], np.arange(3.0))
     for number in (11, 12):
         again.save(number, {"x": np.arange(3.0)})
-    assert sorted(resume.finished(folder)) == [11, 12], "the newest two are kept"
+    assert sorted(resume.list_checkpoints(folder)) == [11, 12], "the newest two are kept"
     (folder / "11.npz").write_bytes((folder / "12.npz").read_bytes()[:-1])
     with pytest.raises(ValueError, match="expected a whole checkpoint"):
         again.load(11)
@@ -306,11 +306,11 @@ def test_a_training_that_was_killed_goes_on(tmp_path):
     path = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-c", _KILLED, str(path), "4000000"], cwd=root)
     deadline = time.monotonic() + 120
-    while len(resume.finished(path / "checkpoints")) < 2 and time.monotonic() < deadline:
+    while len(resume.list_checkpoints(path / "checkpoints")) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    reached = max(resume.finished(path / "checkpoints"))
+    reached = max(resume.list_checkpoints(path / "checkpoints"))
     steps = 2 * (reached + 200)
     options = bm.TrainOptions(num_envs=2, replay_size=64, chunk=200, checkpoint_seconds=0.0, progress=False)
     resumed = _train(path, steps, options=options)

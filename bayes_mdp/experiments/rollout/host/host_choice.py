@@ -137,11 +137,11 @@ class ListedEnvironment(NamedTuple):
     value: np.ndarray
 
 
-def listed_environment(sim: Simulator) -> ListedEnvironment:
+def list_environment(sim: Simulator) -> ListedEnvironment:
     """The arrays of a simulator of one environment, the same at every step, whose law `host_choice` admits."""
     law, outcome = sim.reward_law, np.asarray(sim.outcome)
     if isinstance(law, ListedReward):
-        reward, *drawn = _listed_rewards(law, outcome)
+        reward, *drawn = _list_rewards(law, outcome)
     else:
         assert isinstance(law, (NormalReward, RewardTable))
         table = np.asarray(law.mean)
@@ -157,16 +157,17 @@ def _for_each(table: np.ndarray, outcome: np.ndarray) -> np.ndarray:
     return np.broadcast_to(table[..., None], outcome.shape)
 
 
-def _listed_rewards(law: ListedReward, outcome: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _list_rewards(law: ListedReward, outcome: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """`reward`, `drawn`, `weight` and `value` of the outcomes [S A K], with the arithmetic of `ListedReward.sample`."""
     matches = np.asarray(law.outcome)[:, :, None, :] == outcome[..., None]
     probability = np.asarray(law.probability)[:, :, None, :]
-    each = np.where(matches, probability, np.zeros((), probability.dtype))
-    value = np.broadcast_to(np.asarray(law.value)[:, :, None, :], each.shape)
+    weights = np.where(matches, probability, np.zeros((), probability.dtype))
+    # Sums in JAX's own order, so that a draw is the same to the last bit.
+    value = np.broadcast_to(np.asarray(law.value)[:, :, None, :], weights.shape)
     # Where all possible entries pay the same, no random number is needed.
-    low, high = (f(np.where(each > 0, value, fill), -1) for f, fill in ((np.min, np.inf), (np.max, -np.inf)))
+    low, high = (f(np.where(weights > 0, value, fill), -1) for f, fill in ((np.min, np.inf), (np.max, -np.inf)))
     several = low < high
-    weight = np.asarray(jnp.cumsum(jnp.asarray(each[several]), -1))
+    weight = np.asarray(jnp.cumsum(jnp.asarray(weights[several]), -1))
     drawn = np.full(several.shape, -1, np.int32)
     drawn[several] = np.arange(several.sum())
     return np.where(low <= high, low, 0.0).astype(value.dtype), drawn, weight, value[several]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_mdp.numerics.numba_function import code_of, compiled
+from bayes_mdp.numerics.numba_function import code_of, compile_loop
 from bayes_mdp.utils.typing import RealScalar
 
 _PACKAGE = Path(__file__).parents[3]
@@ -28,7 +28,7 @@ _UNIT64 = 2.0**-52
 Words = tuple[np.uint32, np.uint32]
 
 
-@compiled
+@compile_loop
 def _round(high: np.uint32, low: np.uint32, left: int) -> Words:
     """Add, rotate, exclusive or."""
     high = np.uint32(high + low)
@@ -36,7 +36,7 @@ def _round(high: np.uint32, low: np.uint32, left: int) -> Words:
     return high, np.uint32(turned ^ high)
 
 
-@compiled
+@compile_loop
 def block(key: Words, low: np.uint32) -> Words:
     """The two words that a key makes of the counter (0, low), in 20 rounds."""
     first, second = key
@@ -70,13 +70,13 @@ def block(key: Words, low: np.uint32) -> Words:
     return np.uint32(x + third), np.uint32(y + first + np.uint32(5))
 
 
-@compiled
+@compile_loop
 def fold_in(key: Words, data: int) -> Words:
     """`jax.random.fold_in`; `split(key)[n]` is the same."""
     return block(key, np.uint32(data))
 
 
-@compiled
+@compile_loop
 def fill_bits(key: Words, words: np.ndarray) -> None:
     """`jax.random.bits` of 32 bits, into all of `words` (UInt32[n])."""
     for n in range(words.size):
@@ -84,31 +84,33 @@ def fill_bits(key: Words, words: np.ndarray) -> None:
         words[n] = high ^ low
 
 
-@compiled
+@compile_loop
 def uniform32(word: np.uint32) -> np.float32:
     """In [0, 1), from 23 bits of a word, exactly."""
     return np.float32(np.float32(word >> np.uint32(9)) * _UNIT32)
 
 
-@compiled
+@compile_loop
 def as_uniform(high: np.uint32, low: np.uint32, size: int) -> float:
     """A float of so many bytes (4 or 8) in [0, 1), from two words: 23 or 52 bits, exactly."""
     if size == 4:
+        # 32 bits: the two words are combined as JAX combines them.
         return np.float64(uniform32(high ^ low))
-    both = (np.uint64(high) << np.uint64(32)) | np.uint64(low)
-    return np.float64(both >> np.uint64(12)) * _UNIT64
+    word64 = (np.uint64(high) << np.uint64(32)) | np.uint64(low)
+    return np.float64(word64 >> np.uint64(12)) * _UNIT64
 
 
-@compiled
+@compile_loop
 def uniform(key: Words, size: int) -> float:
     """`jax.random.uniform` of a float of so many bytes."""
     high, low = block(key, np.uint32(0))
     return as_uniform(high, low, size)
 
 
-@compiled
+@compile_loop
 def search(u: RealScalar, threshold: np.ndarray, state: int, action: int) -> int:
     """How many of the 2^m - 1 increasing thresholds of a pair a uniform number reaches, as in `Simulator`."""
+    # Binary search; thresholds are padded to 2^m - 1, so that every search takes m steps.
     half, position = (threshold.shape[2] + 1) // 2, 0
     while half:
         if u >= threshold[state, action, position + half - 1]:
@@ -117,7 +119,7 @@ def search(u: RealScalar, threshold: np.ndarray, state: int, action: int) -> int
     return position
 
 
-@compiled
+@compile_loop
 def search_first(u: RealScalar, threshold: np.ndarray) -> int:
     """The same of the thresholds of the first state."""
     half, position = (threshold.size + 1) // 2, 0
@@ -128,7 +130,7 @@ def search_first(u: RealScalar, threshold: np.ndarray) -> int:
     return position
 
 
-@compiled
+@compile_loop
 def first_of_largest(q: np.ndarray, first: int, n_actions: int) -> int:
     """The first action of largest value, of those from place `first` of `q` on."""
     best, top = 0, q[first]
@@ -138,10 +140,11 @@ def first_of_largest(q: np.ndarray, first: int, n_actions: int) -> int:
     return best
 
 
-@compiled
-def drawn_reward(key: Words, weight: np.ndarray, value: np.ndarray, row: int) -> np.floating:
+@compile_loop
+def draw_reward(key: Words, weight: np.ndarray, value: np.ndarray, row: int) -> np.floating:
     """A reward in a row of `value` [M E], by their cumulative weights: the numbers of `ListedReward.sample`."""
     kind, last = weight.dtype.type, weight.shape[1] - 1
+    # The number of cumulative weights below u times their total.
     reached, k = kind(uniform(key, weight.itemsize)) * weight[row, last], 0
     for e in range(last):
         k += reached >= weight[row, e]

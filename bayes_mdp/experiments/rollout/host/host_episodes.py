@@ -18,7 +18,7 @@ from bayes_mdp.agents import TDBMA, SarsaLambda
 from bayes_mdp.experiments.rollout.host.host_choice import ListedEnvironment
 from bayes_mdp.experiments.rollout.host.host_draws import (
     CODE,
-    drawn_reward,
+    draw_reward,
     fill_bits,
     first_of_largest,
     fold_in,
@@ -35,7 +35,7 @@ from bayes_mdp.experiments.rollout.sweep_loop import (
     EpisodeLayout,
     SeedState,
 )
-from bayes_mdp.numerics.numba_function import compiled, kept
+from bayes_mdp.numerics.numba_function import cache_on_disk, compile_loop
 
 
 class Sizes(NamedTuple):
@@ -89,7 +89,7 @@ class Learnt(NamedTuple):
     log: np.ndarray
 
 
-@compiled
+@compile_loop
 def random_action(share: np.floating, q: np.ndarray, first: int, n_actions: int, masked: bool) -> int:
     """The legal action (q above -inf) that a uniform number picks, of those from place `first` of `q` on."""
     if not masked:
@@ -97,16 +97,16 @@ def random_action(share: np.floating, q: np.ndarray, first: int, n_actions: int,
     number = 0
     for a in range(n_actions):
         number += q[first + a] > -np.inf
-    wanted, rank = int(share * np.float32(number)), 0
+    target_rank, rank = int(share * np.float32(number)), 0
     for a in range(n_actions):
         rank += q[first + a] > -np.inf
-        if rank > wanted:
+        if rank > target_rank:
             return a
     return n_actions - 1
 
 
-@compiled
-def averaged_weight(
+@compile_loop
+def weight_by_averages(
     q_mc: np.floating,
     q_td: np.floating,
     count: np.floating,
@@ -115,6 +115,7 @@ def averaged_weight(
     unit: np.floating,
 ) -> np.floating:
     """Lambda of TD-BMA: `trial_learning.weight`, from count, mean and sum of squared deviations of the returns."""
+    # 0.5 as a number of the tables' type, without a conversion.
     half = unit / (unit + unit)
     if not count > unit:
         return half
@@ -125,10 +126,11 @@ def averaged_weight(
     if variance <= 0:
         return unit if (difference > 0) == (middle > 0) else unit - unit
     sd = np.sqrt(variance)
+    # Equation 14 of [TDBMA10], the logistic function written out.
     return unit / (unit + np.exp(-(count * (difference / sd) * (middle / sd))))
 
 
-@compiled
+@compile_loop
 def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
     sizes: Sizes,
     numbers: Numbers,
@@ -149,6 +151,7 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
     """
     epsilon, rate, discount, unit = numbers.epsilon, numbers.learning_rate, numbers.discount, numbers.unit
     nothing, n_states, n_actions = unit - unit, env.outcome.shape[0], sizes.num_actions
+    # Never 0, so that the share of the random action is a number.
     share_of = max(epsilon, numbers.tiny)
     frozen, bootstrap, averages, masked = sizes.frozen, sizes.bootstrap, sizes.averages, sizes.masked
     words = np.empty(2 * CHUNK, np.uint32)
@@ -159,13 +162,14 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
         q, pairs, paid, sums = seeds.q[i], seeds.pair[i], seeds.reward[i], seeds.sums[i]
         frozen_q = seeds.frozen_q[0 if none_frozen else i]
         statistics = seeds.statistics[0 if none_averaged else i]
-        state, at, phase, ret, next_q = seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i]
+        state, place, phase, ret, next_q = seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i]
         last, cut = seeds.last[i], seeds.cut[i]
         for number in range(chunks[0], chunks[1]):
             if phase == FINISHED:
                 break
             key = fold_in((keys[i, 0], keys[i, 1]), 1 + number)  # 0: the first state
             fill_bits(key, words)
+            # A chunk has one call of the generator for all its words.
             for step in range(CHUNK):
                 for_outcome = uniform32(words[2 * step + 1])
                 if phase == FORWARD:
@@ -178,24 +182,24 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     k = search(for_outcome, thresholds, state, action)
                     outcome, reward = outcomes[state, action, k], rewards[state, action, k]
                     if drawn[state, action, k] >= 0:
-                        reward = drawn_reward(fold_in(key, step), env.weight, env.value, drawn[state, action, k])
+                        reward = draw_reward(fold_in(key, step), env.weight, env.value, drawn[state, action, k])
                     # The step is kept for the sweep.
-                    pairs[at] = first + action
-                    paid[at] = reward
+                    pairs[place] = first + action
+                    paid[place] = reward
                     if frozen:
-                        frozen_q[at] = q[first + action]
+                        frozen_q[place] = q[first + action]
                     sums[0] += reward
                     sums[1] += unit
                     state, ended = min(outcome, n_states - 1), outcome == n_states
-                    if ended or at == sizes.num_steps - 1:
+                    if ended or place == sizes.num_steps - 1:
                         phase, last, cut, next_q = BACKWARD, True, not ended, nothing
                     else:
-                        at += 1
+                        place += 1
                 elif phase == BACKWARD:
                     if bootstrap and last and cut:  # the present state is still the one where the episode stopped
                         first = state * n_actions
                         next_q = q[first + first_of_largest(q, first, n_actions)]
-                    pair, reward = pairs[at], paid[at]
+                    pair, reward = pairs[place], paid[place]
                     # The one-step target, the Monte Carlo target, and their mean, weighed by lambda.
                     q_td = reward + discount * next_q
                     if last:
@@ -203,22 +207,23 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     else:
                         q_mc, decay = reward + discount * ret, numbers.trace_decay
                         if averages:
-                            decay = averaged_weight(
+                            decay = weight_by_averages(
                                 q_mc, q_td, statistics[pair, 0], statistics[pair, 1], statistics[pair, 2], unit
                             )
                         ret = q_td + decay * (q_mc - q_td)
                         sums[2] += decay
                         sums[3] += unit
+                    # Q(s_t, a_t) += alpha (R_t - Q(s_t, a_t)).
                     q[pair] += rate * (ret - q[pair])
                     if averages:  # count, mean, sum of squared deviations (Welford)
                         count, gap = statistics[pair, 0] + unit, ret - statistics[pair, 1]
                         mean = statistics[pair, 1] + gap / count
                         statistics[pair, 0], statistics[pair, 1] = count, mean
                         statistics[pair, 2] += gap * (ret - mean)
-                    next_q = frozen_q[at] if frozen else q[pair]
+                    next_q = frozen_q[place] if frozen else q[pair]
                     last = False
-                    if at > 0:
-                        at -= 1
+                    if place > 0:
+                        place -= 1
                         continue
                     # The sweep has reached the first step: the episode is logged, the next one begins.
                     row = min(seeds.episode[i] // sizes.per_row, sizes.num_rows - 1)
@@ -231,15 +236,15 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     last, next_q = True, nothing
                 else:
                     break
-        seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i] = state, at, phase, ret, next_q
+        seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i] = state, place, phase, ret, next_q
         seeds.last[i], seeds.cut[i] = last, cut
     done[0] = chunks[1]
 
 
-def _kept_loop(code: int) -> Callable[..., None]:
+def _cache_loop(code: int) -> Callable[..., None]:
     """`play_seeds`, kept on disk for this text of it."""
 
-    @kept
+    @cache_on_disk
     def play(
         sizes: Sizes,
         numbers: Numbers,
@@ -255,7 +260,7 @@ def _kept_loop(code: int) -> Callable[..., None]:
     return play
 
 
-play_all_seeds = _kept_loop(CODE)
+play_all_seeds = _cache_loop(CODE)
 """`play_seeds` with its machine code kept on disk."""
 
 
@@ -321,7 +326,7 @@ class HostEpisodes:
         statistics = np.zeros((1, 0, 3), none.dtype) if seeds.tables.statistics is None else seeds.tables.statistics
         frozen_q = none if steps.frozen_q is None else steps.frozen_q
         tables, message = (seeds.tables.q, statistics), seeds.message
-        where = seeds.state, seeds.phase, seeds.at, seeds.episode
+        progress = seeds.state, seeds.phase, seeds.at, seeds.episode
         episode = steps.pair, steps.reward, frozen_q
         sweep = message.ret, message.next_q, message.last, message.cut
-        return Learnt._make(np.asarray(x) for x in (*tables, *where, *episode, *sweep, seeds.sums, seeds.log))
+        return Learnt._make(np.asarray(x) for x in (*tables, *progress, *episode, *sweep, seeds.sums, seeds.log))

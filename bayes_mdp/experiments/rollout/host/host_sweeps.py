@@ -31,7 +31,7 @@ from bayes_mdp.experiments.rollout.host.host_draws import (
     Words,
     as_uniform,
     block,
-    drawn_reward,
+    draw_reward,
     fold_in,
     search,
     search_first,
@@ -39,7 +39,7 @@ from bayes_mdp.experiments.rollout.host.host_draws import (
 )
 from bayes_mdp.experiments.rollout.time_loop import Carry, Layout, RunContext
 from bayes_mdp.mdp import Discounted
-from bayes_mdp.numerics.numba_function import compiled, kept
+from bayes_mdp.numerics.numba_function import cache_on_disk, compile_loop
 from bayes_mdp.planning.prioritized_sweeping import TOGETHER
 from bayes_mdp.utils.typing import RealScalar
 
@@ -117,29 +117,31 @@ class Recorded(NamedTuple):
     reward: np.ndarray
 
 
-@compiled
+@compile_loop
 def pair_model(
-    which: int, numbers: SweepNumbers, visits: np.floating, total: np.floating, last_use: np.floating
+    kind_of_model: int, numbers: SweepNumbers, visits: np.floating, total: np.floating, last_use: np.floating
 ) -> tuple[np.floating, np.floating, np.floating]:
     """`local` of the agent from the counts of a pair: reward, bonus, and by what counts are divided (inf: no rows)."""
     unit = numbers.unit
     nothing, number = unit - unit, max(visits, unit)
     mean = total / number
-    if which == OPTIMISTIC_START:
+    if kind_of_model == OPTIMISTIC_START:
+        # OIM: one imaginary transition to the garden beside the n observed ones.
         n = visits + unit
         return mean * visits / n, numbers.v_max / n, n
-    if which == KNOWN_AFTER:
+    if kind_of_model == KNOWN_AFTER:
+        # R-max: nothing is known before m visits; counts over infinity leave no row.
         return (mean, nothing, number) if visits >= numbers.width else (nothing, numbers.v_max, unit / nothing)
     if not visits > nothing:
         return mean, numbers.v_max, number
-    if which == INTERVAL:
+    if kind_of_model == INTERVAL:
         return mean, numbers.width / np.sqrt(visits), number
-    if which == FREQUENCY:
+    if kind_of_model == FREQUENCY:
         return mean, -visits / numbers.width, number
     return mean, -last_use / numbers.width, number
 
 
-@compiled
+@compile_loop
 def set_all_models(which: int, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
     """The models of all pairs of all seeds."""
     visits, total, last_use, used = counts.visits, counts.total, counts.last_use, counts.counts
@@ -155,12 +157,13 @@ def set_all_models(which: int, numbers: SweepNumbers, counts: Counts, model: Mod
                     probs[i, s, a, k] = used[i, s, a, k] / number
 
 
-@compiled
+@compile_loop
 def list_transition(
     s: int, a: int, y: int, successor: np.ndarray, used: np.ndarray, predecessor: np.ndarray, unit: np.floating
 ) -> bool:
     """`ListedTally.count` of a transition that does not end: into the lists, where both have a place for it."""
     n_states, longest = predecessor.shape
+    # The slot of the successor, or the first free one; lists are filled from the left.
     slot, before = 0, 0
     while slot < used.shape[2] and used[s, a, slot] > 0 and successor[s, a, slot] != y:
         slot += 1
@@ -174,7 +177,7 @@ def list_transition(
     return True
 
 
-@compiled
+@compile_loop
 def back_up(
     one_policy: bool,
     numbers: SweepNumbers,
@@ -200,7 +203,7 @@ def back_up(
     n_actions, unit = reward.shape[1], numbers.unit
     nothing = unit - unit
     illegal = -unit / nothing
-    best, best_r, most, most_r, most_e = 0, 0, illegal, illegal, illegal
+    best, best_r, largest, largest_r, largest_e = 0, 0, illegal, illegal, illegal
     for a in range(n_actions):
         qr, qe = illegal, illegal
         if legal[s, a]:
@@ -215,19 +218,20 @@ def back_up(
             qr = reward[s, a] + numbers.discount * real
             qe = bonus[s, a] + numbers.bonus_discount * explore
         # The first of the largest, of the sum and of the rewards alone.
-        if qr + qe > most:
-            best, most = a, qr + qe
-        if qr > most_r:
-            best_r, most_r = a, qr
-        most_e = max(most_e, qe)
+        if qr + qe > largest:
+            best, largest = a, qr + qe
+        if qr > largest_r:
+            best_r, largest_r = a, qr
+        largest_e = max(largest_e, qe)
         rows[s, 6 + a], rows[s, 6 + n_actions + a] = qr, qe
     rows[s, 4], rows[s, 5] = best, best_r
+    # `OnePolicy`: both values are those of the action that is best for the sum; `TwoOptima`: each its own maximum.
     if one_policy:
         return rows[s, 6 + best], rows[s, 6 + n_actions + best]
-    return most_r, most_e
+    return largest_r, largest_e
 
 
-@compiled
+@compile_loop
 def move_to(
     threshold: np.floating,
     rows: np.ndarray,
@@ -240,6 +244,7 @@ def move_to(
     """A state gets its new values; it waits if they are further than the threshold from those last passed on."""
     side = tops.size
     rows[s, 0], rows[s, 1] = value, extra
+    # Far from the values last passed on: predecessors may have to change.
     moved = max(abs(value - rows[s, 2]), abs(extra - rows[s, 3]))
     if moved > threshold:
         row = s // side
@@ -247,13 +252,14 @@ def move_to(
         tops[row] = max(tops[row], moved)
 
 
-@compiled
+@compile_loop
 def take_out(rows: np.ndarray, priority: np.ndarray, tops: np.ndarray) -> int:
     """The first of the queue, which waits no more and counts as passed on; -1: nothing waits.
 
     `priority` and `tops` are read as integers: numbers of which none is negative are in the order of their bits, and a
     maximum of integers is vectorised.
     """
+    # Row maxima first, then the column: O(sqrt S), as in `prioritized_sweeping`.
     side, top = tops.size, tops[0]
     for j in range(1, side):
         top = max(top, tops[j])
@@ -274,7 +280,7 @@ def take_out(rows: np.ndarray, priority: np.ndarray, tops: np.ndarray) -> int:
     return s
 
 
-@compiled
+@compile_loop
 def fill_uniform(key: Words, time: int, words: np.ndarray, uniforms: np.ndarray) -> None:
     """The numbers of the outcomes of the steps from `time` on: of the first half of the split of the key of each.
 
@@ -296,7 +302,7 @@ def fill_uniform(key: Words, time: int, words: np.ndarray, uniforms: np.ndarray)
         uniforms[t] = as_uniform(high[t], low[t], uniforms.itemsize)
 
 
-@compiled
+@compile_loop
 def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told from top to bottom
     sizes: SweepSizes,
     numbers: SweepNumbers,
@@ -338,14 +344,14 @@ def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told fro
         s, clock, lost, num_backups = recorded.state[i], counts.time[i], 0, 0
         for time in range(begin, end):
             # 1. Act, greedily for the sum of the two values, by the random number of this step.
-            at = (time - begin) % BLOCK
-            if at == 0:
+            offset = (time - begin) % BLOCK
+            if offset == 0:
                 fill_uniform(key, time, words, uniforms)
             a = int(values[s, 4])
-            k = search(uniforms[at], thresholds, s, a)
+            k = search(uniforms[offset], thresholds, s, a)
             outcome, reward = outcomes[s, a, k], rewards[s, a, k]
             if drawn[s, a, k] >= 0:
-                reward = drawn_reward(block(fold_in(key, time), np.uint32(1)), env.weight, env.value, drawn[s, a, k])
+                reward = draw_reward(block(fold_in(key, time), np.uint32(1)), env.weight, env.value, drawn[s, a, k])
             paid[time // row_length] += reward
             all_visits[s, a] += unit
             ended, y = outcome == n_states, min(outcome, n_states - 1)
@@ -396,15 +402,15 @@ def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told fro
     done[0] = rows[1]
 
 
-def _kept_loops(code: int) -> tuple[Callable[..., None], Callable[..., None]]:
+def _cache_loops(code: int) -> tuple[Callable[..., None], Callable[..., None]]:
     """`set_all_models` and `play_steps`, kept on disk for this text of them."""
 
-    @kept
+    @cache_on_disk
     def set_all(which: int, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
         if code >= 0:  # always: what it closes over is part of its name on disk
             set_all_models(which, numbers, counts, model)
 
-    @kept
+    @cache_on_disk
     def play(  # noqa: PLR0913, PLR0917 - those of `play_steps`
         sizes: SweepSizes,
         numbers: SweepNumbers,
@@ -424,7 +430,7 @@ def _kept_loops(code: int) -> tuple[Callable[..., None], Callable[..., None]]:
     return set_all, play
 
 
-kept_models, kept_steps = _kept_loops(CODE)
+kept_models, kept_steps = _cache_loops(CODE)
 """`set_all_models` and `play_steps` with their machine code kept on disk."""
 
 
@@ -470,10 +476,10 @@ class HostSweeps:
         self._env = env
         legal = setting.problem.space.legal
         self._legal = np.ones(self._env.outcome.shape[:2], bool) if legal is None else np.array(legal, bool)
-        which, v_max, width = _model_of(agent)
+        kind_of_model, v_max, width = _model_of(agent)
         equations = agent.equations
         one_policy = isinstance(equations, OnePolicy)
-        self._sizes = SweepSizes(layout.num_steps, layout.row_length, planner.num_pops, which, one_policy)
+        self._sizes = SweepSizes(layout.num_steps, layout.row_length, planner.num_pops, kind_of_model, one_policy)
         self._arrays = _arrays_of(self.carry)
         kind, shape = self._arrays[1].rows.dtype.type, self._arrays[0].counts.shape
         bonus_discount = objective.discount
@@ -482,7 +488,8 @@ class HostSweeps:
         numbers = v_max, width, objective.discount, bonus_discount, planner.threshold, 1.0
         self._numbers = SweepNumbers(*(kind(x) for x in numbers))
         self._model = Model(np.zeros(shape[:3], kind), np.zeros(shape[:3], kind), np.zeros(shape, kind))
-        kept_models(which, self._numbers, self._arrays[0], self._model)
+        # The models are not part of the carry: they follow from the counts.
+        kept_models(kind_of_model, self._numbers, self._arrays[0], self._model)
         self.reward = np.zeros((shape[0], layout.num_rows), kind)
         if reward is not None:
             self.reward[:, :done] = reward
@@ -506,8 +513,8 @@ class HostSweeps:
 
 def _writable(array: Array | np.ndarray) -> np.ndarray:
     """A copy. What is zero so far is asked for as such: memory is then taken place by place, when it is written."""
-    given = np.asarray(array)
-    return np.array(given) if given.any() else np.zeros_like(given)
+    values = np.asarray(array)
+    return np.array(values) if values.any() else np.zeros_like(values)
 
 
 def _model_of(agent: ModelBased) -> tuple[int, RealScalar, RealScalar]:
