@@ -133,10 +133,10 @@ class Steps:
     def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
         """Which environments count, and their rows."""
         # Transitions of one step are numbered in the order of the environments.
-        when = self._taken + np.cumsum(step.happened) - 1
-        counted = step.happened & (when < self._layout.num_steps)
+        time = self._taken + np.cumsum(step.happened) - 1
+        counted = step.happened & (time < self._layout.num_steps)
         self._taken += int(counted.sum())
-        return counted, when // self._layout.row_length
+        return counted, time // self._layout.row_length
 
 
 class Episodes:
@@ -165,13 +165,13 @@ class Episodes:
     def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
         """Which environments count, and their episodes."""
         counted, rows = step.happened & self.plays, self._row.copy()
-        over = counted & (step.terminated | step.truncated | self.last)
+        ended = counted & (step.terminated | step.truncated | self.last)
         # The next numbers go to the environments whose episodes are over, in their order.
         self._step += counted
-        self._step[over] = 0
-        self._row[over] = self._next + np.arange(over.sum())
-        self._next += int(over.sum())
-        self.rows_over += int(over.sum())
+        self._step[ended] = 0
+        self._row[ended] = self._next + np.arange(ended.sum())
+        self._next += int(ended.sum())
+        self.rows_over += int(ended.sum())
         return counted, rows
 
 
