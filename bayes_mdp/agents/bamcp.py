@@ -393,6 +393,7 @@ def _search_once(horizon: int | None, options: SearchOptions, inputs: Any) -> Se
     if inputs.kept is not None:
         step = None if horizon is None else int(inputs.step)
         tree = resume(inputs.kept, inputs.belief, int(inputs.state), step, options.num_simulations)
+    # nan stands for the default, which depends on the rewards of the belief.
     exploration = float(inputs.exploration)
     searched = Search(
         inputs.belief,

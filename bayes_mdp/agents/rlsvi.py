@@ -218,6 +218,7 @@ def spectrum(
     """
     if features is None:
         return Spectrum(visits.reshape(*visits.shape[:-2], -1) + regularization, None)
+    # sum_i phi_i phi_i^T over transitions: visits of the pairs times their features.
     gram = einsum("...sa,sai,saj->...ij", visits, features, features)
     values, vectors = jnp.linalg.eigh(gram)
     # eigh of a positive semidefinite matrix may give tiny negative eigenvalues.
@@ -253,6 +254,7 @@ def langevin_law(
     # rho^J, with the sign of a negative rho to an odd power.
     odd = jnp.asarray(num_steps) % 2 == 1
     memory = jnp.where((slope > 1.0) & odd, -1.0, 1.0) * jnp.exp(num_steps * decay)
+    # The variance after infinitely many steps; after J of them the share 1 - rho^(2J) is there.
     stationary = 1.0 / (2.0 * inverse_temperature * curvature * (1.0 - step_size * curvature))
     return centre + memory * (start - centre), jnp.sqrt(-jnp.expm1(2.0 * num_steps * decay) * stationary)
 

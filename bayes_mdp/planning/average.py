@@ -34,6 +34,7 @@ def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | No
     span of T v - v is smaller. The span never grows: the iteration converges where value iteration does. Where it does
     not, the span bounds the gain of every start, but no single gain need exist: `gap` is then infinite.
     """
+    # Relative value iteration; a discounted plan is made only where this finds no bound.
     answer = best_gain(mdp, rounding, None if start is None else start.v, HardMax())
     if mdp.n_states > _LONG and mdp.n_actions > 1:
         # On a long chain what pays lies further away than the sweeps without progress reach, and policies in between
@@ -65,6 +66,7 @@ def best_gain(
     Of the maximum, sweeps and bounds use only that T is monotone and that T (v + c) = T v + c.
     """
     zero = jnp.zeros(mdp.n_states, mdp.reward.dtype)
+    # A start without a finite value, as of an untried plan, counts as zero.
     guess = zero if start is None else jnp.where(jnp.isfinite(start), start, 0.0)
     values, count, done = _iterate(mdp, guess - guess[0], maximum)
     # The bounds are those of one plain sweep, whatever produced the values: min (T v - v) <= g* <= max (T v - v).
@@ -109,6 +111,7 @@ def _iterate(
     reward = reward + maximum.excess(mdp.n_actions)
 
     def lazy(_: IntScalar, v: Float[Array, " S"]) -> Float[Array, " S"]:
+        # The lazy chain has the same policies and half the gain; its sweeps do not oscillate on periodic chains.
         v = v + _LAZINESS * (maximum.value(action_values(mdp, v)) - v)
         return v - v[0]
 

@@ -43,6 +43,7 @@ class Rounding(eqx.Module):
         # gamma_n = n u / (1 - n u) bounds the relative error of a sum of n terms (Higham 2002, section 3.1).
         u = terms * float(info.eps) / 2
         factor = u / (1 - u) if u < 0.5 else float("inf")
+        # A mixed reward is at most the largest of the rewards that were mixed.
         size = largest_reward(mixed or mdp)
         return cls(factor, size, terms * float(info.tiny))
 
@@ -122,6 +123,7 @@ class SoftMax(eqx.Module):
         # log pi of legal actions only: an illegal one gets probability 0 before its log could make 0 * -inf.
         log_probs = z - log_sum[:, None]
         probs = jnp.where(jnp.isneginf(q), 0.0, jnp.exp(log_probs))
+        # The soft maximum is the best E q + temperature * entropy: as a chain, the entropy is part of the reward.
         chain = mix(mdp, probs)
         entropy = -jnp.sum(probs * log_probs, -1, keepdims=True)
         return eqx.tree_at(lambda m: m.reward, chain, chain.reward + self.temperature * entropy)

@@ -94,6 +94,7 @@ def solve_k_program(
     n_steps, n_states, n_actions = arrays.reward.shape
     tau: Any = cp.Variable(nonneg=True)
     inverse = cp.Variable(nonneg=True)
+    # V of every step as an upper bound of the soft maximum: tight where it is minimised.
     values = [cp.Variable(n_states) for _ in range(n_steps)]
     constraints: list[Any] = [inverse >= cp.inv_pos(tau)]
     bellman = []
@@ -108,6 +109,7 @@ def solve_k_program(
         units = np.ones((n_states, n_actions))
         constraints.append(ExpCone(exponent, tau * units, share))
         constraints.append(cp.sum(cp.multiply(share, arrays.legal.astype(float)), axis=1) <= tau)
+    # (11): the value of the start, minimised over tau and all feasible K together.
     problem = cp.Problem(cp.Minimize(arrays.initial @ values[0]), [*constraints, *bellman])
     status = _run(problem, solver)
     return _certify(arrays, float(tau.value), np.stack([np.asarray(c.dual_value) for c in bellman]), status)
@@ -210,6 +212,7 @@ def _certify(arrays: _Arrays, tau: float, weights: Pairs, status: str) -> KProgr
         values = best + tau * np.log(np.exp((k[h] - best[:, None]) / tau).sum(-1))
     occupancy = _feasible(arrays, weights)
     uncertain, entropy = _costs(occupancy, arrays.numerator)
+    # (27) at a feasible occupancy, which any policy gives: a lower bound whatever the solver returned.
     dual = float((occupancy * arrays.reward).sum() + 2.0 * np.sqrt(uncertain * entropy))
     return KProgram(tau, k, occupancy, float(arrays.initial @ values), dual, status)
 
@@ -308,6 +311,7 @@ def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint
 
 def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarray, "H S A S"]:
     rows = np.asarray(transition_probs, float)
+    # Stationary rows serve all steps.
     rows = np.broadcast_to(rows, (size[0], *rows.shape)) if rows.ndim == 3 else rows
     check_shape("transition_probs", rows, (*size, size[1]), "as reward, then next state")
     check_probabilities("transition_probs", rows)
@@ -325,6 +329,7 @@ def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Flo
     y = x / np.where(sigma > 0, sigma, 1.0)
     root = np.hypot(y, 2.0)
     t = np.where(y < 0, 0.5 * (root - y), 2.0 / (root + np.maximum(y, 0.0)))
+    # g(x), the concave conjugate of sigma d sqrt(-2 log d); without sigma the positive part.
     conjugate = np.where(sigma > 0, sigma * np.exp(-0.5 * t**2) / t, np.maximum(x, 0.0))
     conjugate = conjugate if problem.legal is None else np.where(np.asarray(problem.legal), conjugate, 0.0)
     return float(np.asarray(problem.initial) @ values[0] + conjugate.sum())

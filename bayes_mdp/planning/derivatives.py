@@ -144,6 +144,7 @@ def _inverse(chain: MDP, discount: RealScalar, anchored: bool) -> Float[Array, "
     eye = jnp.eye(chain.n_states, dtype=rows.dtype)
     matrix = eye - discount * rows
     # x[0] P 1, in column 0.
+    # Anchored, P (x - x[0]) stands for P x: the row sums move to column 0.
     matrix = matrix.at[:, 0].add(jnp.sum(rows, -1)) if anchored else matrix
     return eliminate(matrix, eye, pivot=anchored)
 

@@ -179,6 +179,7 @@ def _policy_iteration(
         # sweeps in order: the news of a far reward comes as values below the rounding of others.
         unit = eps * jnp.max(jnp.abs(swept)) * (count < patience)
         policy = _improve_policy(ahead, policy, unit)
+        # Howard's step: the values of this policy, then its greedy policy again.
         chain = follow(mdp, policy)
         # The last values are the guess of an iterative solver; evaluations need be no better than the policy is.
         values = evaluate_chain(chain, discount, at_policy(ahead, policy), residual, rounds=1)
@@ -202,6 +203,7 @@ def _policy_iteration(
 
 def _improve_policy(q: Float[Array, "S A"], policy: Int[Array, " S"], unit: Float[Array, ""]) -> Int[Array, " S"]:
     """The best actions, with those of `policy` where they are as good to within rounding."""
+    # A tie keeps the present action: of equal actions none is better than the other for long.
     return jnp.where(jnp.max(q, -1) - at_policy(q, policy) <= 4 * unit, policy, best_action(q))
 
 
@@ -228,6 +230,8 @@ def _sweep_while_fast(
     def follow_best(q: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, " S"]:
         best = jnp.max(q, -1)
         first, width = shift_to_middle(best, values)
+        # Modified policy iteration (Puterman and Shin 1978): some sweeps of the greedy policy in place of its exact
+        # values.
         sweeps = PolicySweeps.of(mdp, best_action(q), discount)
         # The change of the values in place of the values, from the sweep that there is; in units of its size, which
         # single precision may not hold.
@@ -408,6 +412,7 @@ def _improve(
     policy: Int[Array, "S *B"],
 ) -> tuple[Float[Array, "S *B"], Int[Array, "S *B"], Float[Array, "S *B"]]:
     """Best value, its action, and the value of the present action, after one sweep."""
+    # All actions side by side: no gather, no axis of actions that a batch would have to move.
     best = action = current = jnp.zeros(())
     for a in range(reward.shape[0]):
         q = reward[a] + discount * sum(rows[a][:, z] * values[z] for z in range(reward.shape[1]))
@@ -542,6 +547,7 @@ class PolicySweeps(eqx.Module):
         if isinstance(mdp, MDP) or mdp.successor.shape[-1] > UNROLLED:
             chain = follow(mdp, policy)
             return cls(chain, None, None, chain.reward[:, 0], discount)
+        # Rows of the policy as columns [K S]: each sweep is K gathers and no reduction.
         pair = jnp.arange(mdp.n_states) * mdp.n_actions + policy
         pick = lambda x: x.reshape(-1, x.shape[-1])[pair].T  # noqa: E731
         successor, weight = pick(mdp.successor), discount * pick(mdp.probability)

@@ -148,6 +148,7 @@ def _accumulate(errors: Float[Array, " H"], discount: float) -> Float[Array, ""]
         return jnp.sum(errors)  # that of the first step
 
     def step(later: Float[Array, ""], own: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        # Horner's scheme backwards over the steps.
         total = own + discount * later
         return total, total
 

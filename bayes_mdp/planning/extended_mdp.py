@@ -262,6 +262,7 @@ def solve_extended(
     if isinstance(objective, Episodic):
         return _solve_episodic(mdp, objective, rounding)
     values = jnp.zeros(mdp.reward.shape[-2], mdp.reward.dtype) if start is None else start.v
+    # A start without finite values is no start.
     values = jnp.where(jnp.isfinite(values), values, 0.0)
     if isinstance(objective, Discounted):
         return _solve_discounted(mdp, objective.discount, rounding, values, tolerance)
@@ -343,6 +344,7 @@ def _solve_average(mdp: ExtendedMDP, rounding: Rounding, values: Float[Array, " 
     _, q, (lower, upper), count, done = _iterate(sweep, bounds, rounding, mdp, values, tolerance, lazy=True)
     gain, gap = (lower + upper) / 2, (upper - lower) / 2 * (1 + rounding.factor)
     q = q - gain
+    # Relative values: state 0 has value 0.
     q = q - jnp.max(q[0])
     # Bounds that never meet need not hold one gain of every start: a set of known rows may not be connected.
     gap = jnp.where(done & jnp.isfinite(gap), gap, jnp.inf)

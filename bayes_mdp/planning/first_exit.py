@@ -75,6 +75,7 @@ def exit_policy(mdp: MDP | SparseMDP) -> tuple[Bool[Array, " S"], Int[Array, " S
     ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
 
     def nearer(reach: Bool[Array, " S"]) -> Float[Array, "S A"]:
+        # The probability to end or to reach a state from which the end is known to be possible.
         chance = ends + mdp.expected_next(reach.astype(mdp.reward.dtype))
         return chance if mdp.legal is None else jnp.where(mdp.legal, chance, 0.0)
 
@@ -160,6 +161,7 @@ def _longest(
 ) -> Float[Array, " S"]:
     """Most expected steps among the policies whose actions are as good as the best to within rounding."""
     chain, unit_rewards = follow(mdp, policy), jnp.ones_like(slack[:, 0])
+    # Expected steps to the end: (I - P) n = 1.
     steps = solve_chain(chain, 1.0, unit_rewards, unit_rewards)
     near_best = slack <= 4 * error * (1 + jnp.max(jnp.abs(steps)))
     # The policy itself stays allowed, whatever rounding says of its actions.

@@ -53,6 +53,7 @@ def occupancy(
     if isinstance(objective, AverageReward):
         probs = policy_probs(policy, mdp)
         chain = mix(mdp, probs)
+        # The stationary distribution of the chain, times the policy.
         time = chain_occupancy(chain, objective)
         if is_concrete(chain):
             _require_one_class(chain)
@@ -193,6 +194,7 @@ def find_cycle(
 
 def _path(graph: csr_matrix, start: int, goal: int) -> tuple[int, ...]:
     """A shortest path, by breadth first."""
+    # Where each state was reached from.
     came: dict[int, int] = {start: start}
     queue = [start]
     for state in queue:

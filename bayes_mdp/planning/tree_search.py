@@ -226,6 +226,7 @@ def back_up(
     """Running means of the returns from every step in the tree on."""
     total = 0.0
     for t in range(length - 1, -1, -1):
+        # The return from step t on; steps below the tree are part of it, but have no node.
         total = paid[t] + discount * total
         if t < in_tree:
             node, action = nodes[t], taken[t]
@@ -259,6 +260,7 @@ def simulate(
         tree.sims[0] = simulation
         # 1. Root sampling: the component now, rows and rewards when they are met.
         component = below(model.weights, rng.random() * model.weights[-1]) if len(model.weights) > 1 else 0
+        # One table may serve all components: then its axis has length 1.
         of_rows, of_rewards = component % rows.cumulative.shape[0], component % rewards.cumulative.shape[0]
         of_value = component % model.value.shape[0]
         node, state, length, in_tree = 0, rules.state, 0, 0
@@ -277,10 +279,12 @@ def simulate(
             h = step % periods if periods > 1 else 0
             column = draw(rows, of_rows, model.row[h, state, action], simulation, rng)
             outcome = column
+            # Rows are urns over columns; a table says which outcome a column is.
             if model.outcome.size:
                 outcome = model.outcome[h if model.outcome.shape[0] > 1 else 0, state, action, column]
             place = outcome if model.cell.shape[3] > 1 else 0
             cell = model.cell[h if model.cell.shape[0] > 1 else 0, state, action, place]
+            # The label of the reward is part of what is observed: it has a branch of its own.
             label = draw(rewards, of_rewards, cell, simulation, rng) if n_labels > 1 else 0
             taken[t] = action
             paid[t] = model.value[of_value, cell, label]
@@ -306,6 +310,7 @@ def simulate(
 def fill_slots(tree: Tree) -> None:
     """The slots and depths of a tree whose nodes are there."""
     for node in range(1, tree.used[0]):
+        # Hashes are not stored: they follow from parent and edge.
         tree.slots[slot_of(tree, tree.parent[node], tree.edge[node])] = node
         tree.depth[node] = tree.depth[tree.parent[node]] + 1
 
@@ -489,6 +494,7 @@ def _model(
     allowed = np.ones(shape, bool) if legal is None else np.asarray(legal)
     rows, rewards = belief.rows, belief.rewards
     row, tables = _whole(rows.row), (rows.row, rows.outcome, rows.successor, rewards.cell)
+    # Tables with an axis of steps need the step of the decision; others have one entry.
     steps = max(len(table) for table in tables if table is not None)
     return Model(
         weights=np.cumsum(np.asarray(belief.weights, np.float64)),
@@ -497,6 +503,7 @@ def _model(
         successor=_whole(rows.successor),
         cell=_whole(rewards.cell),
         value=np.ascontiguousarray(rewards.value, np.float64),
+        # Legal actions first, in their order; `num_actions` says how many.
         actions=np.argsort(~allowed, axis=1, kind="stable"),
         num_actions=allowed.sum(1),
         initial=np.cumsum(np.zeros(0) if initial is None else np.asarray(initial, np.float64)),

@@ -78,6 +78,7 @@ def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
     """
     if isinstance(problem.objective, AverageReward):
         raise ValueError(f"objective is AverageReward, expected Discounted, Episodic or FirstExit for {who}")
+    # A discounted table has no axis of steps, even where the space has rows for each.
     shape = problem.space.shape[-2:]
     return (problem.objective.horizon, *shape) if isinstance(problem.objective, Episodic) else shape
 
@@ -109,6 +110,7 @@ def move_towards(
         rate: learning rate, from 0 to 1.
         weight: 0 (or False): the transition is masked out.
     """
+    # Q(s, a) += rate (target - Q(s, a)).
     step = weight * rate * (target - table[pair])
     # A product with weight 0 is not enough: a masked target can be inf or nan.
     return table.at[pair].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))

@@ -124,6 +124,7 @@ def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
     if not isinstance(objective, Episodic):
         raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
     require_undiscounted(objective, who)
+    # A belief that applies its mean rows to values need not write them down: S A S numbers are saved.
     mean = belief.mean_mdp()  # under `jit` only the rewards of it are computed where `source` is the belief
     source = belief if isinstance(belief, CanExpectNext) else mean
     legal = None if mean.legal is None else jnp.asarray(mean.legal)
@@ -327,6 +328,7 @@ def reward_moments(belief: CanMean) -> Moments:
         belief: with variances, or a mixture of such.
     """
     mean = belief.mean_mdp()
+    # Law of total variance: variances within the components, and that of their means.
     means, variance = over_components(lambda b: (b.mean_mdp().reward, b.expected_reward_variance()), belief)
     if can_split(belief):
         # Relative to the first component: where all means agree the variance is exactly zero, without rounding error.

@@ -226,6 +226,7 @@ def period_of(rule: ReplanRule, objective: Objective) -> int | None:
         rule: of replanning.
         objective: of the run.
     """
+    # Known before the run, so that the compiled loop needs no test whether a plan is due.
     if isinstance(rule, EveryEpisode) and isinstance(objective, Episodic):
         return objective.horizon
     return rule.period

@@ -202,6 +202,7 @@ class EpsilonGreedy(TablePolicy):
         q = lookup(self.q, 1, state, step)
         allowed = q > -jnp.inf
         best = jnp.arange(q.shape[-1]) == best_action(q)
+        # epsilon / A' on each of the A' legal actions, and 1 - epsilon on the best of them.
         return jnp.asarray((1.0 - self.epsilon) * best + self.epsilon * allowed / jnp.sum(allowed))
 
     def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:

@@ -429,6 +429,7 @@ def back_up(posterior: RowPosterior, local: Local, policy: PolicyLike, objective
         Mean values, local variances and the variances of the values.
     """
     mean = posterior.mean_mdp()
+    # Mean values first: the local variance depends on the values of the next states.
     value = evaluate(mean, policy, objective)
     added = only_legal(local(posterior, value), mean)
     return Backup(value, added, solve_variance(mean, added, policy, objective))
@@ -469,6 +470,7 @@ def combine(
         return ValueUncertainty(value.q, value.v, variance.q, variance.v, parts.local, q_max, *status, validity)
     q_mean, q_variance = total_variance(posterior.weights, value.q, variance.q)
     v_mean, v_variance = total_variance(posterior.weights, value.v, variance.v)
+    # A mixture has converged where all its components have; its error is that of the worst.
     status = (variance.converged & value.converged).all(), variance.iterations.max(), variance.gap.max()
     return ValueUncertainty(q_mean, v_mean, q_variance, v_variance, None, q_max, *status, validity)
 

@@ -265,7 +265,7 @@ class RMax(OptimisticModel):
 
     def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
         """The state after one transition; unchanged where `weight` is 0, or where the pair is frozen."""
-        # The pair keeps its first m transitions, as in the paper's proofs.
+        # A known pair keeps the model of its first m transitions.
         if self.freeze:
             full = state.tally.visits[transition.cell(problem.space)] >= self.num_visits
             weight = jnp.where(full, 0.0, weight)
@@ -607,6 +607,7 @@ class E3(eqx.Module):
             return jnp.max(split.qe, -1)  # one absorbing reward of 1, without a discount: the probability itself
         # P(reach within n steps), by n products with the chain of the policy; unknown states are absorbing.
         chosen = lambda table: jnp.take_along_axis(table, explore[:, None, None], 1)[:, 0]  # noqa: E731
+        # An unknown state is absorbing: its row leads nowhere, and its probability of having been reached stays 1.
         rows, space = jnp.where(unknown[:, None], 0.0, chosen(tally.stats.probs)), problem.space
         listed = None if space.successors is None else chosen(next_states(space))
 

@@ -130,6 +130,7 @@ class Tally(eqx.Module):
         ended = False if transition.terminated is None else transition.terminated
         cell, time = transition.cell(space), self.time + (used > 0)
         reward = jnp.where(used > 0, used * jnp.asarray(transition.reward), 0.0)
+        # In a listed space the column of a successor is its place in the list of the pair.
         place = transition.next_state if space.successors is None else space.place(cell, transition.next_state)
         return Tally(
             self.visits.at[cell].add(used),
@@ -219,6 +220,7 @@ def model_of(
         reward: mean reward of each pair.
         legal: which pairs may be used; None: all.
     """
+    # Ends are not counted: they are what is missing in a row.
     ends = jnp.maximum(1.0 - jnp.sum(probs, -1), 0.0)
     if space.successors is None:
         return MDP(probs, reward, end_probs=ends, legal=legal)
@@ -538,6 +540,7 @@ class TwoOptima(NamedTuple):
     def solve(self, problem: Problem, stats: Stats, plans: Plans) -> Plans:
         """Two optima of the same rows."""
         local = self.local(stats)
+        # Each optimum starts from its own last plan.
         real = _solve_rows(problem, local.probs, local.reward, plans[0])
         return real, _solve_rows(problem, local.probs, local.bonus, plans[1], self._of_bonus(problem))
 
@@ -697,6 +700,7 @@ class ExactPlanner(eqx.Module):
             state: from `init`, or the last call.
         """
         if isinstance(problem.objective, Episodic):
+            # Under `Episodic` a plan is made from the counts alone: one backward pass needs no start.
             split = _backward(equations, problem, state.tally)
             return split.qr + split.qe, split.best, state
         plans = equations.solve(problem, state.tally.stats_in(problem.space), state.plans)

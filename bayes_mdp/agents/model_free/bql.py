@@ -74,6 +74,7 @@ class BQL(eqx.Module):
         for name in ("loc", "pseudo_count", "concentration", "rate"):
             if is_concrete(getattr(self, name)):
                 (check_finite if name == "loc" else check_positive)(name, getattr(self, name))
+        # Moments of the normal-gamma law that the update or the policy needs exist from these concentrations on.
         least = max(1.0 if self.update == "moment" else 0.0, 0.5 if self.choose in ("vpi", "thompson") else 0.0)
         # The probabilities of "thompson" are right from 1/2 on, the worth of "vpi" is finite beyond 1/2.
         included = least == 0.5 and self.choose == "thompson"
@@ -223,6 +224,7 @@ class StudentTThompson(_OverReturns):
         Args:
             key: of the draw; not used where one is kept.
         """
+        # The marginal of a normal-gamma law for the mean is a Student-t.
         law = self._here(state, step).of_mean()
         if self.noise is not None:
             return jnp.asarray(law.loc + law.scale * lookup(self.noise, 1, state, step))
@@ -292,5 +294,6 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
         return jnp.prod(jnp.where(is_other, cdf, 1.0), axis=-1)
 
     inside = jnp.sum(weight * chance(scale * z))
+    # A known value has no density: the probability that all others are below it is the answer.
     inside = jnp.where(known[action], chance(jnp.zeros((), dtype)), inside)
     return jnp.where(loc > -jnp.inf, jnp.clip(inside, 0.0, 1.0), 0.0)

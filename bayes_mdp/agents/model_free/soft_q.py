@@ -66,6 +66,7 @@ def soft_fixed_point(
 
     def continues(loop: Carry) -> Bool[Array, ""]:
         q, change, count = loop
+        # A change of a few roundings of the largest value is none.
         size = jnp.max(jnp.where(jnp.isfinite(q), jnp.abs(q), 0.0))
         return (change > _ROUNDINGS * jnp.finfo(dtype).eps * size) & (count < _MOST_SWEEPS)
 

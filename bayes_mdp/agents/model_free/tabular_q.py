@@ -470,6 +470,7 @@ class BonusQ(eqx.Module):
         who, legal = type(self).__name__, problem.space.legal
         nothing = jnp.zeros(table_shape(problem, who))
         bonus_q = nothing + self.initial_bonus
+        # Zero, not -inf, where illegal: Q_r is -inf there, and the sum stays so.
         bonus_q = bonus_q if legal is None else jnp.where(legal, bonus_q, 0.0)
         return BonusTables(first_table(problem, self.initial_q, who), bonus_q, nothing, None, None, jnp.zeros(()))
 

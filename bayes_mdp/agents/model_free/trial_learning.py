@@ -400,6 +400,7 @@ def weight(
         variance 0 it is 1 or 0, for the nearer one.
     """
     q_mc, q_td, mean, variance, count = (jnp.asarray(x, float) for x in (q_mc, q_td, mean, variance, count))
+    # A variance of zero is a point: whichever target lies nearer to the mean gets all the weight.
     certain = variance <= 0
     sd = jnp.sqrt(jnp.where(certain, 1.0, variance))
     # a^2 - b^2 as a product of numbers of size one: the squares would cancel, or leave the range.

@@ -239,6 +239,7 @@ class BootstrappedDQN(eqx.Module):
         drawn = jax.random.randint(key_member, (num_envs,), 0, self.num_members)
         member = jnp.where(started, drawn, memory)  # one member for a whole episode: deep exploration
         prior = self.members(learner.prior, observation)
+        # Osband, Aslanides and Cassirer 2018: a fixed random function beside every learnt one keeps members apart.
         q = self.members(learner.nets.parameters, observation) + self.prior_scale * prior
         member_q = q[jnp.arange(num_envs), member]
         # Bernoulli masks, drawn once for every transition and member: the bootstrap of the data.

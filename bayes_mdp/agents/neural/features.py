@@ -297,6 +297,7 @@ class UnitBelief(eqx.Module):
         noise = self.noise + self.reward_noise * mean_square / (mean_square + self.threshold)
         # Posterior variance of a N(0, 1) weight after `count` targets with this noise.
         share = noise / (noise + count)
+        # Tables collide by chance; the least visited unit of a state ("max") is the one that collides least.
         return self.variance_before * (jnp.max(share, 1) if self.combine == "max" else jnp.mean(share, 1))
 
     def initial_variance(self, features: Int[AnyArray, "B k"]) -> Float[Array, " B"]:

@@ -280,6 +280,7 @@ class NatureConv(eqx.Module):
 
     def apply(self, parameters: ConvNet, observation: Shaped[AnyArray, "B C H W"]) -> Float[Array, "B D"]:
         """Features of observations."""
+        # Frames are the channels, and stand last.
         x = jnp.asarray(observation.transpose(0, 2, 3, 1), jnp.float32)
         if jnp.issubdtype(observation.dtype, jnp.integer):
             x = x / 255

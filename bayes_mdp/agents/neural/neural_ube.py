@@ -223,6 +223,7 @@ class NeuralUBE(eqx.Module):
         ended = jnp.cumsum(terminated, 0) > 0
         alive = jnp.concatenate([jnp.ones((1, num_envs), bool), ~ended])  # no end before step k
         counted = alive[:n] & (jnp.arange(n)[:, None] < stop)
+        # Variances scale with the square of the discount.
         factor = self.learning.discount ** (2 * jnp.arange(n + 1))
         everyone = jnp.arange(num_envs)
         # For n = 1 any other stop has weight 0, and `act` has computed u at these features: the compiler shares it.
@@ -338,7 +339,7 @@ class DeepUBE(eqx.Module):
         """Parameters, drawn; the last layer of w starts small, with bias 1."""
         key_q, key_w, key_features = jax.random.split(key, 3)
         w = q_network(key_w, self.trunk, spec)
-        # w begins near its bound 1 everywhere: what was never seen is as uncertain as can be.
+        # w begins near 1, its bound where `q_max` is 1: what was never seen is as uncertain as can be.
         w["q"] = Dense(0.1 * w["q"].weight, jnp.ones_like(w["q"].bias))
         nets = self.learning.begin({"q": q_network(key_q, self.trunk, spec), "w": w})
         fixed = self.features.init(key_features, spec.observation_shape)
@@ -362,6 +363,7 @@ class DeepUBE(eqx.Module):
         """argmax Q + beta sqrt(u), or with noise on beta."""
         del iteration
         features = self.features.apply(learner.features, observation)
+        # u combines what the belief says now with what the head has learnt of the future.
         q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)
         # "episode": one |z| from the first step to the last; "action": a z for every action; else 1.
         if self.noise == "episode":

@@ -138,6 +138,7 @@ def sample(key: PRNGKeyArray, replay: Replay, iteration: Int[Array, ""], batch_s
         batch_size: B.
     """
     num_rows, num_envs = replay.shape
+    # A transition needs its next row and, for stacks, the frames before it: fewer rows than the ring can start one.
     known = jnp.minimum(iteration, num_rows - _reach(replay.stack))  # transitions of each environment
     drawn = jax.random.randint(key, (batch_size,), 0, known * num_envs)
     # Ages from 1: the newest row has no next one yet.
@@ -163,6 +164,7 @@ def transitions_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, 
         taken.terminated,
         observations_at(replay, next_row, env),
         rows.action[next_row, env],
+        # A truncated transition has no successor in the replay: it weighs nothing in the loss.
         1.0 - taken.truncated,
         taken.extra,
         jax.tree.map(lambda ring: ring[next_row, env], rows.extra),

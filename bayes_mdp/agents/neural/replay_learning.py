@@ -243,6 +243,7 @@ class QLearning(eqx.Module):
         return jax.lax.cond(due, train, lambda now: (now, nothing), trained)
 
     def _descend(self, trained: Trained, batch: Batch, loss: Loss, copy: Bool[Array, ""]) -> tuple[Trained, Watched]:
+        # The target network is an argument of its own: no gradient reaches it.
         (_, watched), gradient = jax.value_and_grad(loss, has_aux=True)(trained.parameters, trained.target, batch)
         parameters, opt_state = descend(
             self.optimizer, self.learning_rate, trained.parameters, gradient, trained.opt_state

@@ -83,7 +83,7 @@ def local_bonus(
         largest_return = effective_horizon(objective, "a bonus by counts") * (
             jnp.max(reward) + jnp.max(jnp.where(known, bonus, 0.0))
         )
-        # Twice that bound: an unvisited pair is worth more than any plan without it, whatever stands in its way.
+        # Twice that bound outweighs what is lost on the way to the pair.
         first = 2.0 * largest_return + jnp.max(jnp.asarray(reward_sd))
     else:
         first = unvisited
@@ -168,6 +168,7 @@ class CountBonus(eqx.Module):
         require_ability(belief, CanMean, "CountBonus")
         require_ability(belief, CanCount, "CountBonus")
         mean, number = belief.mean_mdp(), state.num_plans + 1
+        # The schedule log k lets the bonus of pairs grow that are not visited.
         scale = self.scale * jnp.log(number.astype(mean.reward.dtype)) if self.schedule == "log" else self.scale
         bonus = local_bonus(
             mean,

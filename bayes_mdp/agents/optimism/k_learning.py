@@ -335,7 +335,9 @@ def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 
     infinite = jnp.asarray(jnp.inf, dtype)
     began = _Search(first, *limits, infinite, jnp.where(certain, 0.0, infinite), jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(going, advance, began)
+    # Without any bonus the optimal temperature is 0: K is then the value of the mean MDP.
     tau = jnp.where(certain, least_temperature(dtype), jnp.exp(end.log_tau))
+    # The dual (27) at the occupancy of this policy says how far the objective may be from the optimum.
     k, objective, gap = _certify(model, initial, tau)
     tau = jnp.where(certain, 0.0, tau)
     return OptimalTemperature(tau, objective, gap, end.iterations, jnp.abs(end.step) <= tolerance, k)
@@ -425,6 +427,7 @@ def _change(model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: I
 def _soft_change(change: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
     """v, tau v' and tau^2 v'' of the states from those of K."""
     k, first, second = change
+    # d(tau logsumexp(K / tau)) / dtau = entropy + E[K'], times tau.
     v, probs, entropy = soften(k, tau)
     moved = jnp.where(jnp.isfinite(k), first - k, 0.0)  # tau K' - K
     # d^2 (tau logsumexp(K / tau)): the variance of tau K' - K under the policy, over tau.
@@ -451,6 +454,7 @@ def _certify(
         after, k = jax.vmap(lambda part: _sums(part, tau, first=1))(model.parts)
         # The first step of a mixture mixes over components and actions at once; later ones stay apart.
         now, first = jax.vmap(lambda part, later: _sum(part, tau, later, 0))(model.parts, after)
+        # log w of the components is part of the entropy term: it multiplies tau as the entropy does.
         weights = jnp.broadcast_to(model.log_weights[:, None, None], first.shape)
         rest = jnp.stack([model.add_log_weights(tau, first), now[:, 0], now[:, 1] + weights], 1)
         value, numerators, entropy = matmul(_soft_sum(_over_actions(rest), tau), initial)

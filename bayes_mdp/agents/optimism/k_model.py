@@ -263,6 +263,7 @@ def k_operator(
     parts = jax.vmap(lambda part: k_model(part, bonus=bonus, span=span, noise=noise, horizon=horizon, who=who))(
         posterior.components
     )
+    # A component of weight zero gets a finite, very negative logarithm.
     log_weights = jnp.log(jnp.asarray(posterior.weights, parts.dtype))
     return KMixture(parts, jnp.maximum(log_weights, LEAST_LOG_WEIGHT))
 

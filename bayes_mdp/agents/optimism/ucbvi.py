@@ -96,6 +96,7 @@ def bernstein_bonus(
     # 100^2 H^3 S^2 A L^2 = H^2 constant: min(H^2 constant / N', H^2), scaled by the range of rewards.
     constant = 100.0**2 * horizon * num_states**2 * num_actions * log_term**2
     error = span**2 * jnp.minimum(constant / jnp.maximum(reached, 1e-30), 1.0)
+    # b' of algorithm 4: what the error of the next values adds to the variance; nothing after the last step.
     third = jnp.where(layer + 1 < horizon, model.expected_next(error, layer), 0.0)
     return jnp.sqrt(8.0 * log_term * variance / n) + 14.0 * span * log_term / (3.0 * n) + jnp.sqrt(8.0 * third / n)
 

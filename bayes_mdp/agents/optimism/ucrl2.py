@@ -267,6 +267,7 @@ def component_interval(
     # L / (n - 1), which both inequalities use.
     n = visits[..., None] - 1.0
     rate = jnp.log(6.0 / component_delta) / jnp.where(n > 0, n, 1.0)
+    # The standard deviation of one Bernoulli component, by its estimate.
     sd = jnp.sqrt(probs * (1.0 - probs))
     width = scale * jnp.sqrt(2.0 * rate)
     # First inequality, empirical Bernstein.

@@ -427,6 +427,7 @@ def _check_memory(posterior: CanMean, mean: MDP | SparseMDP, objective: Objectiv
     """Refuse covariances that would not fit: of the values of all states at every step, and with those of all pairs."""
     n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
     components = posterior.weights.shape[0] if can_split(posterior) else 1
+    # Six arrays [S A S] at the peak, and the answers of all steps.
     numbers = 6.0 * n * n * mean.n_actions + steps * n * (n * (mean.n_actions + 1) + mean.n_actions**2)
     subject = f"posterior has {n} states, {mean.n_actions} actions" + (f", {components} components" * (components > 1))
     check_memory(subject, mean.reward.dtype.itemsize * components * numbers, "sampled MDPs need less (exact.by_draws)")
@@ -474,9 +475,11 @@ def _prepare(
 def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[Array, "S A"]) -> Structure:
     """Strongly connected components of the chain under the policy, in topological order, the last ones first."""
     used = np.asarray(probs) > 0
+    # States that lead back to each other are adjacent, and come after all that they can leave for.
     order, component = condensation(mean, used)
     inside = component[:, None] == component[None, :]
     rows = np.asarray(_dense(mean).transition_probs)
+    # Without loops F is the identity, and need not be summed.
     loops = bool(np.any(used[..., None] & inside[:, None, :] & (rows > 0)))
     unknown_taken = used & np.asarray(unknown)
     return Structure(jnp.asarray(order), jnp.asarray(inside), jnp.asarray(unknown_taken), loops)

@@ -113,6 +113,7 @@ def exact_ube(
     array = policy_of(policy, labels_of(posterior), objective)
     probs = policy_probs(array, mean, horizon=horizon_of(objective))
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
+    # Sampled MDPs are evaluated in chunks that fit in memory; only sums are kept.
     chunk = chunk_size(_one_of(posterior), num_draws)
     parts = _solve_components(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)
     return combine(posterior, parts, validity)
@@ -483,6 +484,7 @@ def policy_moments(
     Returns:
         [*H S A] both; U in squared units of the value, zero where the action is illegal.
     """
+    # Qbar and Vbar of this policy: values in the mean MDP, not the mean of sampled values.
     q, v = _values(mean, policy, objective)
     legal = jnp.isfinite(q)
     if variance == "ensemble":

@@ -209,6 +209,7 @@ def policy_with_covariance(
         scale: of the standard deviation.
     """
     if joint:
+        # Cholesky's factor of a matrix that may be singular: actions that differ by nothing unknown share their noise.
         factor = scale * semidefinite_factor(covariance)
         return gaussian_policy(key, mean, None, problem, noise, factor=factor)
     sd = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0))

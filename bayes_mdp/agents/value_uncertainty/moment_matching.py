@@ -112,7 +112,7 @@ def _local(objective: Objective) -> Local:
 
 
 def _local_variance(posterior: RowPosterior, v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S A"]:
-    # b = Var_p[m + gamma Vbar] / (c0 + 1) + variance of the mean reward: the five terms of [BMRL19] in closed form.
+    # b = Var_p[m + gamma Vbar] / (c0 + 1) + variance of the mean reward: the local terms of [BMRL19] in closed form.
     unknown_rows = jnp.asarray(posterior.transition_variance(next_values(v, objective), discount_of(objective)))
     return unknown_rows + posterior.expected_reward_variance()
 
@@ -314,6 +314,7 @@ def return_variance(
     if epistemic is None:
         epistemic = value_variance(posterior, policy, objective)
     check_shape("epistemic.q_variance", epistemic.q_variance, total.q_variance.shape, "(step,) state, action")
+    # What is only an upper bound of the epistemic part may exceed the total: it is cut there.
     q, v = (
         jnp.minimum(jnp.asarray(part, whole.dtype), whole)
         for part, whole in ((epistemic.q_variance, total.q_variance), (epistemic.v_variance, total.v_variance))

@@ -100,6 +100,7 @@ def chunk_size(posterior: CanSample, num_draws: int) -> int:
         posterior: any that can sample.
         num_draws: the number in all.
     """
+    # By shapes alone: nothing is drawn to find out how large a draw is.
     outline = jax.eval_shape(posterior.sample, jax.random.key(0))
     numbers = sum(math.prod(array.shape) for array in jax.tree.leaves(outline))
     return min(num_draws, MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers))
@@ -217,6 +218,7 @@ def by_draws(
     moments, probs = _moments_of_draws(key, posterior, policy, objective, num_draws, "exact.by_draws")
     covariance = moments.covariance
     q_variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+    # Var V = pi' Cov(Q) pi: the policy mixes actions whose values are correlated.
     v_variance = einsum("...a,...ab,...b->...", probs, covariance, probs)
     # The relative standard error of a variance of n Gaussian numbers.
     error = (2.0 / num_draws) ** 0.5

@@ -177,7 +177,7 @@ class MeanMDPs:
     def __init__(self, posterior: Updatable) -> None:
         parts, space = components(posterior), posterior.space
         log_weights = np.zeros(1) if posterior.log_weights is None else np.asarray(posterior.log_weights)
-        # Weights that sum to one, on the log scale: a component of weight zero stays possible to write.
+        # Weights that sum to one, on the log scale.
         self.log_weights = log_weights - np.logaddexp.reduce(log_weights)
         self.space, self.by_outcome = space, parts[0].rewards_by_outcome
         index = np.nonzero(Sizes.of(space).possible)
@@ -294,7 +294,7 @@ class Learning:
         number, width = learnt.counts.shape[1:]
         # An outcome without a column is impossible under this group: log-likelihood -inf, below.
         counted = taken & (site >= 0) & (column >= 0)
-        # One flat index for (data set, row, column): `np.add.at` of pairs of arrays is several times slower.
+        # One flat index for (data set, row, column).
         flat = ((d * number + touched.row_place[site]) * width + column)[counted]
         np.add.at(learnt.counts.reshape(-1), flat, data.weight[counted])
         with np.errstate(divide="ignore"):

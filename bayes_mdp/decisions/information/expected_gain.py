@@ -389,9 +389,9 @@ def gain_by_points(
 
 def _sizes(problem: LearningProblem, num_draws: int, num_inner: int) -> _Sizes:
     """Powers of two, for which Sobol points are balanced."""
+    # A replicate is one scramble: their spread gives a standard error, which one Sobol sequence lacks.
     outer = _power(num_draws / REPLICATES)
     if not problem.nested:
-        # Each replicate is one scramble; their spread is an honest standard error, which one Sobol sequence lacks.
         return _Sizes(outer, 1, None)
     inner = _power(num_inner)
     return _Sizes(outer, max(inner, outer), _single(problem)) if problem.affine else _Sizes(outer, inner, None)
@@ -535,6 +535,7 @@ def _plane(problem: LearningProblem, common: Mapping[str, np.ndarray], inner: in
     """By a step in each element from the means; exact but for the average over inner points."""
     laws = {**problem.perfect, **{name: studied.law for name, studied in problem.means.items()}}
     mean = np.concatenate([law.mean().ravel() for law in laws.values()])
+    # A step of the size of the mean: the difference keeps all its digits.
     step = np.where(mean == 0, 1.0, np.abs(mean))
     cuts = np.cumsum([law.size for law in laws.values()])[:-1]
 

@@ -95,6 +95,7 @@ def _streams(
 ) -> tuple[Key[Array, " N"], Key[Array, ""], Key[Array, " N"]]:
     """Keys of all seeds, of the belief, and of the environment of every seed."""
     key_seeds, key_belief, key_envs = jax.random.split(key, 3)
+    # Seed n has the same numbers in a run of any number of seeds.
     fold_in_each = jax.vmap(jax.random.fold_in, (None, 0))
     return fold_in_each(key_seeds, numbers), key_belief, fold_in_each(key_envs, numbers)
 

@@ -212,6 +212,7 @@ class Refits:
 
         Draws depend on the seed and the row alone: a run that is resumed here ends in the same bits.
         """
+        # Beliefs by weighted draws degenerate: those with few effective draws left are inferred anew.
         due = np.asarray(_due(belief, self._constants))
         seeds = np.flatnonzero(due)
         if not seeds.size:

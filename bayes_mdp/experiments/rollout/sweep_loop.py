@@ -266,6 +266,7 @@ def _forward(
     place = jnp.where(acts, seed.at, layout.num_steps)  # out of range: dropped
     new = Steps(first + action, reward, q[action] if setting.agent.frozen else None)
     steps = jax.tree.map(lambda kept, x: kept.at[place].set(x, mode="drop"), seed.steps, new)
+    # An episode that ends, or is cut, turns to its backward sweep.
     turns = acts & (ended | (seed.at == layout.num_steps - 1))
     return _Moved(index, state, steps, reward, turns, ended, jnp.max(q))
 

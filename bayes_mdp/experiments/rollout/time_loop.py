@@ -112,6 +112,7 @@ def layout_of(case: RunConfig, *, ends: bool, values: bool, refits: bool = False
     period, horizon, length = period_of(case.rule, case.objective), case.horizon, case.length
     if horizon is None:
         # Rows are the steps between checkpoints: about `num_checkpoints` of them, a whole number of segments each.
+        # Where the period of plans is not known before the run, every step may be followed by one.
         segment = min(period or 1, length)
         row = segment * max(1, round(length / segment / case.options.num_checkpoints))
         rows, steps, always = math.ceil(length / row), length, period is not None
@@ -374,6 +375,7 @@ def _compare(setting: RunContext, carry: Carry, block: Segment, time: Int[Array,
     outcome = block.outcome if space.successors is None else space.place(cell, block.outcome)
     bad = ~setting.support.at(cell, outcome).holds(block.reward)
     bad = bad if block.live is None else bad & block.live
+    # Only the first one of a run is remembered; it is refused on the host, after the chunk.
     first = jnp.argmax(bad)
     times = time + jnp.arange(bad.shape[0])
     columns = (times, block.step, block.state, block.action, block.outcome, block.reward)
@@ -541,6 +543,7 @@ def _one_by_one(
 
     if jnp.ndim(data.state) == 0:
         return see(state, (data, jnp.asarray(weight)))[0]
+    # A learner without a belief sees the transitions in their order, one after the other.
     weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)
     return lax.scan(see, state, (data, weights))[0]
 

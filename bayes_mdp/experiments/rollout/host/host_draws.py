@@ -144,7 +144,7 @@ def first_of_largest(q: np.ndarray, first: int, n_actions: int) -> int:
 def draw_reward(key: Words, weight: np.ndarray, value: np.ndarray, row: int) -> np.floating:
     """A reward in a row of `value` [M E], by their cumulative weights: the numbers of `ListedReward.sample`."""
     kind, last = weight.dtype.type, weight.shape[1] - 1
-    # The number of cumulative weights below u times their total.
+    # The number of cumulative weights that u times their total reaches.
     reached, k = kind(uniform(key, weight.itemsize)) * weight[row, last], 0
     for e in range(last):
         k += reached >= weight[row, e]
