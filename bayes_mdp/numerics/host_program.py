@@ -178,7 +178,7 @@ def can_evaluate(jaxpr: Jaxpr) -> bool:
         loop = name in _LOOPS and _LOOPS[name] <= set(params)
         if not (loop or called_jaxpr(equation) is not None or understood(name, params)):
             return False
-        if not all(map(_has_numbers, equation.outvars)) or not all(map(supported, within)):
+        if not all(map(_has_numbers, equation.outvars)) or not all(map(can_evaluate, within)):
             return False
     return True
 

@@ -222,7 +222,7 @@ class Refits:
         size = seeds.size if self._on_host else 1 << (seeds.size - 1).bit_length()
         padded = np.concatenate([seeds, np.repeat(seeds[:1], size - seeds.size)])
         keys = _wrap_keys(np.asarray(jax.random.key_data(self._keys))[padded], self._keys)
-        refit = refit_by_numpy if self._on_host else refitted
+        refit = refit_by_numpy if self._on_host else refit_by_jax
         renewed = refit(keys, _take(belief, padded), self._constants, row)
         belief = self._write(belief, seeds, renewed)
         self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
