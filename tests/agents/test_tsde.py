@@ -48,15 +48,15 @@ def test_the_starts_of_the_episodes_are_those_of_the_paper(seed):
 def starts_on_host(rule: ReplanRule, visited):
     """The times of the plans of an actor."""
     host, stats, starts = host_rule(rule), ReplanStats((S, A)), [0]
-    stats.planned(0)
+    stats.note_plan(0)
     for pair in visited[:-1]:
         stats.time += 1
         stats.visits[pair[0] * A + pair[1]] += 1
         time = host.due(stats)
         if time is not None:
             starts.append(time)
-            stats.planned(time)
-            host.planned(stats)
+            stats.note_plan(time)
+            host.note_plan(stats)
     return starts
 
 

@@ -177,8 +177,8 @@ def test_parallel_environments_feed_one_belief():
     """The same posterior as from the transitions one by one; a mask leaves some out; the time is that of all."""
     times = []
     actor = _actor(PSRL(lambda moment: moment.time % 4 == 0))
-    plan = actor._rule.planned
-    actor._rule.planned = lambda stats: (times.append(stats.time), plan(stats))  # type: ignore[method-assign]
+    plan = actor._rule.note_plan
+    actor._rule.note_plan = lambda stats: (times.append(stats.time), plan(stats))  # type: ignore[method-assign]
     rng, states, expected = np.random.default_rng(2), np.array([0, 1, 2]), TOY
     actor.reset(states)
     for i in range(8):
@@ -201,8 +201,8 @@ def test_parallel_environments_feed_one_belief():
 def test_every_episode_of_any_environment_is_planned_for_once():
     """Also while another environment waits at its first state; a new episode of either is due again."""
     actor, times = _actor(PSRL("episode")), []
-    plan = actor._rule.planned
-    actor._rule.planned = lambda stats: (times.append(stats.time), plan(stats))  # type: ignore[method-assign]
+    plan = actor._rule.note_plan
+    actor._rule.note_plan = lambda stats: (times.append(stats.time), plan(stats))  # type: ignore[method-assign]
     actor.reset([0, 0])
     for i in range(4):
         action = actor.act([0, 0])

@@ -125,8 +125,8 @@ def test_it_draws_when_a_pair_has_been_visited_often_enough_for_the_first_time()
         stats.visits[pair] += 1
         if host.due(stats) is not None:
             planned.append(time)
-            stats.planned(time)
-            host.planned(stats)
+            stats.note_plan(time)
+            host.note_plan(stats)
     assert planned == expected and len(expected) >= 4
 
 
