@@ -77,7 +77,7 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
     if fault == "pbar for E[p^2]":
         real = covariance.covariance_by_layer
         jensen = lambda rows, g: real(rows._replace(factor=jnp.ones_like(rows.factor)), g)  # noqa: E731
-        monkeypatch.setattr("bayes_mdp.agents.value_uncertainty.exact.layered", jensen)
+        monkeypatch.setattr("bayes_mdp.agents.value_uncertainty.exact.covariance_by_layer", jensen)
     elif fault == "two-sided":
         monkeypatch.setattr(
             "bayes_mdp.agents.value_uncertainty.exact.acyclic", lambda rows, _, g: covariance.unroll_covariance(rows, g)
