@@ -162,8 +162,8 @@ def _in_blocks(draw_block: Callable[[Components], Tables], index: Int[np.ndarray
 
 def known_sites(posterior: Fitted) -> dict[str, tuple[int, ...]]:
     """The shapes of the latent sites whose values are known in every draw, by name."""
-    held = {name: np.shape(x)[1:] for name, x in posterior.site_draws.items()}
-    return {**held, **_conjugate_sites(posterior)}
+    drawn_shapes = {name: np.shape(x)[1:] for name, x in posterior.site_draws.items()}
+    return {**drawn_shapes, **_conjugate_sites(posterior)}
 
 
 def site_values(
@@ -187,14 +187,14 @@ def site_values(
         return {}
     for table in dict.fromkeys(tables):
         # Components with the same table are worked on together.
-        own = np.flatnonzero([each == table for each in tables])
-        places = np.flatnonzero(np.isin(index, own)) if len(tables) > 1 else np.arange(len(rows))
+        components = np.flatnonzero([each == table for each in tables])
+        places = np.flatnonzero(np.isin(index, components)) if len(tables) > 1 else np.arange(len(rows))
         for start in range(0, len(places), block):
             # The last block is filled up, by repeating draws: one compiled program.
-            at = np.resize(places[start : start + block], min(block, len(rows)))
-            values = _block(table, np.array(rows[at]), tuple(np.array(x[at]) for x in parameters))
+            block_rows = np.resize(places[start : start + block], min(block, len(rows)))
+            values = _block(table, np.array(rows[block_rows]), tuple(np.array(x[block_rows]) for x in parameters))
             for name, filled in made.items():
-                filled[at] = values[name]
+                filled[block_rows] = values[name]
     return made
 
 
@@ -211,7 +211,7 @@ def _conjugate_sites(posterior: Fitted) -> dict[str, tuple[int, ...]]:
     closed: Any = posterior.reference  # which is in closed form, as it has tables
     width = int(np.prod(np.shape(closed.transition_probs.prior)))
     covered = [_covered(table, width) for table in dict.fromkeys(tables)]
-    return {name: shape for name, shape in tables[0].shapes if all(name in each for each in covered)}
+    return {name: shape for name, shape in tables[0].shapes if all(name in sites for sites in covered)}
 
 
 def _covered(table: SiteTable, width: int) -> frozenset[str]:

@@ -466,7 +466,7 @@ class ConjugatePosterior(Fitted):
         index = first_index(missing & legal)
         if index is None:
             return
-        where = (
+        condition = (
             f"the {moment} of the mean reward of state {self.space.state_names[index[-2]]!r}, "
             f"action {self.space.action_names[index[-1]]!r} does not exist"
         )
@@ -475,11 +475,11 @@ class ConjugatePosterior(Fitted):
             concentration = np.asarray(belief.concentration)[index]
             raise ValueError(
                 f"{at('posterior.reward.concentration', index)} is {concentration}, expected a number greater than "
-                f"{least}: {where}"
+                f"{least}: {condition}"
             )
         law = self.reward_cells.law
         raise ValueError(
-            f"posterior.reward is a belief about {law.__name__ if law else 'known'} rewards under which {where}, "
+            f"posterior.reward is a belief about {law.__name__ if law else 'known'} rewards under which {condition}, "
             "expected a prior with lighter tails, or more data"
         )
 
@@ -683,11 +683,11 @@ class ConjugatePosterior(Fitted):
                 probability zero, a reward that the law cannot give.
         """
         check_transitions(transitions, self.space, weight)
-        kept = unmasked(transitions, weight)
-        if kept is not None:
+        unmasked_log = unmasked(transitions, weight)
+        if unmasked_log is not None:
             # Numbers that are known inside a trace are looked at there.
             with jax.ensure_compile_time_eval():
-                self._check_possible(kept)
+                self._check_possible(unmasked_log)
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give, whatever is unknown. Host side."""
@@ -730,23 +730,23 @@ class ConjugatePosterior(Fitted):
             return self
         weight, reward = transitions.observed_rewards(weight, by_outcome=self.rewards_by_outcome)
         has_constant = rewards.has_constant
-        rewards, more = rewards.observe(cell, outcome, reward, weight)
+        rewards, term = rewards.observe(cell, outcome, reward, weight)
         # A leaf that nothing changes stays the same one: compiled loops do not carry it.
-        return replace(self, reward_cells=rewards, constant=self.constant + more if has_constant else self.constant)
+        return replace(self, reward_cells=rewards, constant=self.constant + term if has_constant else self.constant)
 
     def _add_counts(self, counts: Counts, weight: RealLike) -> "ConjugatePosterior":
         rewards, shape = self.reward_cells, self.transition_probs.shape
         self._require_moments(counts)
         counts = fit_counts(counts, self.space, rewards.law, rewards.by_outcome, "counts")
         # Counts are one weighted transition for every (cell, outcome), of weight zero where there is none.
-        *each, outcome = xp.indices(shape)
+        *pair_index, outcome = xp.indices(shape)
         if is_concrete(counts, self.transition_probs.prior):
             seen = np.nonzero(np.asarray(counts.transitions))
             self.transition_probs.check(seen[:-1], seen[-1])
             self.reward_support().check_moments("counts", counts)
-        posterior = self._observe_outcomes(tuple(each), outcome, xp.asarray(counts.transitions, float) * weight)
-        rewards, more = rewards.observe_counts(counts, xp.asarray(weight))
-        return replace(posterior, reward_cells=rewards, constant=posterior.constant + more)
+        posterior = self._observe_outcomes(tuple(pair_index), outcome, xp.asarray(counts.transitions, float) * weight)
+        rewards, term = rewards.observe_counts(counts, xp.asarray(weight))
+        return replace(posterior, reward_cells=rewards, constant=posterior.constant + term)
 
     def listed(self, successor: Int[AnyArray, "*H S A L"]) -> "ConjugatePosterior":
         """The same posterior, whose counts are kept for the outcomes `successor` [*H S A L] (S is the end) only.
@@ -796,20 +796,20 @@ class ConjugatePosterior(Fitted):
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
-        found = self.reward_cells.problems()
+        sentences = self.reward_cells.problems()
         if not np.isfinite(self.log_evidence):
-            found.append(
+            sentences.append(
                 "the log evidence is not finite: impossible data, or sums that do not determine it; compare the data "
                 "with what the prior allows, and give transitions in place of sums (Counts)"
             )
         arrays = [np.asarray(x) for x in jax.tree.leaves(self.transition_probs)]
         # float32 has 24 bits: above 2^24 adding one changes nothing.
         if any(x.dtype == np.float32 and x.max(initial=0.0) > 2.0**24 for x in arrays):
-            found.append(
+            sentences.append(
                 "concentrations above 2^24 in float32: one more transition no longer changes them; keep the posterior "
                 "in float64, as infer returns it"
             )
-        return found
+        return sentences
 
 
 def _weighted_sum(weight: Float[AnyArray, "*N"], terms: LogDensity) -> RealScalar:
@@ -996,11 +996,11 @@ def _rows(
     inside = (site_row >= 0)[:, None] & (column >= 0)
     # Whole site rows are drawn, once for all pairs that share them.
     used, place = np.unique(site_row[site_row >= 0], return_inverse=True)
-    concentration, most, elements = _concentrations(belief, used, components)
+    concentration, largest, elements = _concentrations(belief, used, components)
     slot = np.zeros(len(site_row), int)
     slot[site_row >= 0] = place
     possible = np.zeros(column.shape, bool)
-    possible[inside] = (most > 0)[np.broadcast_to(slot[:, None], column.shape)[inside], column[inside]]
+    possible[inside] = (largest > 0)[np.broadcast_to(slot[:, None], column.shape)[inside], column[inside]]
     known = None
     if belief.known is not None:
         known = np.where((site_row < 0)[:, None], _at(belief.known, index), 0.0).astype(np.float64)
@@ -1011,7 +1011,7 @@ def _rows(
     next_state = _reached(space, index, pair, outcome)
     rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
     # Where each entry lies among the positive elements of the used site rows.
-    taken, position = most > 0, np.full(most.shape, -1)
+    taken, position = largest > 0, np.full(largest.shape, -1)
     position[taken] = np.arange(taken.sum())
     drawn_first = np.concatenate([[0], np.cumsum(taken.sum(-1))])
     chosen = inside[pair, outcome]
@@ -1026,10 +1026,10 @@ def _rows(
     counts = None if components is None else _counts(belief, used)[taken]
 
     def draw(num: int, component: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N E"]:
-        each = alpha
+        row_alpha = alpha
         if components is not None and component is not None:
-            each = components.row_prior(component, flat) + counts
-        drawn = streams.dirichlets(num, each, drawn_first, small)
+            row_alpha = components.row_prior(component, flat) + counts
+        drawn = streams.dirichlets(num, row_alpha, drawn_first, small)
         if in_order:
             return drawn
         if fixed is None:
@@ -1061,8 +1061,8 @@ def _concentrations(
     if components is None:
         after = np.asarray(belief.prior, np.float64)[used] + counts
         return after, after, elements
-    least, most = (x.reshape(elements.shape) for x in components.range_of(elements.ravel()))
-    return least + counts, most + counts, elements
+    least, largest = (x.reshape(elements.shape) for x in components.range_of(elements.ravel()))
+    return least + counts, largest + counts, elements
 
 
 def _at(table: object, index: tuple[Int[np.ndarray, " Q"], ...]) -> np.ndarray:
@@ -1079,7 +1079,7 @@ def _reached(
     if space.successors is None:
         return outcome
     listed = np.asarray(space.successors)
-    where = index if listed.ndim == 4 else index[-2:]
-    reached = listed[(*(i[pair] for i in where), outcome)]
+    pair_index = index if listed.ndim == 4 else index[-2:]
+    reached = listed[(*(i[pair] for i in pair_index), outcome)]
     # An illegal pair without a successor stays where it is.
     return np.where(reached < 0, index[-2][pair], reached)

@@ -123,8 +123,8 @@ class DirichletRows(eqx.Module):
     def num_possible(self) -> Float[AnyArray, "*H S A"]:
         """Number of possible outcomes of each unknown row; one of the known ones. It builds no rows."""
         width = float(self.prior.shape[-1])
-        each = xp.full(len(self.prior), width) if self.unit_prior else _num_positive(self.prior)
-        return self._of_sites(each, 1.0)
+        site_width = xp.full(len(self.prior), width) if self.unit_prior else _num_positive(self.prior)
+        return self._of_sites(site_width, 1.0)
 
     def _of_sites(self, each: Float[AnyArray, " M"], known: float) -> Float[AnyArray, "*H S A"]:
         """A number of every site row for each row of the law; `known` for known rows."""
@@ -234,11 +234,11 @@ class DirichletRows(eqx.Module):
         A Dirichlet row with one more outcome is the row without and, independent of it, the share of the outcome: Beta.
         """
         key_rows, key_share = jax.random.split(key)
-        drawn, own = self.sample_expectation(key_rows, values), self._site_total()
+        drawn, site_total = self.sample_expectation(key_rows, values), self._site_total()
         # The share of the extra outcome is Beta(count, own), here sigmoid(log gamma - log gamma), safe for tiny counts.
-        both = jnp.stack([jnp.broadcast_to(count, own.shape).astype(own.dtype), own])
-        extra, own = loggamma(key_share, both.astype(drawn.dtype))
-        share = jnp.where(self._unknown_sites(), jax.nn.sigmoid(extra - own), 0.0)
+        concentrations = jnp.stack([jnp.broadcast_to(count, site_total.shape).astype(site_total.dtype), site_total])
+        extra, site_total = loggamma(key_share, concentrations.astype(drawn.dtype))
+        share = jnp.where(self._unknown_sites(), jax.nn.sigmoid(extra - site_total), 0.0)
         return drawn + share.reshape(drawn.shape) * (value - drawn)
 
     def _with_outcome(self, count: RealScalar) -> "DirichletRows":
@@ -264,8 +264,8 @@ class DirichletRows(eqx.Module):
         """sum_o E[P(o | s, a)] values(o); listed counts and listed known rows never build the rows."""
         if self.known_listed is not None:
             outcome, probability = (jnp.asarray(x) for x in self.known_listed)
-            here = values[outcome] if values.ndim == 1 else jnp.take_along_axis(values, outcome, -1)
-            return jnp.sum(probability * here, -1)
+            outcome_values = values[outcome] if values.ndim == 1 else jnp.take_along_axis(values, outcome, -1)
+            return jnp.sum(probability * outcome_values, -1)
         if self.row is not None or self.column is not None or values.ndim > 1:
             return _dot(jnp.asarray(self.mean()), values)
         prior, counts = jnp.asarray(self.prior), jnp.asarray(self.counts)
@@ -356,13 +356,14 @@ class DirichletRows(eqx.Module):
             if row < len(columns):
                 chosen = outcomes if self.column is None else np.asarray(self.column)[(*cell, outcomes)]
                 columns[row].update(int(k) for k in chosen if k >= 0)
-        lists = [sorted(each) or [0] for each in columns]
+        lists = [sorted(numbers) or [0] for numbers in columns]
         # Ragged lists are padded by repeating their first column; a repeated column holds no count.
         width = max(map(len, lists))
-        listed = np.array([each + each[:1] * (width - len(each)) for each in lists], np.int32)
-        first = np.arange(width) < np.array([len(each) for each in lists])[:, None]
-        kept = np.where(first, np.take_along_axis(counts, listed, -1), 0.0)
-        return eqx.tree_at(lambda r: (r.counts, r.successor), self, (kept, listed), is_leaf=lambda x: x is None)
+        listed = np.array([numbers + numbers[:1] * (width - len(numbers)) for numbers in lists], np.int32)
+        first = np.arange(width) < np.array([len(numbers) for numbers in lists])[:, None]
+        listed_counts = np.where(first, np.take_along_axis(counts, listed, -1), 0.0)
+        leaves = (listed_counts, listed)
+        return eqx.tree_at(lambda r: (r.counts, r.successor), self, leaves, is_leaf=lambda x: x is None)
 
     def _list_known(self) -> tuple[Int[np.ndarray, "*H S A P"], Float[np.ndarray, "*H S A P"]] | None:
         """`known_listed`, where few outcomes are possible (host side)."""
@@ -417,8 +418,8 @@ def dirichlet_rows(
     column = np.broadcast_to(np.arange(shape[-1]), shape) if column is None else np.asarray(column)
     check_shape("column", column, shape, "(step,) state, action, outcome")
     # Tables that change nothing are dropped: the common case then needs no gather.
-    same = width == shape[-1] and bool(np.all(column == np.arange(shape[-1])))
-    column = None if same else column.astype(np.int32)
+    all_columns = width == shape[-1] and bool(np.all(column == np.arange(shape[-1])))
+    column = None if all_columns else column.astype(np.int32)
     if column is not None and column.max(initial=-1) >= width:
         raise ValueError(f"column holds {column.max()}, expected -1 (none) or 0 to {width - 1}")
     known = None if row is None or not (row < 0).any() else np.asarray(known)

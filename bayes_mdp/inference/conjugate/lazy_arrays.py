@@ -26,18 +26,18 @@ def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
     if rows.column is not None:
         # Which outcome a column is, for each row of the law: the inverse of `column`.
         column = jnp.broadcast_to(jnp.asarray(rows.column), rows.shape).reshape(full)
-        where = jnp.where(column < 0, table.shape[-1], column)
+        site_column = jnp.where(column < 0, table.shape[-1], column)
         index = jnp.indices(full, sparse=True)[:-1]
         number = jnp.arange(width, dtype=jnp.int32)
-        outcome = jnp.zeros((*pairs, table.shape[-1]), jnp.int32).at[(*index, where)].set(number)
+        outcome = jnp.zeros((*pairs, table.shape[-1]), jnp.int32).at[(*index, site_column)].set(number)
     if rows.known is not None:
         known = jnp.broadcast_to(jnp.asarray(rows.known), rows.shape).reshape(-1, width)
         widest = max(width, table.shape[-1])
         number = len(table) + jnp.arange(len(known)).reshape(pairs)
         if outcome is not None or widest > table.shape[-1]:
-            own = jnp.broadcast_to(jnp.arange(widest), (*pairs, widest))
-            given = own if outcome is None else _padded(outcome, widest)
-            outcome = jnp.where((row < 0)[..., None], own, given)
+            own_columns = jnp.broadcast_to(jnp.arange(widest), (*pairs, widest))
+            listed_columns = own_columns if outcome is None else _padded(outcome, widest)
+            outcome = jnp.where((row < 0)[..., None], own_columns, listed_columns)
         row = jnp.where(row < 0, number, row)
         table = jnp.concatenate([_padded(table, widest), _padded(known, widest).astype(table.dtype)])
         learns = jnp.concatenate([learns, jnp.zeros(len(known), bool)])
@@ -172,12 +172,12 @@ def binned_rewards(
     between = centre[:, None] + scale[:, None] * edges  # [L J - 1]
     distance = between - flat[..., None]
     # A reward without noise falls into one bin.
-    below = jnp.where(
+    chance_below = jnp.where(
         spread[..., None] > 0,
         ndtr(distance / jnp.where(spread > 0, spread, 1.0)[..., None]),
         (distance >= 0).astype(flat.dtype),
     )
-    return _told_apart(flat, below, between, _cells(mean.shape[1:], by_outcome))
+    return _told_apart(flat, chance_below, between, _cells(mean.shape[1:], by_outcome))
 
 
 def _told_apart(

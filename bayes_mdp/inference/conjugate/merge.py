@@ -56,24 +56,24 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
     check_bool("allow_duplicates", allow_duplicates)
     sources = merged_sources([posterior.sources for posterior in posteriors], allow_duplicates=allow_duplicates)
     with jax.enable_x64(True):
-        first, *others = (posterior.unlisted() for posterior in posteriors)
-        for i, other in enumerate(others, start=1):
-            _check_same(first, other, i)
-            first = _add(first, other)
+        first, *shards = (posterior.unlisted() for posterior in posteriors)
+        for i, shard in enumerate(shards, start=1):
+            _check_same(first, shard, i)
+            first = _add(first, shard)
         return replace(jax.tree.map(np.asarray, first), sources=sources)
 
 
 def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) -> None:
     """Refuse two posteriors whose priors are not the same, array by array (tables and masks included)."""
-    for what, part in (("space", _space), ("prior", _prior)):
-        one, two = part(first), part(other)
-        same = jax.tree.structure(one) == jax.tree.structure(two) and all(
+    for part_name, part in (("space", _space), ("prior", _prior)):
+        expected, given = part(first), part(other)
+        is_equal = jax.tree.structure(expected) == jax.tree.structure(given) and all(
             np.array_equal(a, b, equal_nan=True)
-            for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+            for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(given), strict=True)
         )
-        if not same:
+        if not is_equal:
             raise ValueError(
-                f"posteriors[{i}] has another {what} than posteriors[0], expected shards inferred from one prior"
+                f"posteriors[{i}] has another {part_name} than posteriors[0], expected shards inferred from one prior"
             )
 
 

@@ -118,8 +118,8 @@ class RegressionRewards(Rewards):
         # q - g' (P + G)^-1 g, what the weights do not explain; rounding must not make it negative.
         excess = xp.maximum(self.square - xp.matmul(moment, shift), 0.0)
         concentration, rate = self.prior.concentration, self.prior.rate
-        one = xp.ones((), gram.dtype)
-        after = (one, one) if concentration is None or rate is None else (concentration, rate)
+        unit = xp.ones((), gram.dtype)
+        after = (unit, unit) if concentration is None or rate is None else (concentration, rate)
         if not self._known_noise:
             after = (after[0] + 0.5 * xp.asarray(self.count), after[1] + 0.5 * excess)
         return _Fit(xp.asarray(self.prior.loc) + shift, root, excess, *(xp.asarray(x) for x in after))
@@ -128,8 +128,8 @@ class RegressionRewards(Rewards):
         """E[1 / tau]; inf where it does not exist."""
         if self._known_noise:
             return xp.ones(())
-        above = fit.concentration - 1.0
-        return xp.where(above > 0, fit.rate / xp.where(above > 0, above, 1.0), np.inf)
+        less_one = fit.concentration - 1.0
+        return xp.where(less_one > 0, fit.rate / xp.where(less_one > 0, less_one, 1.0), np.inf)
 
     def _quadratic(self, fit: _Fit, x: Float[AnyArray, "*cells D"]) -> Float[AnyArray, "*cells"]:
         """x' (P + G)^-1 x of every cell."""
@@ -271,11 +271,11 @@ class RegressionRewards(Rewards):
         weight = xp.asarray(weight)
         taken = weight != 0
         offset = pick(self.offset, self._place(cell, outcome))
-        away = xp.where(taken, reward - offset - xp.matmul(x, fit.mean), 0.0)
+        residual = xp.where(taken, reward - offset - xp.matmul(x, fit.mean), 0.0)
         # One more row of precision w: the determinant grows by 1 + w s, the excess by w e^2 / (1 + w s), s = x' V x.
-        own = weight * precision
-        growth = 1.0 + own * self._quadratic(fit, x)
-        extra = own * away**2 / growth
+        data_precision = weight * precision
+        growth = 1.0 + data_precision * self._quadratic(fit, x)
+        extra = data_precision * residual**2 / growth
         density = 0.5 * weight * (xp.log(precision) - _LOG_2PI) - 0.5 * xp.log(growth)
         if self._known_noise:
             return xp.where(taken, density - 0.5 * extra, 0.0)

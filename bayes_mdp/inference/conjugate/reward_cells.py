@@ -140,8 +140,8 @@ class RewardCells(Rewards):
     def prior_share(self) -> Cells:
         """Pseudo-observations over these and the observed rewards; nan where the mean reward is known."""
         before, after = (xp.asarray(x.pseudo_observations) for x in (self.prior, self.site_belief))
-        some = (after > 0) & xp.isfinite(after)
-        share = xp.where(some, before / xp.where(some, after, 1.0), 1.0)
+        has_weight = (after > 0) & xp.isfinite(after)
+        share = xp.where(has_weight, before / xp.where(has_weight, after, 1.0), 1.0)
         return xp.where(self.variance() == 0, np.nan, self.select(share, np.nan))
 
     def data_mean(self) -> Cells:
@@ -155,8 +155,8 @@ class RewardCells(Rewards):
             number = number / xp.maximum(uses, 1.0)
         weight = xp.where(xp.isnan(cells), 0.0, self.select(number, 0.0))
         total = weight.sum()
-        every = xp.where(weight > 0, weight * cells, 0.0).sum() / xp.where(total > 0, total, 1.0)
-        return xp.where(xp.isnan(cells), xp.where(total > 0, every, self.mean()), cells)
+        overall_mean = xp.where(weight > 0, weight * cells, 0.0).sum() / xp.where(total > 0, total, 1.0)
+        return xp.where(xp.isnan(cells), xp.where(total > 0, overall_mean, self.mean()), cells)
 
     def flat_weight(self) -> Cells:
         """Number of rewards that a prior without a preference weighs; one where the reward is known."""
@@ -224,8 +224,8 @@ class RewardCells(Rewards):
         cell = xp.asarray(self.cell)
         # Cov(c_i x, c_j x) = c_i c_j Var x: each outcome's own deviation, with its sign.
         deviation = probs * xp.sqrt(variance) * (1.0 if self.coefficient is None else xp.sign(self.coefficient))
-        same = cell[..., :, None] == cell[..., None, :]
-        return (deviation * xp.where(same, deviation[..., None, :], 0.0).sum(-1)).sum(-1)
+        shares_cell = cell[..., :, None] == cell[..., None, :]
+        return (deviation * xp.where(shares_cell, deviation[..., None, :], 0.0).sum(-1)).sum(-1)
 
     def shared_parameters(self, space: StateActionSpace) -> str | None:
         """The first two pairs that share a mean reward, and its site, in words; None: no two do. Host side."""
@@ -281,8 +281,8 @@ class RewardCells(Rewards):
         total = xp.zeros(np.shape(weight))
         taken = xp.asarray(weight) != 0
         if self.prior.has_constant:
-            own = jax.tree.map(lambda x: pick(x, self.element(cell, outcome)), self.prior)
-            total = total + xp.where(taken, weight * own.log_constant(self.standardised(cell, outcome, reward)), 0.0)
+            belief = jax.tree.map(lambda x: pick(x, self.element(cell, outcome)), self.prior)
+            total = total + xp.where(taken, weight * belief.log_constant(self.standardised(cell, outcome, reward)), 0.0)
         if self.coefficient is not None:
             # The density of r is that of x over |coefficient|.
             stretch = xp.log(xp.abs(pick(self.coefficient, self.place(cell, outcome))))
@@ -350,9 +350,9 @@ class RewardCells(Rewards):
         if self.known is None or self.cell is None:
             return replace(family, by_outcome=self.by_outcome)
         known = (None if self.known_law is None else support_of(self.known_law)) or anything()
-        where = np.asarray(self.cell) < 0
+        is_known = np.asarray(self.cell) < 0
         return replace(
-            jax.tree.map(lambda x, y: np.where(where, x, y), replace(known, law=family.law), family),
+            jax.tree.map(lambda x, y: np.where(is_known, x, y), replace(known, law=family.law), family),
             by_outcome=self.by_outcome,
         )
 
@@ -389,8 +389,8 @@ class RewardCells(Rewards):
 
     def reward_sums(self) -> RewardSums | None:
         """Those of each element; None where the family keeps others, or of other numbers."""
-        kept = self.prior.takes_counts and self.coefficient is None
-        return (self.law, np.asarray(self.data)) if kept else None
+        has_sums = self.prior.takes_counts and self.coefficient is None
+        return (self.law, np.asarray(self.data)) if has_sums else None
 
     def rewards_seen(self) -> float:
         """Number of observed rewards."""

@@ -84,8 +84,8 @@ def first_shared(what: str, table: Int[AnyArray, "*cells"], sites: Sites, space:
 
 def _name(pair: tuple[int, ...], space: StateActionSpace) -> str:
     *step, state, action = pair
-    at = f", step {step[0]}" if step else ""
-    return f"state {space.state_names[state]!r}, action {space.action_names[action]!r}{at}"
+    step_text = f", step {step[0]}" if step else ""
+    return f"state {space.state_names[state]!r}, action {space.action_names[action]!r}{step_text}"
 
 
 def _site(element: int, sites: Sites) -> str:
@@ -124,17 +124,17 @@ class SiteTable:
         return isinstance(other, SiteTable) and self._digest() == other._digest()
 
     def _digest(self) -> str:
-        found = self.__dict__.get("_digested")
-        if found is None:
+        stored = self.__dict__.get("_digested")
+        if stored is None:
             digest = hashlib.sha256(repr(self.shapes).encode())
             for array in (() if self.rows is None else self.rows, *self.cells):
                 digest.update(repr(np.shape(array)).encode() + np.ascontiguousarray(array, np.int64).tobytes())
             if self.stretch is not None:
                 digest.update(np.ascontiguousarray(self.stretch, np.float64).tobytes())
             # Programs that differ (in a deterministic site, say) make different posteriors of the same tables.
-            found = digest.hexdigest() + ("" if self.program is None else str(hash(self.program)))
-            object.__setattr__(self, "_digested", found)
-        return found
+            stored = digest.hexdigest() + ("" if self.program is None else str(hash(self.program)))
+            object.__setattr__(self, "_digested", stored)
+        return stored
 
     def values(
         self, rows: Float[AnyArray, "M K"], rewards: tuple[Real[AnyArray, "..."], ...]

@@ -94,9 +94,9 @@ class BetaBelief(RewardBelief):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`."""
         count, mean, _ = split(statistics)
-        ones = log_rising(self.concentration1, count * mean)
-        zeros = log_rising(self.concentration0, count * (1.0 - mean))
-        return ones + zeros - log_rising(self.concentration1 + self.concentration0, count)
+        log_ones = log_rising(self.concentration1, count * mean)
+        log_zeros = log_rising(self.concentration0, count * (1.0 - mean))
+        return log_ones + log_zeros - log_rising(self.concentration1 + self.concentration0, count)
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """log p of a one, log(1 - p) of a zero."""

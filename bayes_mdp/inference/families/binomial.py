@@ -123,8 +123,8 @@ class BetaBinomialBelief(RewardBelief):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, less the binomial coefficients."""
         successes, failures = self._split(statistics)
-        both = log_rising(self.concentration1, successes) + log_rising(self.concentration0, failures)
-        return both - log_rising(self.concentration1 + self.concentration0, successes + failures)
+        log_product = log_rising(self.concentration1, successes) + log_rising(self.concentration0, failures)
+        return log_product - log_rising(self.concentration1 + self.concentration0, successes + failures)
 
     def support(self) -> RewardSupport:
         """Counts up to `total_count`."""

@@ -247,23 +247,23 @@ def register(family: Family) -> Family:
     Raises:
         ValueError: another family has this name, the same prior of the same law, or another law of the same name.
     """
-    others = [f for f in FAMILIES if (f.__name__, f.__module__) != (family.__name__, family.__module__)]
-    for other in others:
-        if other.__name__ == family.__name__:
-            raise ValueError(f"a family {family.__name__} is there ({other.__module__}), expected another name")
+    other_families = [f for f in FAMILIES if (f.__name__, f.__module__) != (family.__name__, family.__module__)]
+    for other_family in other_families:
+        if other_family.__name__ == family.__name__:
+            raise ValueError(f"a family {family.__name__} is there ({other_family.__module__}), expected another name")
         # Programs know their law by its name.
         for law in family.laws:
-            if any(law.__name__ == each.__name__ and law is not each for each in other.laws):
+            if any(law.__name__ == other_law.__name__ and law is not other_law for other_law in other_family.laws):
                 raise ValueError(f"there are two laws called {law.__name__}, expected another name")
-        same_sites = set(other.sites) == set(family.sites) and all(
-            set(other.sites[name]) & set(families) for name, families in family.sites.items()
+        same_sites = set(other_family.sites) == set(family.sites) and all(
+            set(other_family.sites[name]) & set(families) for name, families in family.sites.items()
         )
-        if same_sites and set(other.laws) & set(family.laws):
+        if same_sites and set(other_family.laws) & set(family.laws):
             raise ValueError(
                 f"{family.__name__} has the law {next(iter(family.laws)).__name__} with {', '.join(family.sites)} "
-                f"unknown, which {other.__name__} has, expected one family for each"
+                f"unknown, which {other_family.__name__} has, expected one family for each"
             )
-    FAMILIES[:] = [*others, family]
+    FAMILIES[:] = [*other_families, family]
     _NUMBER[family] = next(_NUMBERS)
     return family
 
@@ -295,16 +295,17 @@ def check_conjugacy(
     Raises:
         ValueError: the sides differ by more than rounding.
     """
-    each, *values = jax.tree.map(lambda x: np.asarray(x)[element], (belief, *drawn))
-    data = np.asarray(belief.absorb(belief.empty(), element, each.statistics(np.ones(reward.shape), reward)))
-    joint = (*belief.prior_terms(drawn), *each.log_density(reward, tuple(values)))
-    split_up = (*belief.after(data).prior_terms(drawn), belief.log_marginal(data), each.log_constant(reward))
-    one, other = (sum(float(np.asarray(term).sum()) for term in terms) for terms in (joint, split_up))
+    cell_belief, *values = jax.tree.map(lambda x: np.asarray(x)[element], (belief, *drawn))
+    data = np.asarray(belief.absorb(belief.empty(), element, cell_belief.statistics(np.ones(reward.shape), reward)))
+    joint = (*belief.prior_terms(drawn), *cell_belief.log_density(reward, tuple(values)))
+    split_up = (*belief.after(data).prior_terms(drawn), belief.log_marginal(data), cell_belief.log_constant(reward))
+    joint_sum, split_sum = (sum(float(np.asarray(term).sum()) for term in terms) for terms in (joint, split_up))
     size = sum(float(np.abs(term).sum()) for term in (*joint, *split_up))
-    if not abs(one - other) <= 1e-9 * (1.0 + size):
+    if not abs(joint_sum - split_sum) <= 1e-9 * (1.0 + size):
         raise ValueError(
-            f"{type(belief).__name__}: prior times likelihood is {one:.12g} in logarithms, marginal times posterior "
-            f"{other:.12g}: log_density, log_constant, log_marginal, statistics or after is wrong, or no conjugacy"
+            f"{type(belief).__name__}: prior times likelihood is {joint_sum:.12g} in logarithms, marginal times "
+            f"posterior {split_sum:.12g}: log_density, log_constant, log_marginal, statistics or after is wrong, or no "
+            "conjugacy"
         )
 
 
@@ -381,10 +382,12 @@ def log_rising(a: RealLike, n: RealLike) -> Float[AnyArray, "..."] | np.floating
     """
     # Both branches of a `where` are evaluated (and differentiated): each gets arguments that are safe for it.
     large = xp.asarray(a) >= 16.0
-    above = xp.where(large, a, 16.0)
-    stirling = (above - 0.5) * xp.log1p(n / above) + n * xp.log(above + n) - n + _series(above + n) - _series(above)
-    below = xp.where(large, 1.0, a)
-    return xp.where(large, stirling, xp.gammaln(below + n) - xp.gammaln(below))
+    large_a = xp.where(large, a, 16.0)
+    stirling = (
+        (large_a - 0.5) * xp.log1p(n / large_a) + n * xp.log(large_a + n) - n + _series(large_a + n) - _series(large_a)
+    )
+    small_a = xp.where(large, 1.0, a)
+    return xp.where(large, stirling, xp.gammaln(small_a + n) - xp.gammaln(small_a))
 
 
 def _series(z: Float[AnyArray, "..."] | np.floating) -> Float[AnyArray, "..."] | np.floating:
@@ -433,10 +436,10 @@ class RewardStreams:
 
 def draw_beta(streams: RewardStreams, num: int, one: Cells, zero: Cells) -> Float[np.ndarray, "num M"]:
     """Beta variables by NumPy: each the first entry of a Dirichlet row of two."""
-    both = np.stack(np.broadcast_arrays(np.asarray(one, np.float64), np.asarray(zero, np.float64)), -1)
-    size = both.shape[-2]
+    alpha = np.stack(np.broadcast_arrays(np.asarray(one, np.float64), np.asarray(zero, np.float64)), -1)
+    size = alpha.shape[-2]
     rows = streams.gamma.dirichlets(
-        num, both.reshape(*both.shape[:-2], -1), np.arange(0, 2 * size + 1, 2), np.ones(size, bool)
+        num, alpha.reshape(*alpha.shape[:-2], -1), np.arange(0, 2 * size + 1, 2), np.ones(size, bool)
     )
     return rows[:, ::2]
 

@@ -104,8 +104,8 @@ class BetaGeometricBelief(RewardBelief):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`."""
         count, mean, _ = split(statistics)
-        both = log_rising(self.concentration1, count) + log_rising(self.concentration0, count * mean)
-        return both - log_rising(self.concentration1 + self.concentration0, count * (1.0 + mean))
+        log_product = log_rising(self.concentration1, count) + log_rising(self.concentration0, count * mean)
+        return log_product - log_rising(self.concentration1 + self.concentration0, count * (1.0 + mean))
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of `reward` failures and a success."""
