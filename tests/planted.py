@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,12 +138,12 @@ FAULTS = [
         "equal entries counted once",
     ),
     Fault(
-        "unseen-element",
+        "profile-width",
         "inference/factorised/integrate_rewards.py",
-        "total = rest + integrals[:, self.seen].sum(-1)",
-        "total = rest + integrals.sum(-1)",
+        "np.log(np.cosh(STRETCH * t) * self.width)",
+        "np.log(np.cosh(STRETCH * t))",
         "inference/factorised/test_integrate_rewards.py",
-        "the prior of an element without data integrated over nodes of others",
+        "a forgotten Jacobian: nodes that are scaled",
     ),
     Fault(
         "pooled-own",
@@ -721,6 +722,9 @@ def answer(place: Path, fault: Fault) -> tuple[str, str]:
     if sound.count(fault.text) != 1:
         return "text not there", ""
     file.write_text(sound.replace(fault.text, fault.instead))
+    # Python tells a file from its compiled copy by size and second alone.
+    compiled = Path(cache_from_source(str(file)))
+    compiled.unlink(missing_ok=True)
     try:
         tests = [f"tests/{name}" for name in fault.tests.split()]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", *tests]
@@ -735,6 +739,7 @@ def answer(place: Path, fault: Fault) -> tuple[str, str]:
         )
     finally:
         file.write_text(sound)
+        compiled.unlink(missing_ok=True)
     said = (done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or [""])[-1]
     return {FAILED: "killed", 0: "survived"}.get(done.returncode, "tests did not run"), said
 

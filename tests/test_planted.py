@@ -23,6 +23,7 @@ def test_no_folder_is_left_out():
 
 def test_what_became_of_a_fault(tmp_path):
     for folder, name, text in (
+        ("bayes_mdp", "__init__.py", ""),
         ("bayes_mdp", "sums.py", "def add(a, b):\n    return a + b\n"),
         ("tests", "test_sums.py", "from bayes_mdp.sums import add\n\n\ndef test_add():\n    assert add(2, 2) == 4\n"),
         ("tests", "test_none.py", ""),
