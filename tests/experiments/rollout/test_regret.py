@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.experiments.rollout.regret import optimal_plan
+from bayes_mdp.experiments.rollout.regret import Truth, optimal_plan
+from bayes_mdp.experiments.rollout.simulator import Segment
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, SparseMDP
 
 STATES, ACTIONS = 6, 3
@@ -50,3 +51,11 @@ def test_the_gain_is_that_of_value_iteration():
     assert float(plan.gain) == pytest.approx(gain, rel=1e-6)
     assert 0 <= plan.gap < 1e-6
     np.testing.assert_array_equal(plan.policy, backed_up(values, rows, 1.0).argmax(-1))
+
+
+def test_steps_that_were_not_taken_cost_nothing():
+    block = Segment(*np.zeros((1, 4), int), np.array([0, 1, 1, 0]), *np.zeros((3, 4), int), np.arange(4) < 2)
+    truth = Truth(optimal=np.array([5.0, 3.0]), initial=np.array([1.0, 0.0]))
+    zero = np.zeros(2)
+    assert float(truth.regret(zero, np.array([1.0, 2.0]), block, False)) == 4.0 + 1.0
+    assert float(truth.regret(zero, np.array([1.0, 2.0]), block._replace(live=None), False)) == 10.0
