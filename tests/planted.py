@@ -93,7 +93,7 @@ FAULTS = [
         "inference/conjugate/dirichlet_rows.py",
         "return 1.0 / (self.total() + 1.0)",
         "return 1.0 / self.total()",
-        "inference/conjugate/test_variances.py",
+        "inference/conjugate/test_dirichlet_rows.py",
         "one observation too few in a covariance",
     ),
     Fault(
