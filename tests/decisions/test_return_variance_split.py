@@ -2,6 +2,7 @@
 """The variance of the return in two parts, against simulated returns in numpy."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -191,7 +192,7 @@ def test_the_first_state_is_chance(key):
 
 
 def test_what_follows_a_step_is_worth_what_the_next_step_says():
-    values = np.arange(6.0).reshape(3, 2)
+    values = jnp.arange(6.0).reshape(3, 2)
     space = StateActionSpace(2, 1, horizon=3, ends=True)
     found = next_values(values, space, Episodic(3, 0.5))
     np.testing.assert_allclose(np.squeeze(found), [[1.0, 1.5, 0.0], [2.0, 2.5, 0.0], [0.0, 0.0, 0.0]])

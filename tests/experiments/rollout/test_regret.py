@@ -1,5 +1,6 @@
 """The optimal plan that regret is measured by, against value iteration in NumPy."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,8 +55,9 @@ def test_the_gain_is_that_of_value_iteration():
 
 
 def test_steps_that_were_not_taken_cost_nothing():
-    block = Segment(*np.zeros((1, 4), int), np.array([0, 1, 1, 0]), *np.zeros((3, 4), int), np.arange(4) < 2)
-    truth = Truth(optimal=np.array([5.0, 3.0]), initial=np.array([1.0, 0.0]))
-    zero = np.zeros(2)
-    assert float(truth.regret(zero, np.array([1.0, 2.0]), block, False)) == 4.0 + 1.0
-    assert float(truth.regret(zero, np.array([1.0, 2.0]), block._replace(live=None), False)) == 10.0
+    zero = jnp.zeros(4, int)
+    block = Segment(zero, jnp.array([0, 1, 1, 0]), zero, jnp.zeros(4), zero, jnp.arange(4) < 2)
+    truth = Truth(optimal=jnp.array([5.0, 3.0]), initial=np.array([1.0, 0.0]))
+    old, new = jnp.zeros(2), jnp.array([1.0, 2.0])
+    assert float(truth.regret(old, new, block, False)) == 4.0 + 1.0
+    assert float(truth.regret(old, new, block._replace(live=None), False)) == 10.0
