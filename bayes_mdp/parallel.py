@@ -286,7 +286,7 @@ def compute(function: Callable[..., T], arguments: tuple[Any, ...]) -> T | Failu
 
 
 # -------------------------------------------------------------------------------------------------------- executors
-def check_executor(executor: object, name: str = "executor") -> None:
+def check_executor(executor: object) -> None:
     """Refuse what is no executor, and a Dask executor where Dask is not installed. Connects to nothing.
 
     Raises:
@@ -295,7 +295,7 @@ def check_executor(executor: object, name: str = "executor") -> None:
     if executor is None or isinstance(executor, Executor) or hasattr(executor, "get_executor"):
         return
     if not isinstance(executor, str):
-        raise TypeError(f"{name} is {described(executor)}, {_EXPECTED}")
+        raise TypeError(f"executor is {described(executor)}, {_EXPECTED}")
     scheme, is_address, _ = executor.partition("://")
     if is_address and scheme.isalnum() and scheme not in ("http", "https"):
         _require_dask(executor)
@@ -303,12 +303,12 @@ def check_executor(executor: object, name: str = "executor") -> None:
     kind, colon, number = executor.partition(":")
     if "/" in executor:
         raise ValueError(
-            f"{name} is {executor!r}, expected the address of a Dask scheduler, such as tcp://host:8786, or one of "
+            f"executor is {executor!r}, expected the address of a Dask scheduler, such as tcp://host:8786, or one of "
             f"{', '.join(NAMES)}"
         )
-    check_name(name, kind, NAMES, ", or the address of a Dask scheduler")
+    check_name("executor", kind, NAMES, ", or the address of a Dask scheduler")
     if colon and (kind == "serial" or not number.isdecimal() or int(number) < 1):
-        raise ValueError(f"{name} is {executor!r}, {_EXPECTED}")
+        raise ValueError(f"executor is {executor!r}, {_EXPECTED}")
     if kind == "dask":
         _require_dask(executor)
 

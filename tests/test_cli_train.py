@@ -7,7 +7,7 @@ import pytest
 
 from bayes_mdp.cli import main
 from bayes_mdp.utils.files import write_json
-from tests.planted import NAME, Planted
+from tests.planted_module import NAME, Planted
 
 SMALL = ["--set", "trunk=mlp:8", "--set", "learning.batch_size=4", "--set", "learning.learning_starts=8"]
 

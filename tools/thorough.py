@@ -33,6 +33,8 @@ LONGEST = 4.0
 """Seconds: the quickest test of a file stays if it takes no longer."""
 GUARDS = ("tests/test_structure.py", "tests/test_face.py")
 """They hold for the whole package and always stay."""
+WRITTEN_EVERY = 200
+"""Tests after which a process writes what it has measured."""
 Tests = dict[str, tuple[float, frozenset[str]]]
 _called: set[types.CodeType] = set()
 _tests: dict[str, tuple[float, list[str]]] = {}
@@ -81,10 +83,12 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
     """A test has ended."""
     if _called or nodeid in _tests:
         _tests[nodeid] = _seconds() - _tests[nodeid][0], sorted(map(_name, _called))
+    if len(_tests) % WRITTEN_EVERY == 0:
+        pytest_sessionfinish()
 
 
 def pytest_sessionfinish() -> None:
-    """One file of a process."""
+    """One file of a process; also now and then before, since a run that is stopped ends without a word."""
     if any(functions for _, functions in _tests.values()):
         MEASURED.mkdir(parents=True, exist_ok=True)
         (MEASURED / f"{os.getpid()}.json").write_text(json.dumps(_tests))

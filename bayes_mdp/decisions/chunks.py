@@ -23,7 +23,7 @@ Keys: TypeAlias = Key[Array, "..."] | UInt32[Array, "... _"]
 """Random keys of many draws, typed or raw."""
 
 
-def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
+def in_chunks(keys: Keys, draw: PyTree) -> Keys:
     """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first.
 
     A chunk holds a power of two of keys, at most 256 and as many as memory allows: a program that is compiled for a
@@ -32,7 +32,6 @@ def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
     Args:
         keys: of the draws.
         draw: the shapes of one.
-        chains: how many policies are evaluated in it at once.
 
     Raises:
         ValueError: one draw would not fit in memory.
@@ -41,7 +40,7 @@ def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
     n_states, n_actions = max(leaves, key=lambda leaf: len(leaf.shape)).shape[-3:-1]
     # A chain is solved directly where it is dense, or small.
     listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
-    numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
+    numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else n_states**2)
     return chunks_of(keys, numbers, Sizes((n_states, n_actions), False).in_words, NUMBERS_AT_ONCE)
 
 

@@ -340,13 +340,13 @@ class PolicyDraws:
         return proven(chains, objective)
 
 
-def check_num_draws(num_draws: IntScalar, bytes_each: float = 24, least: int = 2) -> None:
-    """An integer, `least` or greater, of draws that fit into the memory, at `bytes_each` and the key.
+def check_num_draws(num_draws: IntScalar, bytes_each: float = 24) -> None:
+    """An integer, 2 or greater, of draws that fit into the memory, at `bytes_each` and the key.
 
     Raises:
         TypeError, ValueError: one sentence.
     """
-    check_count("num_draws", num_draws, least)
+    check_count("num_draws", num_draws, 2)
     check_memory(f"num_draws is {num_draws}", float(num_draws) * (bytes_each + 8), "fewer draws take less")
 
 

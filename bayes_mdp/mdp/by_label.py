@@ -36,7 +36,6 @@ def policy_array(
     legal: Bool[np.ndarray, "S A"] | None = None,
     *,
     optional: Collection[Hashable] = (),
-    name: str = "policy",
 ) -> Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]:
     """A policy by labels as an array: actions where every state has one, else probabilities.
 
@@ -45,18 +44,17 @@ def policy_array(
         states, actions: the labels.
         legal: which actions exist in which state; None: all.
         optional: states that may be left out: all their legal actions are then equally likely.
-        name: of the argument, in messages.
 
     Raises:
         TypeError, ValueError: one sentence.
     """
     if not is_by_label(policy):
-        raise TypeError(f"{name} is {described(policy)}, expected a mapping from states to actions, or a list of them")
+        raise TypeError(f"policy is {described(policy)}, expected a mapping from states to actions, or a list of them")
     legal = np.ones((len(states), len(actions)), bool) if legal is None else np.asarray(legal)
     if isinstance(policy, Mapping):
-        probs = _table(name, policy, states, actions, legal, optional)
+        probs = _table("policy", policy, states, actions, legal, optional)
     else:
-        steps = [_table(f"{name}[{h}]", each, states, actions, legal, optional) for h, each in enumerate(policy)]
+        steps = [_table(f"policy[{h}]", each, states, actions, legal, optional) for h, each in enumerate(policy)]
         probs = np.stack(steps)
     return probs.argmax(-1) if (probs.max(-1) == 1.0).all() else probs
 
@@ -101,13 +99,12 @@ def _table(
     return probs
 
 
-def policy_labels(policy: object, states: Names, actions: Names, *, name: str = "policy") -> PolicyNames:
+def policy_labels(policy: object, states: Names, actions: Names) -> PolicyNames:
     """The inverse of `policy_array`: state -> action, or state -> {action: probability} where it is random.
 
     Args:
         policy: Int[*H S] or Float[*H S A].
         states, actions: the labels.
-        name: of the argument, in messages.
 
     Returns:
         A mapping; a list of H mappings where the policy has steps.
@@ -116,18 +113,18 @@ def policy_labels(policy: object, states: Names, actions: Names, *, name: str = 
         TypeError, ValueError: one sentence.
     """
     expected = "integers (actions) or floats (probabilities)"
-    array = as_array(name, policy, expected)
+    array = as_array("policy", policy, expected)
     if array.dtype.kind in "iu":
-        _check_size(name, array, (len(states),), "state")
-        check_index(name, array, len(actions), "action")
+        _check_size("policy", array, (len(states),), "state")
+        check_index("policy", array, len(actions), "action")
         probs = np.eye(len(actions))[array]
     elif array.dtype.kind == "f":
-        _check_size(name, array, (len(states), len(actions)), "state, action")
-        check_probability_rows(name, array)
+        _check_size("policy", array, (len(states), len(actions)), "state, action")
+        check_probability_rows("policy", array)
         probs = array
     else:
         there = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
-        raise TypeError(f"{name} {there}, expected {expected}")
+        raise TypeError(f"policy {there}, expected {expected}")
     tables = [_labelled(step, states, actions) for step in probs.reshape(-1, len(states), len(actions))]
     return tables[0] if probs.ndim == 2 else tables
 
@@ -148,46 +145,44 @@ def _labelled(probs: Float[np.ndarray, "S A"], states: Names, actions: Names) ->
     return found
 
 
-def initial_array(initial: object, states: Names, *, name: str = "initial") -> Float[np.ndarray, " S"]:
+def initial_array(initial: object, states: Names) -> Float[np.ndarray, " S"]:
     """A distribution of the first state as probabilities [S].
 
     Args:
         initial: a state's label, {label: probability}, or probabilities [S]. A tuple that is a label is that state.
         states: the labels.
-        name: of the argument, in messages.
 
     Raises:
         TypeError, ValueError: one sentence; also a tuple that is a label and could be probabilities.
     """
     places = {state: s for s, state in enumerate(states)}
     if isinstance(initial, Mapping):
-        return _chances(name, initial, places, "state", states)
+        return _chances("initial", initial, places, "state", states)
     if _hashable(initial) and initial in places:
         if isinstance(initial, tuple) and _is_distribution(initial, len(states)):
             raise ValueError(
-                f"{name} is {initial!r}, which is a state and could be the probabilities of {len(states)} states, "
+                f"initial is {initial!r}, which is a state and could be the probabilities of {len(states)} states, "
                 f"expected {{{initial!r}: 1.0}} or a list of probabilities"
             )
         return np.eye(len(states))[places[initial]]
-    if isinstance(initial, str) or np.ndim(as_array(name, initial, "probabilities")) == 0:
+    if isinstance(initial, str) or np.ndim(as_array("initial", initial, "probabilities")) == 0:
         also = "probabilities, a mapping state -> probability, or "
-        raise ValueError(f"{name} is {_unknown('state', initial, states, also)}")
-    check_initial(initial, len(states), name)  # type: ignore[arg-type] - it is looked into there
+        raise ValueError(f"initial is {_unknown('state', initial, states, also)}")
+    check_initial(initial, len(states))  # type: ignore[arg-type] - it is looked into there
     return np.asarray(initial, np.float64)
 
 
-def initial_labels(initial: ArrayLike, states: Names, *, name: str = "initial") -> dict[Hashable, float]:
+def initial_labels(initial: ArrayLike, states: Names) -> dict[Hashable, float]:
     """The inverse of `initial_array`: state -> probability, where it is positive.
 
     Args:
         initial: probabilities [S].
         states: the labels.
-        name: of the argument, in messages.
 
     Raises:
         TypeError, ValueError: one sentence.
     """
-    check_initial(initial, len(states), name)
+    check_initial(initial, len(states))
     return {s: float(chance) for s, chance in zip(states, np.asarray(initial), strict=True) if chance > 0}
 
 

@@ -1,5 +1,8 @@
 """The likelihood of an agent's own choices is the product of the probabilities with which it took them."""
 
+import os
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,3 +111,12 @@ def test_wrong_arguments_are_refused():
         LearnerChoices(lambda p: 3, {}, problem)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="parameters has 'lapse'"):
         LearnerChoices(lambda p: PSRL(), {"lapse": Parameter()}, problem, lapse=True)
+
+
+@pytest.mark.skipif(os.environ.get("BAYES_MDP_TYPES", "off") != "off", reason="its stand-ins have no types")
+def test_a_lapse_takes_any_action_that_exists():
+    """Of three actions two: a lapse of 0.2 on top of a plan that is certain of the first."""
+    problem = SimpleNamespace(space=SimpleNamespace(legal=np.array([[True, True, False]])))
+    plan = SimpleNamespace(_log_probs=lambda *_: jnp.array([0.0, -jnp.inf, -jnp.inf]), lapse=True, problem=problem)
+    log_probs = LearnerChoices.policy(plan, {"lapse": 0.2}, SimpleNamespace(policy=None, step=0), 0)
+    np.testing.assert_allclose(np.exp(log_probs), [0.9, 0.1, 0.0], rtol=1e-6)

@@ -10,6 +10,7 @@ RNG = np.random.default_rng(5)
 PERSONS, TIMES = 4, 12
 ACTION, REWARD = RNG.integers(2, size=(PERSONS, TIMES)), RNG.normal(size=(PERSONS, TIMES))
 OBSERVED = np.arange(TIMES) < np.array([12, 5, 9, 1])[:, None]
+OBSERVED[0, [3, 7]] = False
 LOG = ChoiceLog(np.zeros((PERSONS, TIMES), int), ACTION, REWARD, observed=OBSERVED)
 PARAMS = {"rate": np.array([0.1, 0.4, 0.7, 1.0]), "sensitivity": 2.0}
 

@@ -5,6 +5,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.behaviour import ChoiceLog, Parameter, PlannerChoices, choice_log_probs, log_likelihood
+from bayes_mdp.behaviour.planner_choices import Planned
 
 pytestmark = pytest.mark.usefixtures("x64")
 DEMONSTRATIONS = ["21", "31", "41", "21", "11", "31", "20", "41", "30", "11", "21", "40"]
@@ -82,3 +83,10 @@ def test_episodes_are_counted():
     steps = np.concatenate([[0, 1, 2, 0, 1], np.arange(7) % 3])
     log = ChoiceLog(STATE, ACTION, np.zeros(STATE.shape), STATE, ends, states=range(5), actions=range(2))
     np.testing.assert_allclose(choice_log_probs(model, params, log)[0], plan[steps, STATE[0]], atol=1e-12)
+
+
+def test_an_episode_begins_anew_after_its_last_step_or_an_end():
+    model = PlannerChoices(corridor, ENDS, bm.Episodic(3))
+    for step, ended, after in ((0, False, 1), (1, False, 2), (2, False, 0), (1, True, 0)):
+        record = bm.Transitions(0, 0, 0.0, 0, terminated=ended)
+        assert int(model.update({}, Planned(jnp.zeros((3, 5, 2)), jnp.int32(step)), record).step) == after

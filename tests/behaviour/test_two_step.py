@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.behaviour import Parameter, TwoStep, choice_log_probs, log_likelihood, two_step_log
+from bayes_mdp.mdp import Transitions
 from tests.behaviour import two_step_reference as ref
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -71,3 +72,13 @@ def test_priors_can_be_replaced_and_wrong_options_are_refused():
         TwoStep(reward_error="later")
     with pytest.raises(ValueError, match="priors is 'lambda'"):
         TwoStep(4, priors={"lambda": own})
+
+
+def test_the_first_stage_learns_from_the_reward_by_the_trace():
+    """A first choice of the second action, then a reward of 1 for the first action in state 1."""
+    model = TwoStep(7, "before_update")
+    params = {name: jnp.asarray(x) for name, x in ref.PAR7.items()}
+    state = model.update(params, model.init(params), Transitions(0, 1, 0.0, 1))
+    state = model.update(params, state, Transitions(1, 0, 1.0, 0))
+    assert (float(state.first[0]), float(state.first[1])) == pytest.approx((0.0, 0.7 * 0.4))
+    assert [float(q) for q in state.second] == pytest.approx([0.6, 0.0, 0.0, 0.0])

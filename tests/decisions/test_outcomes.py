@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue
+from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, read_outcomes
 from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, SparseMDP
@@ -369,3 +369,14 @@ def test_where_a_newcomer_looks():
     assert bm.Outcome is Outcome is bm.decisions.Outcome
     assert "outcomes" in inspect.signature(bm.policy_value).parameters
     assert "outcomes" in inspect.signature(bm.compare_policies).parameters
+
+
+def test_half_cycles_of_two_states_in_turn():
+    """States 0 and 1 in turn: sum of 0.9^t reward(s_t), of which the first counts half."""
+    reward = np.array([3.0, 5.0])
+    outcome = read_outcomes({"cost": Outcome(reward, half_cycle=True)}, (2, 1), False, Discounted(0.9))["cost"][0]
+    rows = np.eye(2)[[1, 0]]
+    paid = np.asarray(outcome.expected(MDP(rows[:, None], np.zeros((2, 1)))))[:, 0]
+    values = np.linalg.solve(np.eye(2) - 0.9 * rows, paid)
+    series = [sum(0.9**t * reward[(s + t) % 2] for t in range(400)) - reward[s] / 2 for s in range(2)]
+    np.testing.assert_allclose(values, series, rtol=1e-5)

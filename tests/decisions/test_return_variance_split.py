@@ -2,12 +2,13 @@
 """The variance of the return in two parts, against simulated returns in numpy."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents.value_uncertainty.moment_matching import return_variance
-from bayes_mdp.decisions.return_variance_split import split_return_variance
+from bayes_mdp.decisions.return_variance_split import next_values, split_return_variance
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -180,3 +181,18 @@ def test_a_discounted_episode_by_all_of_its_paths(key):
         first, second = first + prob * total, second + prob * total**2
     assert found.mean == pytest.approx(first, rel=1e-5)
     assert found.total == pytest.approx(second - first**2, rel=1e-5) and found.epistemic == pytest.approx(0, abs=1e-10)
+
+
+def test_the_first_state_is_chance(key):
+    """Two states that pay 1 and 3 once, for certain: the start alone is random."""
+    rows = dirichlet_rows(np.ones((2, 1)), (2, 1, 2), column=np.array([[[0, -1]], [[-1, 0]]]))
+    belief = conjugate_posterior(rows, known_rewards(np.array([[1.0], [3.0]])), StateActionSpace(2, 1))
+    answer = split_return_variance(key, belief, np.zeros(2, int), Episodic(1), initial=[0.25, 0.75], num_draws=2)
+    assert (answer.mean, answer.aleatoric, answer.epistemic) == pytest.approx((2.5, 0.75, 0.0))
+
+
+def test_what_follows_a_step_is_worth_what_the_next_step_says():
+    values = jnp.arange(6.0).reshape(3, 2)
+    space = StateActionSpace(2, 1, horizon=3, ends=True)
+    found = next_values(values, space, Episodic(3, 0.5))
+    np.testing.assert_allclose(np.squeeze(found), [[1.0, 1.5, 0.0], [2.0, 2.5, 0.0], [0.0, 0.0, 0.0]])

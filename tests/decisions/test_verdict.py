@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.decisions import verdict
 from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, Unvisited, ValueBasis
@@ -148,3 +149,8 @@ def test_the_finding_says_what_it_cannot_know():
     assert same.startswith("verdict: all 2 policies are worth the same in 2 draws of the posterior; ")
     alone = str(verdict_on({"a": value(basis=None, mean=0.5)}, (0, 1), ""))
     assert alone.startswith("verdict: a is worth 0.5 on average in 2 draws of the posterior; what the prior weighs")
+
+
+def test_draws_in_which_both_are_worth_the_same_count_half():
+    assert verdict._prob_better(np.array([1.0, 0.0, -1.0, 0.0])) == 0.5
+    assert verdict._prob_better(np.array([2.0, 0.0])) == 0.75

@@ -19,7 +19,7 @@ from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace
 from bayes_mdp.utils.progress import Progress
 from tests.experiments.test_gymnasium_run import ENDING, KEY, _run
 from tests.experiments.toy import walk_that_ends
-from tests.planted import ID, NAME, Planted
+from tests.planted_module import ID, NAME, Planted
 
 
 class Recorder(gymnasium.Wrapper):

@@ -317,3 +317,9 @@ def test_a_folder_that_is_not_there_is_noticed_first(key, tmp_path):
 def test_options_are_checked_where_they_are_made():
     with pytest.raises(ValueError, match="num_checkpoints is 0"):
         RunOptions(num_checkpoints=0)
+
+
+def test_every_seed_and_every_environment_has_a_key_of_its_own():
+    keys = execution._streams(jax.random.key(0), np.arange(3))
+    words = np.concatenate([np.asarray(jax.random.key_data(x)).reshape(-1, 2) for x in keys])
+    assert len(words) == 7 == len(np.unique(words, axis=0))

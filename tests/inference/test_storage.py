@@ -20,8 +20,6 @@ from bayes_mdp.inference.storage import load, save
 from bayes_mdp.mdp import MDP, StateActionSpace
 from tests.calibration.beliefs import collapsed, sampled, transitions
 
-NUMBER_OF_FAULTS = 1000
-
 
 def _assert_bits(one, two):
     assert jax.tree.structure(one) == jax.tree.structure(two)
@@ -83,23 +81,24 @@ def test_a_law_that_is_not_numpyro_s_own_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cut_or_altered_file_is_refused(cases, tmp_path):
-    """1,000 random cuts and byte alterations: each is refused, or loads bit-equal."""
+@pytest.mark.parametrize("number", [20, 1000])
+def test_a_cut_or_altered_file_is_refused(cases, tmp_path, number):
+    """Random cuts and byte alterations: each is refused."""
     case, path = cases("outcome"), tmp_path / "belief"
     posterior = case.prior.update(case.data)
     save(posterior, path)
     content, rng, refused = path.read_bytes(), np.random.default_rng(0), 0
-    for i in range(NUMBER_OF_FAULTS):
+    for i in range(number):
         where = int(rng.integers(len(content)))
         altered = bytearray(content)
         altered[where] ^= int(rng.integers(1, 256))
         path.write_bytes(content[:where] if i % 2 else bytes(altered))
         try:
-            _assert_bits(load(path), posterior)
+            load(path)
         except ValueError as error:
             assert str(path) in str(error)
             refused += 1
-    assert refused == NUMBER_OF_FAULTS
+    assert refused == number
 
 
 def test_another_version_is_refused(cases, tmp_path, monkeypatch):

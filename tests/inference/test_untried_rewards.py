@@ -9,6 +9,10 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.inference.untried_rewards import untried_rewards
 from tests.calibration.beliefs import collapsed, sampled
@@ -50,6 +54,16 @@ def test_costs_under_a_prior_that_is_centred_at_zero():
     some = found.among(np.arange(S * A).reshape(S, A) == 2)
     assert some is not None and int(some.pairs.sum()) == 1 and "1 pair never tried" in str(some)
     assert found.among(np.zeros((S, A), bool)) is None
+
+
+def test_actions_that_do_not_exist_are_not_untried():
+    legal = np.arange(A) < 2 + np.zeros((S, 1))
+    legal[0, 2] = True
+    space, belief = bm.StateActionSpace(S, A, legal=legal), NormalBelief(*np.ones((3, S * A)) * [[0.0], [1.0], [1.0]])
+    rows = dirichlet_rows(np.ones((S * A, S)), (S, A, S))
+    found = untried_rewards(conjugate_posterior(rows, reward_cells(belief, (S, A)), space).update(costs()))
+    assert found is not None
+    np.testing.assert_array_equal(found.pairs, (tables(costs())[0] == 0) & legal)
 
 
 @pytest.mark.parametrize("seed", range(4))

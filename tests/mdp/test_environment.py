@@ -6,6 +6,7 @@ Chi-square tests: fixed keys, false-alarm rate 1e-6; 20,000 draws over few cells
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy.stats import chisquare
 
@@ -93,3 +94,11 @@ def test_an_environment_needs_a_start():
     mdp = MDP(np.ones((1, 1, 1)), np.zeros((1, 1)))
     with pytest.raises(ValueError, match=r"mdp\.initial is None, expected a distribution"):
         Environment(mdp, NormalReward(mdp.reward))
+
+
+def test_reward_and_next_state_have_keys_of_their_own():
+    """Both are drawn by uniform numbers; with one key a reward above a half would always lead to state 1."""
+    mdp = MDP(np.full((2, 1, 2), 0.5), np.full((2, 1), 0.5), initial=np.array([1.0, 0.0]))
+    env = Environment(mdp, dist.Uniform(np.zeros((2, 1)), np.ones((2, 1))))
+    taken = [env.step(jax.random.key(i), 0, 0) for i in range(24)]
+    assert 0 < sum((reward >= 0.5) == (state == 1) for state, reward, _ in taken) < 24

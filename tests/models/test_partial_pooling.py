@@ -89,3 +89,25 @@ def test_usage_is_positive_numbers(usage: Any, message):
         bm.models.partial_pooling(usage=usage)
     with pytest.raises(ValueError, match="usage has shape"), handlers.seed(rng_seed=KEY):
         bm.models.partial_pooling(usage=np.ones((2, 2)))(hospital())
+
+
+class Told(Exception):
+    """The concentrations that a program hands to the prior of its rewards."""
+
+
+def test_a_pair_weighs_by_a_power_of_its_usage():
+    """c usage^b, whatever the row of its state is."""
+
+    def rewards(concentration: Any) -> Any:
+        raise Told(np.asarray(concentration))
+
+    usage = np.ones((N_STATES, N_ACTIONS))
+    usage[1, 0] = 8.0
+    sites: dict[str, Any] = {"concentration": 10.0, "usage_power": 2.0}
+    for name, size in pooled_outcomes(hospital()).levels.items():
+        row = np.full(size, 1 / size)
+        sites |= {f"state_concentration_{name}": 1.0, f"common_{name}": row, f"state_{name}": np.tile(row, (3, 1))}
+    with handlers.seed(rng_seed=KEY), handlers.substitute(data=sites), pytest.raises(Told) as told:
+        bm.models.partial_pooling(rewards, usage=usage)(hospital())
+    expected = 10.0 * (usage[:3] / 8.0 ** (1 / 6)) ** 2
+    np.testing.assert_allclose(told.value.args[0].sum(-1)[:3], expected, rtol=1e-5)

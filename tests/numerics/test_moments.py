@@ -114,3 +114,13 @@ def test_squares_beyond_float64_are_infinite():
     values = np.array([2.0**510, -(2.0**510)] * 40)
     mean, ss = exact_moments(np.array([80]), *sum_and_squares(values, np.zeros(80, np.intp), 1))
     assert mean[0] == 0.0 and ss[0] == np.inf
+
+
+def test_groups_of_sums_carry_into_further_digits():
+    """A thousand sums of either sign, in units of their last digit, by whole numbers of Python."""
+    values = np.random.default_rng(2).choice([1.0, -3.0, -(2.0**40)], 1000)
+    group = np.arange(1000) % 3
+    for power, sums in enumerate(sum_and_squares(values, np.arange(1000), 1000), 1):
+        found = sums.grouped(group, 3)
+        expected = [sum(int(x) ** power for x in values[group == g]) for g in range(3)]
+        assert [int(total) * Fraction(2) ** (32 * found.lowest) for total in found.to_integers()] == expected

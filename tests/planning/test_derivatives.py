@@ -9,7 +9,8 @@ import pytest
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, SparseMDP
-from bayes_mdp.planning.bellman import Rounding
+from bayes_mdp.planning.bellman import HardMax, Rounding
+from bayes_mdp.planning.derivatives import with_gain_derivatives
 from bayes_mdp.planning.discounted import solve_discounted
 from tests.planning.gradient_problems import (
     OBJECTIVES,
@@ -234,3 +235,27 @@ def test_a_large_deterministic_sparse_cycle(x64):
     chain[np.arange(n), successor[np.arange(n), policy, 0]] = 1
     visits = np.linalg.solve((np.eye(n) - discount * chain).T, np.eye(n)[0])
     np.testing.assert_allclose(np.asarray(got)[np.arange(n), policy], visits, atol=1e-10)
+
+
+def test_the_rule_for_gain_and_bias_is_that_of_linear_equations(x64):
+    """A chain of three states: dv + dgain = dr + P dv with dv[0] = 0, solved by numpy."""
+    rows, change = np.random.default_rng(0).dirichlet(np.ones(3), 3), np.array([0.3, -1.0, 2.0])
+
+    def solved(reward):
+        matrix = np.eye(3) - rows
+        matrix[:, 0] = 1.0  # the gain in the place of v[0], which is zero
+        x = np.linalg.solve(matrix, reward)
+        return np.array([0.0, *x[1:]]), x[0]
+
+    reward = np.array([1.0, 0.0, -2.0])
+    v, gain = solved(reward)
+
+    def of_reward(r):
+        values = jnp.asarray((reward - gain + rows @ v)[:, None]), jnp.asarray(v), jnp.asarray(gain)
+        return with_gain_derivatives(values, MDP(rows[:, None], r[:, None]), HardMax())
+
+    _, (dq, dv, dgain) = jax.jvp(of_reward, (jnp.asarray(reward),), (jnp.asarray(change),))
+    expected = solved(change)
+    np.testing.assert_allclose(dv, expected[0], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(dgain, expected[1], rtol=1e-10)
+    np.testing.assert_allclose(dq[:, 0], dv, rtol=1e-10, atol=1e-12)

@@ -168,3 +168,11 @@ def test_backups_of_any_kind(x64):
 def test_ends_are_worth_nothing_beyond(x64):
     mdp = MDP(np.zeros((1, 1, 1)), np.ones((1, 1)), end_probs=np.ones((1, 1)))
     np.testing.assert_array_equal(solve(mdp, Episodic(5)).v, 1.0)
+
+
+def test_every_step_has_its_own_policy(x64):
+    rows, reward, _, legal = by_step("random")
+    probs = np.random.default_rng(1).dirichlet(np.ones(2), (HORIZON, 6))
+    ahead, paid = jnp.asarray(rows), jnp.asarray(reward)
+    q = backward_induction(lambda v, h: paid[h] + ahead[h] @ v, HORIZON, 6, policy=probs, dtype=float)
+    np.testing.assert_allclose(q, induction(rows, reward, legal, probs), rtol=1e-12)

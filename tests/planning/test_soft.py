@@ -11,6 +11,8 @@ from scipy.special import log_softmax, logsumexp
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
+from bayes_mdp.planning.bellman import SoftMax
+from bayes_mdp.planning.policy_arrays import action_values
 from tests.planning.gradient_problems import river
 from tests.planning.planning_problems import KINDS, arrays, listed, make_mdp
 from tests.planning.test_derivatives import AT, close, river_exit
@@ -236,3 +238,14 @@ def test_discounted_episodes_are_the_soft_recursion(x64):
             assert np.abs(found.v[h] - v).max() <= found.gap + 1e-14
             assert np.abs(found.q[h] - q)[legal].max() <= found.gap + 1e-14
         assert found.gap < 1e-11
+
+
+def test_the_soft_maximum_and_its_chain(x64):
+    """By scipy; a sweep of the chain of its policy, entropy in the reward, is the maximum of a sweep."""
+    rows, reward, ends, legal = arrays("masked", 6)
+    mdp, v, maximum = make_mdp(rows, reward, ends, legal), np.linspace(-1.0, 2.0, 6), SoftMax(jnp.asarray(0.3))
+    q = action_values(mdp, jnp.asarray(v), 0.9)
+    value = soft(np.asarray(q), legal, 0.3)
+    np.testing.assert_allclose(maximum.value(q), value, rtol=1e-12)
+    chain = maximum.chain(mdp, q)
+    np.testing.assert_allclose(chain.reward[:, 0] + 0.9 * chain.transition_probs[:, 0] @ v, value, rtol=1e-12)

@@ -27,12 +27,9 @@ from bayes_mdp.inference.pair_draws import (
     Drawn,
     PairDraws,
     PairRows,
-    WholeDraws,
-    draws_of_pairs,
     pair_draws,
-    whole_draws,
 )
-from bayes_mdp.mdp import MDP, AverageReward, CanSample, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp import AverageReward, CanSample, Episodic, Objective
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
@@ -60,7 +57,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class CommonDraws:
-    """Draws of a belief about an MDP (built by `draws_of` and `given_draws`).
+    """Draws of a belief about an MDP (built by `draws_of`).
 
     Args:
         stream: starts the draws anew.
@@ -272,48 +269,13 @@ def draws_of(
     sizes = sizes_of(posterior)
     used = sizes.possible if needed is None else np.broadcast_to(needed, sizes.shape)
     start, given, _ = read_start(sizes, initial, labels_of(posterior))
-    return _draws(lambda: pair_draws(key, posterior, used), num_draws, sizes, objective, start, given, keep, fewest)
-
-
-def given_draws(mdps: MDP | SparseMDP, objective: Objective, *, initial: InitialLike | None = None) -> CommonDraws:
-    """Listed MDPs, equally likely, as draws.
-
-    Args:
-        mdps: with a leading axis W on every array.
-        objective, initial: as in `policy_value`.
-    """
-    num, *shape = mdps.reward.shape
-    legal, first = (None if x is None else np.asarray(x)[0] for x in (mdps.legal, mdps.initial))
-    sizes = Sizes(tuple(shape), mdps.end_probs is not None, legal, first)
-    start, given, _ = read_start(sizes, initial, None)
-    listed = whole_draws(mdps)
 
     def stream() -> PairDraws:
-        used = 0
+        return pair_draws(key, posterior, used)
 
-        def more(count: int) -> WholeDraws:
-            nonlocal used
-            used += count
-            return listed.take((slice(used - count, used),))
-
-        return draws_of_pairs(more, sizes.possible, sizes)
-
-    return _draws(stream, num, sizes, objective, start, given)
-
-
-def _draws(
-    stream: Callable[[], PairDraws],
-    num: int,
-    sizes: Sizes,
-    objective: Objective,
-    start: Float[np.ndarray, " S"],
-    given: bool,
-    keep: bool = True,
-    fewest: int | None = None,
-) -> CommonDraws:
     draws = stream()
     numbers = len(draws.rows.pair) + len(draws.rows.state)
-    num = num if fewest is None else min(num, max(fewest, SEARCHED // max(numbers, 1)))
+    num = num_draws if fewest is None else min(num_draws, max(fewest, SEARCHED // max(numbers, 1)))
     check_memory(sizes.in_words, 8.0 * COPIES * numbers, "lists of successors take less")
     kept, rows = None, draws.rows
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):

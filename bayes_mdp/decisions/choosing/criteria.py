@@ -64,8 +64,8 @@ class TailMean(eqx.Module):
         return values - best
 
 
-def _check_level(level: float, least: str = "a number greater than 0, at most 1") -> None:
-    check_number("level", level, lambda x: (x > 0) & (x <= 1), least)
+def _check_level(level: float) -> None:
+    check_number("level", level, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
 
 
 class ExpectedValue(eqx.Module):

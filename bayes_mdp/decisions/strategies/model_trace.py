@@ -20,6 +20,7 @@ from numpyro import handlers
 
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
 from bayes_mdp.inference.detection.degrees import Flow, output_flows, site_flow
+from bayes_mdp.inference.detection.trace import CONJUGATE
 from bayes_mdp.models.isolate import Isolated, traced_alone
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.utils.typing import AnyArray
@@ -36,14 +37,11 @@ VALUE = "value"
 """The name of the outcome of a program that returns one number for each strategy."""
 
 _PARAMETERS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
-    dist.Dirichlet: ("Dirichlet", lambda law: {"concentration": law.concentration}),
-    dist.Beta: ("Beta", lambda law: {"concentration1": law.concentration1, "concentration0": law.concentration0}),
-    dist.Gamma: ("Gamma", lambda law: {"concentration": law.concentration, "rate": law.rate}),
+    **{law: (law.__name__, CONJUGATE[law]) for law in (dist.Dirichlet, dist.Beta, dist.Gamma, dist.MultivariateNormal)},
     dist.Exponential: ("Gamma", lambda law: {"concentration": jnp.ones_like(law.rate), "rate": law.rate}),
     dist.Normal: ("Normal", lambda law: {"loc": law.loc, "scale": law.scale}),
     dist.LogNormal: ("LogNormal", lambda law: {"loc": law.loc, "scale": law.scale}),
     dist.Uniform: ("Uniform", lambda law: {"low": law.low, "high": law.high}),
-    dist.MultivariateNormal: ("MultivariateNormal", lambda law: {"loc": law.loc, "scale_tril": law.scale_tril}),
 }
 """Laws of sites that `SiteLaw` knows. These types only: a subclass may change the density."""
 
@@ -165,7 +163,7 @@ def trace_model(program: Isolated) -> ModelTrace:
         sites, returned = run_program(program, {})
         _check_sites(sites)
         facts["names"] = {name: site for name, site in sites.items() if _is_latent(site)}
-        facts["kinds"] = {n: type(_base(s["fn"])).__name__ for n, s in sites.items() if s["type"] == "sample"}
+        facts["kinds"] = {n: type(unwrap(s["fn"])).__name__ for n, s in sites.items() if s["type"] == "sample"}
         facts["strategies"], facts["outcomes"] = _names(returned)
         return [site["value"] for site in facts["names"].values()]
 
@@ -188,7 +186,7 @@ def trace_model(program: Isolated) -> ModelTrace:
     flat = output_flows(closed.jaxpr, [site_flow(name) for name in names])
     flows: _Shown = jax.tree.unflatten(jax.tree.structure(tree), flat)
     families = {
-        name: _PARAMETERS.get(type(_base(site["fn"])), (facts["kinds"][name], None))[0]
+        name: _PARAMETERS.get(type(unwrap(site["fn"])), (facts["kinds"][name], None))[0]
         for name, site in facts["names"].items()
     }
     return ModelTrace(
@@ -326,7 +324,7 @@ def _outputs(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Show
             # Data that a law cannot have made are found by `_check_data`, which names them.
             warnings.filterwarnings("ignore", "Out-of-support values", UserWarning)
             densities[name] = jnp.sum(site["fn"].log_prob(jnp.asarray(site["value"])))
-        base, shape = _base(site["fn"]), jnp.shape(site["value"])
+        base, shape = unwrap(site["fn"]), jnp.shape(site["value"])
         if _is_latent(site):
             if type(base) in _PARAMETERS:
                 family, parameters = _PARAMETERS[type(base)]
@@ -391,7 +389,3 @@ def _check_real(names: Iterable[str], values: Sequence[jax.ShapeDtypeStruct]) ->
 
 def _is_latent(site: Message) -> bool:
     return site["type"] == "sample" and not site["is_observed"]
-
-
-def _base(law: dist.Distribution) -> dist.Distribution:
-    return unwrap(law)

@@ -7,6 +7,7 @@ values, sqrt(2 / N): the equation has about that. With 20,000 draws a fault of 6
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, ExactUBE
 from bayes_mdp.agents.value_uncertainty import moment_matching
 from bayes_mdp.agents.value_uncertainty.exact import by_draws, exact_ube, value_covariance
+from bayes_mdp.agents.value_uncertainty.exact_ube import next_pair_variance
 from bayes_mdp.inference import mixture, posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic
 from tests.agents.believed import Z, layered, not_levelled, with_known_cycles
@@ -120,3 +122,10 @@ def test_refusals(key):
         exact_ube(key, case.posterior, case.policy, AverageReward())
     with pytest.raises(ValueError, match="scale is nan"):
         ExactUBE(scale=float("nan"))
+
+
+def test_the_variance_of_the_next_pair_is_discounted_twice():
+    rows, mean, square = np.array([[[0.2, 0.8]], [[0.5, 0.5]]]), np.array([1.0, -2.0]), np.array([1.5, 7.0])
+    mdp = bm.MDP(rows, np.zeros((2, 1)))
+    found = next_pair_variance(mdp, jnp.asarray(mean), jnp.asarray(square), Discounted(0.9))
+    np.testing.assert_allclose(found[:, 0], 0.81 * (rows[:, 0] @ square - (rows[:, 0] @ mean) ** 2), rtol=1e-5)

@@ -7,11 +7,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from bayes_mdp.decisions.choosing.common_draws import CommonDraws, given_draws
+from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
 from bayes_mdp.decisions.choosing.criteria import Criterion, Robust, needs_best, scored
 from bayes_mdp.decisions.choosing.policy_search import Problem
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
-from bayes_mdp.mdp import MDP, Discounted
+from bayes_mdp.inference.pair_draws import PairDraws, WholeDraws, draws_of_pairs, whole_draws
+from bayes_mdp.mdp import MDP, Discounted, Objective, SparseMDP
+from bayes_mdp.mdp.sizes import Sizes
 
 GAMMA = 0.9
 REWARD = np.array([[9, 6, 10], [10, 10, 0], [3, 4, 3]]) / 10
@@ -33,6 +35,35 @@ def mdps(rows: np.ndarray, reward: np.ndarray) -> MDP:
     with jax.enable_x64(True):
         wide = np.broadcast_to(reward, rows.shape[:-1])
         return MDP(jax.numpy.asarray(rows, float), jax.numpy.asarray(wide, float))
+
+
+class Listed:
+    """A belief whose draws are these MDPs, one after the other; every array has an axis of draws in front."""
+
+    def __init__(self, mdps: MDP | SparseMDP) -> None:
+        self.mdps = mdps
+
+    def sizes(self) -> Sizes:
+        """Those of each."""
+        first = jax.tree.map(lambda x: np.asarray(x)[0], self.mdps)
+        return Sizes(first.reward.shape, first.end_probs is not None, first.legal, first.initial)
+
+    def pair_draws(self, key: Any, needed: np.ndarray) -> PairDraws:
+        """They begin anew with each stream."""
+        listed, used = whole_draws(self.mdps), 0
+
+        def more(count: int) -> WholeDraws:
+            nonlocal used
+            used += count
+            return listed.take((slice(used - count, used),))
+
+        return draws_of_pairs(more, needed, self.sizes())
+
+
+def given_draws(mdps: MDP | SparseMDP, objective: Objective, *, initial: Any = None) -> CommonDraws:
+    """Listed MDPs, equally likely, as draws."""
+    belief: Any = Listed(mdps)
+    return draws_of(jax.random.key(0), belief, objective, len(mdps.reward), initial=initial)
 
 
 def worlds(indices: Any = slice(None)) -> CommonDraws:

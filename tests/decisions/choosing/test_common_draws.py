@@ -8,7 +8,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing import common_draws as module
-from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of, given_draws
+from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
 from tests.decisions.choosing.problems import (
     GAMMA,
@@ -18,6 +18,7 @@ from tests.decisions.choosing.problems import (
     START,
     dense_table,
     dense_value,
+    given_draws,
     mdps,
     random_problem,
     worlds,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import linprog
 
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
 from bayes_mdp.decisions.choosing.credible_set import CredibleSet, centre, credible_set
@@ -168,3 +169,21 @@ def test_one_order_for_all_rows_is_the_order_of_each():
             values = jnp.asarray(rng.normal(size=3).round(1))  # with ties
             one, each = (np.asarray(members.worst_values(values, 0.9)) for members in sets)
         np.testing.assert_allclose(one, each, rtol=1e-12)
+
+
+def test_the_worst_values_are_those_of_linear_programs():
+    """Rows within an L1 distance, each in an order of its own: p = centre + up - down, sum of up and down <= radius."""
+    rng = np.random.default_rng(0)
+    successor, values = np.array([[0, 1, 2], [2, 3, 1], [1, 2, 0]]), np.array([0.5, 2.0, -1.0, 0.0])
+    probs, radius = rng.dirichlet(np.ones(3), 3), np.array([0.3, 1.1, 0.0])
+    reward, width = rng.normal(size=3), np.array([0.2, 0.0, 0.5])
+    pairs = np.arange(3), np.zeros(3, int)
+    members = CredibleSet(*pairs, successor, probs, np.ones((3, 3), bool), reward, radius, width, 3, 1)
+    with jax.enable_x64(True):
+        found = np.asarray(members.worst_values(jnp.asarray(values[:3]), 0.9))[:, 0]
+    for i in range(3):
+        change = np.concatenate([values[successor[i]], -values[successor[i]]])
+        bounds = [(0, None)] * 3 + [(0, p) for p in probs[i]]
+        program = linprog(change, np.ones((1, 6)), radius[i], [[1] * 3 + [-1] * 3], 0.0, bounds)
+        expected = reward[i] - width[i] + 0.9 * (probs[i] @ values[successor[i]] + program.fun)
+        assert found[i] == pytest.approx(expected, abs=1e-9)

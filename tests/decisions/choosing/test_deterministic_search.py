@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.decisions.choosing import policy_search as module
-from bayes_mdp.decisions.choosing.common_draws import CommonDraws, given_draws
+from bayes_mdp.decisions.choosing.common_draws import CommonDraws
 from bayes_mdp.decisions.choosing.criteria import (
     Criterion,
     CVaR,
@@ -29,6 +29,7 @@ from tests.decisions.choosing.problems import (
     dense_table,
     everything,
     exceeded,
+    given_draws,
     lowest_mean,
     mdps,
     problem,

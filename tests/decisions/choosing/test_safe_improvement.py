@@ -107,3 +107,10 @@ def test_recommendations_have_the_posterior_probability(number):
             honest, twin = honest + (accepted and wrong), twin + (believed and wrong)
     most = stats.binom.isf(RATE, number, MONTE_CARLO_ERROR)
     assert honest <= most < twin
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95])
+def test_the_fewest_draws_are_enough_and_one_less_is_not(confidence):
+    """All n of them no worse: the lower bound is (error)^(1 / n)."""
+    enough = [n for n in range(1, 200) if MONTE_CARLO_ERROR ** (1 / n) >= confidence]
+    assert draws_for(confidence) == enough[0]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions.choosing.common_draws import given_draws
 from bayes_mdp.decisions.choosing.criteria import (
     CVaR,
     ExpectedValue,
@@ -23,6 +22,7 @@ from tests.decisions.choosing.problems import (
     ROWS,
     START,
     dense_value,
+    given_draws,
     mdps,
     problem,
     random_problem,

@@ -9,7 +9,7 @@ import pytest
 
 from bayes_mdp.envs import ListedReward, from_gymnasium
 from bayes_mdp.mdp import NormalReward
-from tests.planted import ID, Planted
+from tests.planted_module import ID, Planted
 
 
 class Tabulated(gymnasium.Env):

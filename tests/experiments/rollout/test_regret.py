@@ -1,9 +1,11 @@
 """The optimal plan that regret is measured by, against value iteration in NumPy."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.experiments.rollout.regret import optimal_plan
+from bayes_mdp.experiments.rollout.regret import Truth, optimal_plan
+from bayes_mdp.experiments.rollout.simulator import Segment
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, SparseMDP
 
 STATES, ACTIONS = 6, 3
@@ -50,3 +52,12 @@ def test_the_gain_is_that_of_value_iteration():
     assert float(plan.gain) == pytest.approx(gain, rel=1e-6)
     assert 0 <= plan.gap < 1e-6
     np.testing.assert_array_equal(plan.policy, backed_up(values, rows, 1.0).argmax(-1))
+
+
+def test_steps_that_were_not_taken_cost_nothing():
+    zero = jnp.zeros(4, int)
+    block = Segment(zero, jnp.array([0, 1, 1, 0]), zero, jnp.zeros(4), zero, jnp.arange(4) < 2)
+    truth = Truth(optimal=jnp.array([5.0, 3.0]), initial=np.array([1.0, 0.0]))
+    old, new = jnp.zeros(2), jnp.array([1.0, 2.0])
+    assert float(truth.regret(old, new, block, False)) == 4.0 + 1.0
+    assert float(truth.regret(old, new, block._replace(live=None), False)) == 10.0

@@ -1,7 +1,9 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """The loop of training: what its numbers hang on, its book of episodes, seeds side by side, the replay in place."""
 
+import os
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ from scipy import stats
 
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, NeuralUBE, QLearning, UncertaintyHead
 from bayes_mdp.agents.neural.replay import Replay, transitions_at
+from bayes_mdp.experiments.training import training_loop
 from bayes_mdp.experiments.training.training_loop import StepReport, TrainState, begin, run_chunk, spec_of
 from tests.agents.neural.walk import ACTIONS, LIMIT, PLACES, Walk
 from tests.experiments.generator import DEFAULT_GENERATOR
@@ -170,3 +173,29 @@ def test_the_replay_is_written_in_place():
 def test_spec():
     """What an agent is told."""
     assert spec_of(Walk(), 7) == ((PLACES,), np.dtype(np.uint8), ACTIONS, 7)
+
+
+@pytest.mark.skipif(os.environ.get("BAYES_MDP_TYPES", "off") != "off", reason="its stand-ins have no types")
+@pytest.mark.parametrize(("terminated", "truncated"), [(False, True), (True, False), (True, True)])
+def test_an_end_is_an_end_and_a_cut_is_none(monkeypatch, terminated, truncated):
+    """What is kept of the last step of an episode: values go on after a cut alone."""
+    step, rows = (
+        SimpleNamespace(reward=0.0, score=0.0, terminated=np.array([terminated]), truncated=np.array([truncated])),
+        [],
+    )
+    monkeypatch.setattr(training_loop, "step_all", lambda *_: (step, np.array([True]), None, None))
+    monkeypatch.setattr(training_loop, "add", lambda replay, iteration, row: rows.append(row))
+    choice = SimpleNamespace(action=0, memory=None, extra=())
+    agent: Any = SimpleNamespace(act=lambda *_: choice, learn=lambda *_: (None, ()))
+    now: Any = SimpleNamespace(
+        learner=None,
+        memory=None,
+        observation=0.0,
+        started=None,
+        env_state=None,
+        replay=None,
+        episode=SimpleNamespace(score=np.zeros(1), length=np.zeros(1, int)),
+    )
+    env: Any = SimpleNamespace()
+    training_loop.iterate(jax.random.key(0), agent, env, now, jnp.int32(1))
+    assert (rows[0].terminated.item(), rows[0].truncated.item()) == (terminated, truncated and not terminated)

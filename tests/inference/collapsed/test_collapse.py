@@ -17,11 +17,15 @@ import numpyro.distributions as dist
 import pytest
 from jax.scipy.special import gammaln
 from numpyro import handlers
+from scipy import special
 
 import bayes_mdp as bm
 from bayes_mdp.inference.collapsed import collapse, collapsed_posterior
 from bayes_mdp.inference.collapsed.collapse import log_evidence
 from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
+from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.detection import detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import trace_program
@@ -275,3 +279,19 @@ def test_a_hyperprior_in_single_precision_is_no_obstacle():
         return MDPSpec(jnp.stack([1 - there, there], -1)[:, None], jnp.zeros((2, 1)))
 
     assert bm.explain(prior, bm.StateActionSpace(2, 1)).route == "quadrature"
+
+
+def test_counts_in_groups_have_the_evidence_of_all_counts(monkeypatch):
+    """Each pair of concentration and count is weighed once, as often as it occurs; by scipy, entry by entry."""
+    monkeypatch.setattr(collapse, "SMALL", 0)
+    rng = np.random.default_rng(3)
+    prior, counts = rng.choice([0.5, 2.0], (9, 9)), rng.integers(3, size=(9, 9)).astype(float)
+    state, outcome = np.indices(prior.shape).reshape(2, -1)
+    rows = dirichlet_rows(prior, (9, 1, 9)).update((state, np.zeros(81, int)), outcome, counts.ravel())
+    posterior = conjugate_posterior(rows, known_rewards(np.zeros((9, 1))), bm.StateActionSpace(9, 1))
+    _, first, number = np.unique(prior, return_index=True, return_inverse=True)
+    groups = collapse.grouped(posterior, collapse.Classes((number.reshape(prior.shape),), (first,)))
+    assert isinstance(groups, collapse.Grouped) and groups.times.max() > 5
+    entries = special.gammaln(prior + counts) - special.gammaln(prior)
+    totals = special.gammaln((prior + counts).sum(-1)) - special.gammaln(prior.sum(-1))
+    np.testing.assert_allclose(groups.log_evidence(posterior), entries.sum() - totals.sum(), rtol=1e-10)

@@ -5,8 +5,9 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import digamma, gammaln
 
-from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows, expected_information
 
 pytestmark = pytest.mark.numerics
 
@@ -101,3 +102,23 @@ def test_other_prior_concentrations():
     np.testing.assert_allclose(rows.total(), 12.0)
     np.testing.assert_allclose(rows.inverse_total(), 1 / 13)
     np.testing.assert_allclose(rows.expectation(np.array([0.0, 1.0, 2.0])), 1.0)
+
+
+def test_one_factor_makes_the_covariance():
+    concentration = np.array([1.3, 0.4, 2.2])
+    rows = dirichlet_rows(concentration[None], (1, 1, 3))
+    mean = np.asarray(rows.mean())[0, 0]
+    covariance = float(rows.inverse_total()[0, 0]) * (np.diag(mean) - np.outer(mean, mean))
+    np.testing.assert_allclose(covariance, stats.dirichlet(concentration).cov(), rtol=1e-12)
+
+
+def test_expected_information_is_the_mean_divergence_of_what_one_outcome_teaches():
+    """E_i KL(Dir(c + e_i) || Dir(c)), by the divergence of Dirichlet laws."""
+    c = np.array([1.3, 0.4, 2.2])
+
+    def divergence(a):
+        constant = gammaln(a.sum()) - gammaln(a).sum() - gammaln(c.sum()) + gammaln(c).sum()
+        return constant + ((a - c) * (digamma(a) - digamma(a.sum()))).sum()
+
+    mean = sum(c[i] / c.sum() * divergence(c + np.eye(3)[i]) for i in range(3))
+    np.testing.assert_allclose(expected_information(dirichlet_rows(c[None], (1, 1, 3)))[0, 0], mean, rtol=1e-9)

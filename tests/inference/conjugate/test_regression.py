@@ -5,8 +5,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy import stats
 
 import bayes_mdp as bm
+from bayes_mdp.inference.conjugate.regression import RegressionPrior, regression_rewards
 from bayes_mdp.inference.draws.chains import SamplingWarning
 
 SPACE = bm.StateActionSpace(2, 1)
@@ -29,3 +31,23 @@ def test_lost_digits_are_reported(far, said):
             assert bm.evidence(posterior).problems
     else:
         assert not bm.evidence(posterior).problems
+
+
+def test_evidence_and_predictive_densities_are_those_of_one_normal_law():
+    """Known noise: all rewards together are normal, and each given those before it too."""
+    rng = np.random.default_rng(0)
+    features, offset, precision = rng.normal(size=(3, 1, 2)), rng.normal(size=(3, 1)), rng.uniform(0.5, 2.0, (3, 1))
+    prior = RegressionPrior(np.array([0.3, -0.4]), np.diag([0.5, 2.0]))
+    state, reward = np.array([0, 1, 2, 1]), rng.normal(size=4)
+    x, cell = features[state, 0], (state, np.zeros(4, int))
+    covariance = x @ np.linalg.inv(prior.precision) @ x.T + np.diag(1 / precision[cell])
+    law = stats.multivariate_normal(x @ prior.loc + offset[cell], covariance)
+    belief, growth = regression_rewards(prior, features, offset, precision), 0.0
+    for i in range(4):
+        one = tuple(index[i] for index in cell)
+        growth += float(belief.log_predictive(one, 0, reward[i], np.ones(())))
+        belief, constant = belief.observe(one, 0, reward[i], np.ones(()))
+        del constant
+    np.testing.assert_allclose(growth, law.logpdf(reward), rtol=1e-9)
+    known = 0.5 * np.log(precision[cell]).sum()
+    np.testing.assert_allclose(belief.log_evidence() + known, law.logpdf(reward), rtol=1e-9)

@@ -270,3 +270,46 @@ def test_a_family_that_is_there_is_not_replaced(monkeypatch):
     assert all(
         a is b for a, b in zip(family_module.FAMILIES, [register(f) for f in [*family_module.FAMILIES]], strict=True)
     )
+
+
+MOMENTS = [
+    (NormalBelief(*np.array([0.5, 1.7, 0.6])), stats.norm(0.5, 1.7), lambda x: stats.norm(x, 0.6)),
+    (LogNormalBelief(*np.array([0.5, 0.7, 0.6])), stats.norm(0.5, 0.7), lambda x: stats.lognorm(0.6, scale=np.exp(x))),
+    (GammaPrecisionBelief(*np.array([3.5, 0.7])), stats.gamma(3.5, scale=1 / 0.7), lambda x: stats.norm(0, x**-0.5)),
+    (BetaBelief(*np.array([1.3, 2.2])), stats.beta(1.3, 2.2), stats.bernoulli),
+    (BetaBinomialBelief(*np.array([1.3, 2.2, 4.0])), stats.beta(1.3, 2.2), lambda x: stats.binom(4, x)),
+    (BetaGeometricBelief(*np.array([5.5, 2.2])), stats.beta(5.5, 2.2), lambda x: stats.geom(x, loc=-1)),
+    (GammaBelief(*np.array([1.5, 0.7])), stats.gamma(1.5, scale=1 / 0.7), stats.poisson),
+    (
+        GammaExponentialBelief(*np.array([5.5, 0.7])),
+        stats.gamma(5.5, scale=1 / 0.7),
+        lambda x: stats.expon(scale=1 / x),
+    ),
+]
+
+
+@pytest.mark.parametrize(("belief", "prior", "law"), MOMENTS, ids=[type(belief).__name__ for belief, *_ in MOMENTS])
+def test_moments_are_integrals_over_the_parameter(belief, prior, law):
+    """Mean, spread of the mean, noise: what Bayes' rule does not compare."""
+    places, weights = np.polynomial.legendre.leggauss(400)
+    # By x = F^-1(u), u pressed towards both ends, where F^-1 is steep: u = s^4 (35 - 84 s + 70 s^2 - 20 s^3).
+    s = (places + 1) / 2
+    u, weights = s**4 * (35 - 84 * s + 70 * s**2 - 20 * s**3), weights / 2 * 140 * (s * (1 - s)) ** 3
+    # A far tail by the probability above it, which does not round to zero.
+    above = (s[::-1] ** 4) * (35 - 84 * s[::-1] + 70 * s[::-1] ** 2 - 20 * s[::-1] ** 3)
+    x = np.where(u < 0.5, prior.ppf(u), prior.isf(above))
+    mean, noise = law(x).mean(), law(x).var()
+    expected = weights @ mean
+    np.testing.assert_allclose(belief.mean(), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(belief.variance(), weights @ (mean - expected) ** 2, rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(belief.noise(), weights @ noise, rtol=1e-5)
+
+
+def test_moments_of_a_categorical_reward():
+    concentration, values = np.array([1.3, 0.4, 2.2]), np.arange(3)
+    belief, rows = DirichletCategoricalBelief(concentration), stats.dirichlet(concentration)
+    variance = values @ rows.cov() @ values
+    np.testing.assert_allclose(belief.mean(), rows.mean() @ values, rtol=1e-12)
+    np.testing.assert_allclose(belief.variance(), variance, rtol=1e-12)
+    noise = rows.mean() @ values**2 - (variance + (rows.mean() @ values) ** 2)
+    np.testing.assert_allclose(belief.noise(), noise, rtol=1e-12)

@@ -235,3 +235,25 @@ def test_round_trip_through_a_file(cases, tmp_path):
     assert isinstance(loaded, Mixture) and jax.tree.structure(loaded) == jax.tree.structure(belief)
     for a, b in zip(jax.tree.leaves(loaded), jax.tree.leaves(belief), strict=True):
         assert np.asarray(a).dtype == np.asarray(b).dtype and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_what_differs_between_known_components_is_all_that_is_uncertain():
+    """Rewards 0, 1, 2 with the weights; nothing else is unknown."""
+    belief, values = mixture(_labelled(), weights=WEIGHTS), np.arange(3.0)
+    mean = WEIGHTS @ values
+    np.testing.assert_allclose(belief.mean_mdp().reward, [[mean]], rtol=1e-6)
+    variance = WEIGHTS @ (values - mean) ** 2
+    np.testing.assert_allclose(belief.bellman_variance(np.zeros(1), 0.9), [[variance]], rtol=1e-6)
+    np.testing.assert_allclose(belief.reward_variance(), [[variance]], rtol=1e-6)
+
+
+def test_a_component_gains_what_it_predicted():
+    """Rows (1.5, 1) / 2.5 and (3, 1) / 4 before the first outcome: weights go as 0.6 to 0.75."""
+
+    def posterior(concentration):
+        rows = dirichlet_rows(np.array([[concentration, 1.0]] * 2), (2, 1, 2))
+        return conjugate_posterior(rows, known_rewards(np.zeros((2, 1))), StateActionSpace(2, 1))
+
+    belief = mixture([posterior(1.5), posterior(3.0)], weights=[0.4, 0.6])
+    after = learn(belief, Transitions(0, 0, 0.0, 0), 1.0)
+    np.testing.assert_allclose(after.weights, np.array([0.24, 0.45]) / 0.69, rtol=1e-6)

@@ -420,3 +420,10 @@ def test_beta_by_stick_breaking_and_by_the_interval(key):
     for model, draws in ((two, {"probs": np.stack([prob, 1 - prob], -1)}), (one, {"prob": prob})):
         found = bridge_sampling(key, model, data, draws)
         assert abs(found.log_evidence - truth) <= 5 * found.standard_error < 0.5
+
+
+def test_sticks_of_a_simplex_are_numpyros():
+    """Of four sizes, each stick by its own logit: there and back."""
+    value = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.15, 0.05]], np.float32)
+    sticks = bridge._inverse(transforms.StickBreakingTransform(), jnp.asarray(value))
+    np.testing.assert_allclose(transforms.StickBreakingTransform()(sticks), value, rtol=1e-5)

@@ -100,3 +100,23 @@ def test_rows_of_states_are_those_of_the_program(rng=np.random.default_rng(0)):
     expected: Float[np.ndarray, "S O"] = np.asarray(state_rows(groups, levels, N_STATES, N_STATES + 1))
     np.testing.assert_allclose(chain.rows, expected[groups.open], rtol=1e-5)
     np.testing.assert_allclose(chain.rows.sum(-1), 1.0, rtol=1e-12)
+
+
+def test_every_outcome_is_counted_once_at_each_level_that_it_passes(rng=np.random.default_rng(1)):
+    """To leave or not, where to; to stay or to move, where to."""
+    space = hospital()
+    groups = pooled_outcomes(space)
+    data = PairCounts(np.array([0]), np.zeros(1), np.zeros(1), *(np.zeros(0, np.int64),) * 3)
+    chain = pooled_gibbs._Chain(rng, prior(), groups, data, N_STATES + 1)
+    told: dict[str, np.ndarray] = {}
+    for name, level in chain.levels.items():
+        level.sweep = lambda seen, name=name: told.update({name: seen.copy()})
+    seen = rng.integers(5, size=(len(groups.open), N_STATES + 1))
+    chain._draw_levels(seen)
+    left, among = seen[:, groups.closed], seen[:, groups.open]
+    stayed = np.diag(among)
+    np.testing.assert_array_equal(told["end"], np.stack([left.sum(1), among.sum(1)], 1))
+    np.testing.assert_array_equal(told["stay"], np.stack([stayed, among.sum(1) - stayed], 1))
+    np.testing.assert_array_equal(told["move"], among - np.diag(stayed))
+    if "which" in told:
+        np.testing.assert_array_equal(told["which"], left)

@@ -135,3 +135,10 @@ def test_density_of_single_rewards(x64):
     assert np.isfinite(slope).all() and slope[2] == 0
     np.testing.assert_array_equal(uniform, [0.0, -np.inf])
     np.testing.assert_allclose(counts, stats.binom.logpmf(2, 3, 0.25), rtol=1e-9)
+
+
+def test_weight_zero_hides_what_is_no_number():
+    """Powers of scipy's density of the others."""
+    reward, weight = np.array([0.5, np.nan, -1.0]), np.array([1.0, 0.0, 0.5])
+    found = RewardRows(dist.Normal(np.zeros(3), np.ones(3)), weight).log_prob(reward)
+    np.testing.assert_allclose(found, [stats.norm.logpdf(0.5), 0.0, 0.5 * stats.norm.logpdf(-1.0)], rtol=1e-5)
