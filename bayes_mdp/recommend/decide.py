@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
-from bayes_mdp.decisions.behaviour import STEP_LEVEL, AnchoredValue, behaviour_policy, greedy, step_p_value
+from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
@@ -38,7 +38,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
-from bayes_mdp.mdp.labels import policy_of
+from bayes_mdp.mdp.labels import STEP_LEVEL, logged_in_words, logged_steps, policy_of, step_p_value
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.mdp.space import check_space
@@ -100,9 +100,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     A policy is recommended if it is no worse than the baseline with the probability asked for, in draws that did not
     choose it, if prior and data allow a verdict (see `compare_policies`), and if no check of the belief that failed
     (see `criticise`) changes the answer (see `bayes_mdp.recommend.consequences`). Where the baseline is what the log
-    did, and that depends on the step of the episode, it is judged over the earlier and the later steps too. This
-    probability is that of the posterior: it is right only if prior and model are. Of several, the one of the largest
-    mean gain is recommended.
+    did, and that depends on the step of the episode, it is followed step by step (`Episodic`), or else judged over the
+    earlier and the later steps too. This probability is that of the posterior: it is right only if prior and model are.
+    Of several, the one of the largest mean gain is recommended.
 
     The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
@@ -120,7 +120,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
             `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
-            the log did (`behaviour_policy`).
+            the log did, as a log in place of a policy is read by `policy_value`.
         confidence: probability of being no worse than the baseline, in (0, 1).
         split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
         initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
@@ -220,6 +220,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         dict(log.columns),
         by_all,
         _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
+        problem.practice,
     )
 
 
@@ -231,7 +232,7 @@ class Problem(NamedTuple):
         named: the policies that were named, as arrays where they were by label.
         criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `decide`.
         baseline: the policy in use, likewise.
-        of_log: whether it is what the log did.
+        practice: what it is, in words, where it is what the log did; else "".
     """
 
     prior: Prior
@@ -248,7 +249,7 @@ class Problem(NamedTuple):
     num_draws: int
     initial: InitialLike | None
     value_range: Range | None
-    of_log: bool
+    practice: str
 
 
 def _read_problem(
@@ -293,15 +294,20 @@ def _read_problem(
         _read_named(policies, space, objective),
         criterion,
         limits,
-        behaviour_policy(log, space=space) if baseline is None else _read(baseline, "baseline", space, objective),
+        _logged(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
         float(confidence),
         float(slack),
         float(split),
         int(num_draws),
         begins,
         value_range,
-        baseline is None,
+        logged_in_words(log, space, objective) if baseline is None else "",
     )
+
+
+def _logged(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
+    """What the log did, by step where that is to be told."""
+    return behaviour_policy(log, space=space, by_step=logged_steps(log, space, objective) or False)
 
 
 def _read_prior(prior: Prior | str, log: Log, space: StateActionSpace) -> Prior:
@@ -469,7 +475,7 @@ def _weighed(
     checks = criticism.alarms
     if any(rests_on_prior(comparison.values[name].basis) for name in (BASELINE, *sure)):
         checks = (*checks, SHARE)
-    if problem.of_log and step_p_value(problem.log) <= STEP_LEVEL:
+    if problem.practice and np.ndim(problem.baseline) == 2 and step_p_value(problem.log) <= STEP_LEVEL:  # type: ignore[arg-type]
         checks = (*checks, BY_STEP)
     if not checks or not sure:
         return judged

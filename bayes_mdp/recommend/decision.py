@@ -163,6 +163,7 @@ class Decision:
             part of the rule; None: the whole log judged, or nothing was chosen.
         rarely_tried: the pairs that keep the baseline's probability because the data that choose have them too rarely;
             None: none had to.
+        practice: what the baseline is, in words, where it is what the log did; else "".
     """
 
     candidates: Mapping[str, Candidate]
@@ -184,6 +185,7 @@ class Decision:
     columns: Mapping[str, Hashable] = field(default_factory=dict)
     by_all: Float[np.ndarray, " num_draws"] | None = None
     rarely_tried: RarelyTried | None = None
+    practice: str = ""
 
     @property
     def lead(self) -> str | None:
@@ -282,7 +284,7 @@ class Decision:
     @property
     def notes(self) -> tuple[str, ...]:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
-        notes = []
+        notes = [f"the baseline is {self.practice}"] if "step" in self.practice else []
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(

@@ -9,15 +9,10 @@ import pytest
 from scipy.stats import chi2
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.behaviour import (
-    STEP_LEVEL,
-    behaviour_in_halves,
-    behaviour_policy,
-    greedy,
-    step_p_value,
-)
+from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.inference import posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.labels import STEP_LEVEL, behaviour_in_halves, step_p_value
 from tests.inference.policy_problems import ISLANDS, N_STATES, OnlySamples, dense_value, posterior, weighted
 
 

@@ -61,9 +61,9 @@ def _are_starts(transitions: Transitions, rows: Int[np.ndarray, " n"]) -> Bool[n
     return step[rows] == step.min(initial=0)
 
 
-def has_episodes(log: Log) -> bool:
+def has_episodes(log: Log | Transitions) -> bool:
     """Whether a log says where episodes begin: it has several, or one that ends; one stretch that goes on does not."""
-    transitions = log.transitions
+    transitions = log.transitions if isinstance(log, Log) else log
     if not np.size(transitions.state):
         return False
     flags = [np.asarray(x).any() for x in (transitions.terminated, transitions.truncated) if x is not None]
