@@ -15,12 +15,12 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
 from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
-from bayes_mdp.decisions.choosing.choose import PolicyChoice, choice_spread, choose
+from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
-from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs
+from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs, require_end
 from bayes_mdp.decisions.start import start_of_log
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
 from bayes_mdp.inference.fitted import Fitted
@@ -41,7 +41,7 @@ from bayes_mdp.mdp.data.log_split import returns_of, split_log
 from bayes_mdp.mdp.labels import STEP_LEVEL, logged_in_words, logged_steps, policy_of, step_p_value
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.sizes import Sizes
-from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
@@ -132,7 +132,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         The recommended policy, the reasons, and all that they rest on.
 
     Raises:
-        ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`, `default_prior`.
+        ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`, `default_prior`; a space with a
+            horizon, whose rows `criticise` cannot judge, with `checks`. All that is known beforehand is refused before
+            anything is inferred.
 
     Example:
         >>> import pandas as pd
@@ -155,6 +157,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         baseline,
         (confidence, slack, split, num_draws),
         (initial, value_range),
+        checks,
     )
     space, today, begins = problem.space, problem.baseline, problem.initial
     keys = jax.random.split(key, 6)
@@ -263,6 +266,7 @@ def _read_problem(
     baseline: PolicyOrLabels | None,
     numbers: tuple[RealLike, RealLike, RealLike, IntScalar],
     of_values: tuple[InitialLike | None, Range | None],
+    checks: bool,
 ) -> Problem:
     """The arguments of `decide`, read; refused where they are none."""
     (confidence, slack, split, num_draws), (initial, value_range) = numbers, of_values
@@ -275,10 +279,23 @@ def _read_problem(
     check_num_draws(num_draws, 64)
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
+    check_choice(criterion, int(num_draws), float(confidence), float(slack), safe=True)
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)
     check_labels("log.actions", log.actions, space.action_names)
+    check_horizon(space, objective)
+    require_end(space.ends, objective)
+    if isinstance(objective, AverageReward) and space.ends:
+        raise ValueError(
+            "objective is AverageReward, and episodes of the log end (terminated), expected another objective, or a "
+            "log in which each end leads to a first state (restart_at_ends)"
+        )
+    if space.horizon is not None and checks:
+        raise ValueError(
+            f"space has rows for each of {space.horizon} steps, which the checks cannot judge, expected a space without "
+            "horizon (policies of Episodic have steps there too), or checks=False, which recommends nothing"
+        )
     if not np.size(log.transitions.state):
         raise ValueError("log holds no transitions, expected some to choose from")
     begins = start_of_log(log) if initial is None else initial

@@ -8,7 +8,7 @@ numbers: their text is known again from them.
 import hashlib
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -79,6 +79,10 @@ class ChunkedLog:
                 yield blanks.cleared(Table(piece, self.name, self.columns, text, first, self.dialect))
         if not self.rows:
             raise ValueError(f"{self.name} has no rows, expected at least one transition")
+
+    def again(self) -> Iterator[Table]:
+        """The chunks from the first one on."""
+        return iter(replace(self, rows=0, _sha=hashlib.sha256()))
 
     def known_digest(self) -> str | None:
         """SHA-256 of a file; None: it is known after all chunks were read (see `digest`)."""

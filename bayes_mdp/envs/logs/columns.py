@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from bayes_mdp.envs.logs.episodes import EpisodeOrder
-from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
+from bayes_mdp.envs.logs.tables import MISSING, MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.utils.messages import amount, see, warn_user
 from bayes_mdp.utils.validation import as_names, check_names, label_list
@@ -27,6 +27,7 @@ LONGEST_NUMBER = 1000
 VAGUE = 2**53
 """From here on floats are not all whole numbers."""
 _DATES = " (dates: say how long a step is, every='1D'; in the shell --every)"
+REPEATED = "each step of an episode once: row {} has it too"
 EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; in the shell --missing-reward ignore)"
 
 
@@ -61,8 +62,10 @@ def read_labels(
         ) from error
     empty = np.zeros(needed.shape, bool)
     empty[needed] = codes < 0
-    for part, role, mask, missing in zip(parts, roles, needed, empty, strict=True):
-        require_cells(table, missing, role, expected_label(role))
+    bad = [(missing, role, expected_label(role)) for role, missing in zip(roles, empty, strict=True)]
+    if given is None or not len(uniques):
+        require_all(table, bad)
+    for part, role, mask in zip(parts, roles, needed, strict=True):
         if part.dtype.kind == "f":
             refuse_vague(f"{table.name}: {role} {table.columns[role]!r}", part[mask & (np.abs(part) >= VAGUE)].tolist())
     what = f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}"
@@ -80,9 +83,9 @@ def read_labels(
     index = np.zeros(needed.size, np.int32)
     index[needed.ravel()] = np.array([number.get(label, -1) for label in found], np.int32)[codes]
     split = list(index.reshape(needed.shape))
-    for part, role in zip(split, roles, strict=True):
-        shown = label_list(names)
-        require_cells(table, part < 0, role, f"one of the labels given ({shown})")
+    listed = f"one of the labels given ({label_list(names)})"
+    unlisted = [((part < 0) & ~empty[i], roles[i], listed) for i, part in enumerate(split)]
+    require_all(table, [*bad, *unlisted])
     if given is None and roles[0] != "subject":
         rows = [np.bincount(part[mask], minlength=len(names)) for part, mask in zip(split, needed, strict=True)]
         warn_of_similar(what, roles[0], names, rows)
@@ -223,14 +226,23 @@ def reward_role(table: Table) -> str:
 
 def reward_cells(table: Table) -> np.ndarray | None:
     """Float64[N], finite, minus the costs where these are given, nan where a cell is empty; None: there are neither."""
+    numbers, bad = _rewards(table)
+    require_all(table, bad)
+    return numbers
+
+
+def _rewards(table: Table) -> "tuple[np.ndarray | None, list[Check]]":
+    """As `reward_cells`, with the check of its cells."""
     role = reward_role(table)
     values = table.values(role)
     if values is None:
-        return None
+        return None, []
     numbers, missing = _numbers(values), is_missing(values)
-    require_cells(table, ~missing & ~np.isfinite(numbers), role, "a finite number")
+    if values.dtype == object:  # text, where a cell is no number: the same words as in a file that was parsed
+        missing |= np.array([isinstance(x, str) and x.strip() in MISSING for x in values], bool)
+    bad = [(~missing & ~np.isfinite(numbers), role, "a finite number")]
     # 0.0 - x, not -x: a cost of zero is a reward of zero, not of -0.0.
-    return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers)
+    return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers), bad
 
 
 def read_rewards(
@@ -242,13 +254,14 @@ def read_rewards(
         ignore_missing: whether a reward may be missing.
         led: of which rows it is known what followed; of the others a reward may always be missing.
     """
-    numbers = reward_cells(table)
+    numbers, bad = _rewards(table)
     if numbers is None:
         return None, None
-    missing = np.isnan(numbers)
+    missing = np.isnan(numbers) & ~bad[0][0]
     needed = missing & keep
     if not ignore_missing:
-        require_cells(table, needed & led, reward_role(table), EXPECTED_REWARD)
+        bad.append((needed & led, reward_role(table), EXPECTED_REWARD))
+    require_all(table, bad)
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
@@ -370,7 +383,7 @@ def refuse_repeated_steps(table: Table, episodes: np.ndarray, along: EpisodeOrde
     if same.any():
         row = int(order[same].min())
         before = int(np.flatnonzero((steps == steps[row]) & (episodes == episodes[row]))[0])
-        table.fail(row, "step", f"each step of an episode once: row {table.first + before + 1} has it too")
+        table.fail(row, "step", REPEATED.format(before + 1))
 
 
 # Columns without a role that tell the time.
@@ -522,12 +535,22 @@ def read_episodes(table: Table) -> np.ndarray | None:
     return pd.factorize(values)[0]
 
 
+Check = tuple[np.ndarray, str, str]
+"""Which cells of a role are bad (Bool[N]), the role, and what was expected."""
+
+
 def require_cells(table: Table, bad: np.ndarray, role: str, expected: str) -> None:
     """Refuse the cells of a role that are bad; the first of them are named."""
-    rows = np.flatnonzero(bad)
-    if rows.size:
-        cells = [(table.first + int(row), role, table.shown(int(row), role), expected) for row in rows[:MOST_TOLD]]
-        raise BadCells(table, cells, rows.size)
+    require_all(table, [(bad, role, expected)])
+
+
+def require_all(table: Table, checks: Sequence[Check]) -> None:
+    """Refuse the cells that are bad by one of the checks; the first of all are named."""
+    number = sum(int(np.count_nonzero(bad)) for bad, *_ in checks)
+    if number:
+        first = [(int(row), *why) for bad, *why in checks for row in np.flatnonzero(bad)[:MOST_TOLD]]
+        cells = [(table.first + row, role, table.shown(row, role), expected) for row, role, expected in first]
+        raise BadCells(table, cells, number)
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from bayes_mdp.envs.logs.columns import (
     with_joined_labels,
 )
 from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
-from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Several, Table, file_digest, open_table
+from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.utils.memory import check_memory
@@ -319,7 +319,7 @@ def _all_bad(
         by_row: whether a reward stands in the row of its action.
     """
 
-    errors = {first.cells[0][1]: first}
+    errors: dict[str, BadCells] = {}
 
     def works(check: Callable[[], object]) -> bool:
         """Whether a column can be read; its bad cells are kept."""
@@ -362,8 +362,10 @@ def _all_bad(
                 works(lambda: read_labels(table, ("action",), actions, {"action": untold}))
             unneeded = missing.rewards or not by_row
             works(lambda: read_rewards(table, unneeded, followed.keep, followed.next_observed))
-    cells = sorted((cell for error in errors.values() for cell in error.cells), key=lambda cell: cell[0])
-    return BadCells(table, cells[:MOST_TOLD], sum(error.number for error in errors.values()))
+    if first.cells[0][1] not in errors:  # a step that does not follow
+        errors[first.cells[0][1]] = first
+    cells = [cell for error in errors.values() for cell in error.cells]
+    return BadCells(table, cells, sum(error.number for error in errors.values()))
 
 
 def _notes(

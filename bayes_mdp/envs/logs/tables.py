@@ -164,12 +164,14 @@ class BadCells(ValueError):
 
     Args:
         table: that they are in.
-        cells: (row of the source, from 0; role; what is there; what was expected) of those that are named.
+        cells: (row of the source, from 0; role; what is there; what was expected), of which the first ten are named.
         number: how many there are.
     """
 
     def __init__(self, table: Table, cells: "list[tuple[int, str, str, str]]", number: int | None = None) -> None:
-        self.table, self.cells, self.number = table, cells, len(cells) if number is None else number
+        self.table, self.number = table, len(cells) if number is None else number
+        roles = list(table.columns)
+        cells = self.cells = sorted(cells, key=lambda cell: (cell[0], roles.index(cell[1])))[:MOST_TOLD]
         lines = {} if table.text is None else _lines(table.text, {row for row, *_ in cells}, table.dialect)
         where = [f"row {row + 1}{f' (line {lines[row]})' if row in lines else ''}" for row, *_ in cells]
         _, role, shown, expected = cells[0]
