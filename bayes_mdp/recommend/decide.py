@@ -288,8 +288,8 @@ def _read_problem(
     require_end(space.ends, objective)
     if isinstance(objective, AverageReward) and space.ends:
         raise ValueError(
-            "objective is AverageReward, and episodes of the log end (terminated), expected another objective, or a "
-            "log in which each end leads to a first state (restart_at_ends)"
+            "objective is AverageReward, and episodes end (the log has terminated ones, or ends=True), expected another "
+            "objective"
         )
     if space.horizon is not None and checks:
         raise ValueError(
