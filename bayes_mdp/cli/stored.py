@@ -39,6 +39,7 @@ _OF_A_LOG = (
     *LABELS,
     *WHOLE_LOG,
     *MISSING,
+    "chain",
     "sep",
     "encoding",
     "decimal",
@@ -71,9 +72,10 @@ def stored_in(arguments: argparse.Namespace, *more: str) -> str | None:
     path = next((path for path in paths if is_stored(path)), None)
     if path is None:
         for name in PAIR:
-            if getattr(arguments, name) is None:
+            if getattr(arguments, name) is None and not (name == "action" and getattr(arguments, "chain", False)):
+                chain = " (or --chain: there are none)" if name == "action" and hasattr(arguments, "chain") else ""
                 raise ValueError(
-                    f"--{name} is missing, expected the name of the column of the {name} in {', '.join(paths)}"
+                    f"--{name} is missing, expected the name of the column of the {name} in {', '.join(paths)}{chain}"
                 )
         return None
     if len(paths) > 1:

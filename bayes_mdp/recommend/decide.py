@@ -156,8 +156,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         limits,
         baseline,
         (confidence, slack, split, num_draws),
-        (initial, value_range),
-        checks,
+        (initial, value_range, checks),
     )
     space, today, begins = problem.space, problem.baseline, problem.initial
     keys = jax.random.split(key, 6)
@@ -265,11 +264,10 @@ def _read_problem(
     limits: PolicyLimits,
     baseline: PolicyOrLabels | None,
     numbers: tuple[RealLike, RealLike, RealLike, IntScalar],
-    of_values: tuple[InitialLike | None, Range | None],
-    checks: bool,
+    others: tuple[InitialLike | None, Range | None, bool],
 ) -> Problem:
     """The arguments of `decide`, read; refused where they are none."""
-    (confidence, slack, split, num_draws), (initial, value_range) = numbers, of_values
+    (confidence, slack, split, num_draws), (initial, value_range, checks) = numbers, others
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
     check_type("limits", limits, PolicyLimits, "PolicyLimits")
@@ -284,18 +282,7 @@ def _read_problem(
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)
     check_labels("log.actions", log.actions, space.action_names)
-    check_horizon(space, objective)
-    require_end(space.ends, objective)
-    if isinstance(objective, AverageReward) and space.ends:
-        raise ValueError(
-            "objective is AverageReward, and episodes end (the log has terminated ones, or ends=True), expected another "
-            "objective"
-        )
-    if space.horizon is not None and checks:
-        raise ValueError(
-            f"space has rows for each of {space.horizon} steps, which the checks cannot judge, expected a space without "
-            "horizon (policies of Episodic have steps there too), or checks=False, which recommends nothing"
-        )
+    _check_fit(space, objective, checks)
     if not np.size(log.transitions.state):
         raise ValueError("log holds no transitions, expected some to choose from")
     begins = start_of_log(log) if initial is None else initial
@@ -325,6 +312,22 @@ def _read_problem(
 def _logged(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
     """What the log did, by step where that is to be told."""
     return behaviour_policy(log, space=space, by_step=logged_steps(log, space, objective) or False)
+
+
+def _check_fit(space: StateActionSpace, objective: Objective, checks: bool) -> None:
+    """Refuse what would fail when everything is inferred."""
+    check_horizon(space, objective)
+    require_end(space.ends, objective)
+    if isinstance(objective, AverageReward) and space.ends:
+        raise ValueError(
+            "objective is AverageReward, and episodes end (the log has terminated ones, or the space ends=True), "
+            "expected another objective"
+        )
+    if space.horizon is not None and checks:
+        raise ValueError(
+            f"space has rows for each of {space.horizon} steps, which the checks cannot judge, expected a space "
+            "without horizon (policies of Episodic have steps there too), or checks=False, which recommends nothing"
+        )
 
 
 def _read_prior(prior: Prior | str, log: Log, space: StateActionSpace) -> Prior:

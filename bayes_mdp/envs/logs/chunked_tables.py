@@ -29,6 +29,7 @@ from bayes_mdp.envs.logs.tables import (
     parsing,
     require_columns,
 )
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import described
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def each_log(
     for i, source in enumerate(sources):
         yield open_log(source, roles, chunksize, given, dialect, f"DataFrame {i}")
     if i < 0:
-        raise ValueError("paths is empty, expected at least one log")
+        raise ValueError(f"paths is empty, expected at least one log {see('how-to/large-logs')}")
 
 
 def _is_parquet(path: Path) -> bool:

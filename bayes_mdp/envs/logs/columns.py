@@ -58,7 +58,6 @@ def read_labels(
     except TypeError as error:
         raise TypeError(
             f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable "
-            + see("how-to/read-a-log")
         ) from error
     empty = np.zeros(needed.shape, bool)
     empty[needed] = codes < 0
@@ -119,7 +118,7 @@ def refuse_vague(what: str, labels: Sequence[Hashable]) -> None:
         if isinstance(label, float) and VAGUE <= abs(label) < math.inf:
             raise ValueError(
                 f"{what} has the label {label!r}, a float so large that several whole numbers are rounded to it, "
-                f"expected an integer (dtype 'Int64' has empty cells too) or text {see('how-to/read-a-log')}"
+                f"expected an integer (dtype 'Int64' has empty cells too) or text"
             )
 
 
@@ -584,7 +583,6 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
             if number in text and not isinstance(label, str):
                 raise ValueError(
                     f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both "
-                    + see("how-to/read-a-log")
                 )
     return whole
 

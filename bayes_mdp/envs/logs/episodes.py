@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from bayes_mdp.envs.logs.tables import Table
-from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +67,7 @@ class StepGap(NamedTuple):
         """
         expected = f"{self.expected}, the step after that of row {self.before + 1} of its episode"
         cut = "" if self.found < self.expected else " (gaps='cut' ends a run there; in the shell --gaps cut)"
-        table.refuse(self.row, "step", repr(self.found), f"{expected}{cut} {see('how-to/read-a-log')}")
+        table.refuse(self.row, "step", repr(self.found), f"{expected}{cut}")
 
 
 def first_gap(

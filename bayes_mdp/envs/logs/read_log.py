@@ -27,7 +27,7 @@ from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_d
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import see, warn_user
+from bayes_mdp.utils.messages import ends_with_page, see, warn_user
 from bayes_mdp.utils.validation import check_name
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def read_log(
     decimal: str = ".",
     chunksize: int,
 ) -> Iterator[Log]: ...
+@ends_with_page("how-to/read-a-log")
 def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
     source: "str | os.PathLike[str] | pd.DataFrame",
     *,
@@ -182,22 +183,14 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log.states, log.transitions.next_state.tolist()
         (('a', 'b'), [1, 0])
     """
-    if next_state is None and episode is None and step is None:
-        raise ValueError(
-            "next_state and episode are both None, expected one: next states, or episodes to shift states in "
-            f"(in the shell --next-state or --episode); or step, if all rows are one episode {see('how-to/read-a-log')}"
-        )
-    check_name("missing_reward", missing_reward, ("error", "ignore"))
-    check_name("missing_state", missing_state, ("error", "gap"))
-    check_name("gaps", gaps, ("error", "cut"))
     check_name("reward_at", reward_at, ("step", "next", "episode"))
     dialect = Dialect(sep, encoding, decimal)
     dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     if action is None and actions is not None and len(actions) != 1:
         raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
-    missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
     if chunksize is not None:
         whole = {"every": every, "count": count, "reward_at": None if reward_at == "step" else reward_at}
         for name, value in whole.items():
@@ -269,9 +262,7 @@ def _read(
     *rows, observed = (None if x is None else x[kept] for x in rows)
     led = led[kept]
     if not led.any():
-        raise ValueError(
-            f"{table.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
-        )
+        raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
     notes = _notes(columns["state"] < 0, untold, keep & ~followed.next_observed, rewards)
     named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}

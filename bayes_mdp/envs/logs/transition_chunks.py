@@ -4,10 +4,10 @@
 log of each chunk.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -33,13 +33,13 @@ from bayes_mdp.envs.logs.columns import (
     warn_of_time,
 )
 from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled, episode_order, follow
-from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Table, plain
+from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import ends_with_page
 from bayes_mdp.utils.typing import Names
-from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
+from bayes_mdp.utils.validation import as_names, check_count, check_name, check_names, label_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,6 +206,27 @@ class Missing:
     states: bool
     steps: bool
 
+    @classmethod
+    def of_words(cls, roles: Mapping[str, object], missing_reward: str, missing_state: str, gaps: str) -> "Missing":
+        """From the arguments of `read_log` and `fold_log`.
+
+        Args:
+            roles: role -> name of a column, or None.
+            missing_reward, missing_state, gaps: as given.
+
+        Raises:
+            ValueError: a word that is none of those; roles that do not say what follows a row.
+        """
+        if all(roles[role] is None for role in ("next_state", "episode", "step")):
+            raise ValueError(
+                "next_state and episode are both None, expected one: next states, or episodes to shift states in (in "
+                "the shell --next-state or --episode); or step, if all rows are one episode "
+            )
+        check_name("missing_reward", missing_reward, ("error", "ignore"))
+        check_name("missing_state", missing_state, ("error", "gap"))
+        check_name("gaps", gaps, ("error", "cut"))
+        return cls(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -236,7 +257,7 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
     joins = shifts or ("episode" in log.columns and (place or cuts))
     checks = shifts and "step" in log.columns
     episodes = OpenEpisodes(shifts or cuts, place, checks, wanted.missing.steps)
-    number, table, faults, seen = 0, None, _Faults(), _StepsSeen()
+    number, table, faults, seen = 0, None, _LogFaults(), _StepsSeen()
     repeats = not shifts and {"step", "episode"} <= log.columns.keys()
     for table in log:
         columns = _cells(table, states, actions, wanted, faults)
@@ -259,14 +280,9 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
         if len(rows.state) and not faults.errors:
             yield rows
     if table is not None:
-        faults.refuse(table)
+        faults.without_what_follows().refuse(table)
     if not number:
-        raise ValueError(
-            f"{log.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
-        )
-
-
-_Column = TypeVar("_Column")
+        raise ValueError(f"{log.name} has no episode of two rows, expected at least one transition")
 
 
 def _refuse_repeated(table: Table, log: ChunkedLog, row: int, steps: Int[np.ndarray, " N"]) -> NoReturn:
@@ -316,20 +332,12 @@ class _StepsSeen:
         return None
 
 
-class _Faults:
+class _LogFaults(Faults):
     """Cells of a log that cannot be read, of all its chunks."""
 
     def __init__(self) -> None:
-        self.errors: list[BadCells] = []
+        super().__init__()
         self._gap: BadCells | None = None  # a step that does not follow the one before
-
-    def read(self, read: Callable[[], _Column], instead: Callable[[], _Column]) -> _Column:
-        """A column of a chunk, or one in its place."""
-        try:
-            return read()
-        except BadCells as error:
-            self.errors.append(error)
-            return instead()
 
     def keep_first_gap(self, refuse: Callable[[], object]) -> None:
         """Take note of a step that does not follow, or is there twice; later ones may follow from it."""
@@ -338,28 +346,22 @@ class _Faults:
             self.read(refuse, lambda: None)
             self._gap = self.errors[-1] if len(self.errors) > before else None
 
-    def refuse(self, table: Table) -> None:
-        """Refuse all of them, the first ones by name; those apart that may follow from others."""
+    def without_what_follows(self) -> Faults:
+        """Those that do not follow from others."""
         roles = {error.cells[0][1] for error in self.errors if error is not self._gap}
-        apart = {"truncated", "episode", "step"} & roles  # then it is not known which cells may be empty
-        told = [
-            error
-            for error in self.errors
-            if (
-                roles <= {"action", *_REWARDS}
-                if error is self._gap
-                else not apart or error.cells[0][1] not in ("action", *_REWARDS)
-            )
-        ]
-        if told:
-            cells = [cell for error in told for cell in error.cells]
-            raise BadCells(table, cells, sum(error.number for error in told))
+        paid = {"action", *_REWARDS}
+        unclear = bool({"truncated", "episode", "step"} & roles)  # which cells may be empty
+        told = Faults()
+        for error in self.errors:
+            follows = not roles <= paid if error is self._gap else unclear and error.cells[0][1] in paid
+            told.errors += [] if follows else [error]
+        return told
 
 
 _REWARDS = ("reward", "cost")
 
 
-def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted, faults: _Faults) -> Columns:
+def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted, faults: Faults) -> Columns:
     """The columns of a chunk as numbers. Actions and rewards may be empty: -1 and nan."""
     size, holes = len(table.frame), wanted.missing.states
     never = lambda: np.zeros(size, bool)  # noqa: E731
@@ -409,7 +411,7 @@ def _episodes(table: Table) -> "tuple[np.ndarray, pd.Index | range]":
     return factorised(table, "episode") if "episode" in table.columns else (np.zeros(len(table.frame), int), range(1))
 
 
-def _advance(table: Table, episodes: OpenEpisodes, columns: Columns, faults: _Faults) -> Settled:
+def _advance(table: Table, episodes: OpenEpisodes, columns: Columns, faults: _LogFaults) -> Settled:
     codes, labels = _episodes(table)
     # Rows without an episode are refused at the end.
     settled = episodes.advance(np.maximum(codes, 0), labels if len(labels) else range(1), columns)
@@ -419,7 +421,7 @@ def _advance(table: Table, episodes: OpenEpisodes, columns: Columns, faults: _Fa
     return settled
 
 
-def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: _Faults) -> Rows:
+def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faults) -> Rows:
     """Settled rows of the log as transitions, whose actions and rewards are there."""
     if isinstance(settled, Settled):
         columns, followed, place = settled.columns, settled.followed, settled.place
@@ -469,8 +471,19 @@ def log_chunks(
     books = LabelBook("state", states), LabelBook("action", actions)
     log = open_log(source, roles, chunksize, {"state": states, "action": actions}, dialect)
     steps = roles.get("step") is not None or roles.get("episode") is not None
-    rows = transition_chunks(log, *books, Wanted(steps, True, missing))
-    return (_log(some, books, log) for some in rows)
+    return _logs(log, books, Wanted(steps, True, missing))
+
+
+@ends_with_page("how-to/read-a-log")
+def _first(rows: Iterator[Rows]) -> Rows | None:
+    """The next rows; None: there are no more."""
+    return next(rows, None)
+
+
+def _logs(log: ChunkedLog, books: tuple[LabelBook, LabelBook], wanted: Wanted) -> Iterator[Log]:
+    rows = transition_chunks(log, *books, wanted)
+    while (some := _first(rows)) is not None:
+        yield _log(some, books, log)
 
 
 def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> Log:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Real
 
 from bayes_mdp.numerics.moments import merge_moments, pool_moments
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_array,
@@ -466,10 +467,15 @@ def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
     if not space.ends:
         row = first_index(ended)
         if row is not None:
-            raise ValueError(f"transitions.terminated{list(row)} is True, expected a space with ends=True")
+            raise ValueError(
+                f"transitions.terminated{list(row)} is True, expected a space with ends=True {see('how-to/read-a-log')}"
+            )
     if space.horizon is not None:
         if transitions.step is None:
-            raise ValueError("transitions.step is None, expected the step of each transition (the space has a horizon)")
+            raise ValueError(
+                "transitions.step is None, expected the step of each transition (the space has a horizon) "
+                + see("how-to/read-a-log")
+            )
         check_index("transitions.step", transitions.step, space.horizon, "step")
     if transitions.reward is not None:
         reward = np.asarray(transitions.reward, float)
@@ -488,7 +494,10 @@ def _check_masks(
         if row is not None:
             s, a = (int(i[row]) for i in cell[-2:])
             action, state = space.action_names[a], space.state_names[s]
-            raise ValueError(f"transitions.action{list(row)} is {action!r}, expected a legal action of state {state!r}")
+            raise ValueError(
+                f"transitions.action{list(row)} is {action!r}, expected a legal action of state {state!r} "
+                + see("how-to/read-a-log")
+            )
     if space.successors is not None:
         with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
             place = np.asarray(space.place(cell, reached))
@@ -503,7 +512,8 @@ def _check_masks(
         state, action = space.state_names[s], space.action_names[a]
         after = "the end" if reached[row] == space.n_states else repr(space.state_names[int(reached[row])])
         raise ValueError(
-            f"transitions.next_state{list(row)} is {after}, expected {among} of state {state!r}, action {action!r}"
+            f"transitions.next_state{list(row)} is {after}, expected {among} of state {state!r}, action {action!r} "
+            + see("how-to/read-a-log")
         )
 
 
