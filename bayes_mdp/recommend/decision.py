@@ -15,7 +15,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence
-from bayes_mdp.recommend.in_words import value_in_words
+from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
 from bayes_mdp.utils.messages import amount, amounts, see, shown_as_html
 from bayes_mdp.utils.typing import RealLike
 
@@ -371,7 +371,7 @@ def _states(number: int) -> str:
 def _rows(frame: "pd.DataFrame") -> list[str]:
     """The first rows, line by line."""
     shown = frame.head(SHOWN).rename(columns={"count": "transitions"})
-    return shown.to_string(index=False, float_format=short, na_rep="-").splitlines()
+    return with_text_labels(shown).to_string(index=False, float_format=short, na_rep="-").splitlines()
 
 
 def short(number: RealLike) -> str:

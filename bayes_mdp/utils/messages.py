@@ -76,6 +76,8 @@ def ends_with_page(page: str) -> Iterator[None]:
     except (ValueError, TypeError, ImportError, FileNotFoundError) as error:
         if error.args and isinstance(error.args[0], str) and "(see " not in error.args[0]:
             error.args = (f"{error.args[0]} {see(page)}", *error.args[1:])
+            if isinstance(error, ImportError):  # which prints this
+                error.msg = error.args[0]
         raise
 
 

@@ -185,7 +185,7 @@ def sales(number: int, seed: int = 0) -> Log:
 
 @pytest.mark.parametrize("horizon", [None, 4])
 def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
-    """Their own rule: over their mixture of all steps it seems to gain .24, for certain; over what they did, nothing."""
+    """Their own rule: over their mixture of all steps it seems to gain .24, surely; over what they did, nothing."""
     log, key, objective = sales(400), jax.random.key(0), Episodic(4)
     support = [[[True, True], [True, False]], [[False, True], [True, False]]]
     space = StateActionSpace.from_log(log, horizon=horizon, support=support)

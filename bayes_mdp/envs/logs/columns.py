@@ -10,7 +10,7 @@ from jaxtyping import Bool
 
 from bayes_mdp.envs.logs.episodes import EpisodeOrder
 from bayes_mdp.envs.logs.tables import MISSING, MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
-from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
+from bayes_mdp.mdp.data.log_labels import ProductLabel, natural_order, warn_of_similar
 from bayes_mdp.utils.messages import amount, see, warn_user
 from bayes_mdp.utils.validation import as_names, check_names, label_list
 
@@ -136,7 +136,7 @@ def category_order(table: Table, roles: Sequence[str]) -> list[Hashable] | None:
 
 
 def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
-    """The table with one column of tuples for each state of several columns; empty where one of them is.
+    """The table with one column of `ProductLabel` for each state of several columns; empty where one of them is.
 
     Each part of a label is a number where a single column of labels would hold numbers.
 
@@ -155,22 +155,24 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
         )
     codes = {role: np.zeros((0, len(table.frame)), np.intp) for role in several}
     parts = []
-    for i, names in enumerate(zip(*several.values(), strict=True)):
-        cells = [label_cells(table._replace(columns={"state": name}), "state") for name in names]
+    for i, columns in enumerate(zip(*several.values(), strict=True)):
+        cells = [label_cells(table._replace(columns={"state": name}), "state") for name in columns]
         number, uniques = pd.factorize(np.concatenate(_of_one_kind(cells)))
         known = (
             None if given is None else [x[i] for x in given if isinstance(x, tuple) and len(x) == len(several["state"])]
         )
-        what = f"{table.name}: column {names[0]!r}"
+        what = f"{table.name}: column {columns[0]!r}"
         parts.append(as_numbers(what, list(map(plain, uniques)), known))
-        for role, column in zip(several, number.reshape(len(names), -1), strict=True):
+        for role, column in zip(several, number.reshape(len(columns), -1), strict=True):
             codes[role] = np.concatenate([codes[role], column[None]])
     changed = {}
+    names = several["state"]
     for role, column in several.items():
         distinct, which = np.unique(codes[role], axis=1, return_inverse=True)
         labels = np.empty(distinct.shape[1], object)
         for j, of_parts in enumerate(distinct.T.tolist()):
-            labels[j] = tuple(part[k] for part, k in zip(parts, of_parts, strict=True)) if min(of_parts) >= 0 else None
+            known = (part[k] for part, k in zip(parts, of_parts, strict=True))
+            labels[j] = ProductLabel(known, names) if min(of_parts) >= 0 else None
         changed[column] = labels[which.ravel()]
     return table.with_columns(changed)
 

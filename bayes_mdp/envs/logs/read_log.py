@@ -26,6 +26,7 @@ from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, ep
 from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.data.log_labels import ProductLabel
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import ends_with_page, see, warn_user
 from bayes_mdp.utils.validation import check_name
@@ -204,6 +205,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     required = ("state",) if action is None else ("state", "action")
     given = {"state": states, "action": actions}
     table = with_joined_labels(open_table(source, roles | {"count": count}, required, given, dialect), states)
+    if states is not None and isinstance(state, list):
+        states = [ProductLabel(x, state) if isinstance(x, tuple) and len(x) == len(state) else x for x in states]
     try:
         return _read(table, states, actions, missing, reward_at, every, file_digest(source))
     except BadCells as first:

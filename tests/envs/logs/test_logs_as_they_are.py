@@ -5,19 +5,25 @@
 The last tests compare with a reader in plain Python, and read six real forms whose sizes and sums are counted by hand.
 """
 
+import ast
 import datetime
+import importlib
 import inspect
 import itertools
+import pickle
 import re
 import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
+import bayes_mdp as bm
+from bayes_mdp.behaviour import read_choices
 from bayes_mdp.envs import fold_log, read_log
 from bayes_mdp.envs.logs.tables import ABSENT, MISSING, MOST_TOLD, BadCells
 from bayes_mdp.mdp import Counts, StateActionSpace
@@ -396,6 +402,8 @@ def test_a_state_of_several_columns(write):
         assert log.states == (("high", 10), ("low", 2))
         assert labelled(log)[0] == (("high", 10), "go", ("low", 2))
         assert log.column("state") == ("grade", "load")
+        space = StateActionSpace.from_log(log)
+        assert space.factors == ("grade", "load") and str(space.state_names[0]) == "grade=high, load=10"
         shifted = read_log(source, state=["grade", "load"], action="a", episode="e")
         assert labelled(shifted)[:2] == labelled(log)[:2]
         listed = [("low", 2), ("high", 10), ("low", 10)]
@@ -460,6 +468,21 @@ def test_counts_in_long_form(write):
     counts = Counts.of(log.transitions, StateActionSpace.from_log(log)).transitions
     assert (log.states, log.actions) == (("a", "b"), ("go", "stop"))
     np.testing.assert_array_equal(counts, [[[2, 3], [0, 0]], [[1, 0], [0, 0]]])
+    table, space = pd.read_csv(path), StateActionSpace(2, 2, ends=True, states=["a", "b"], actions=["go", "stop"])
+    columns: dict[str, Any] = {"state": "from", "action": "action", "next_state": "to", "count": "n"}
+    ended = Counts.from_table(table.replace({"to": {"b": "end"}}), space, **columns)
+    np.testing.assert_array_equal(ended.transitions, [[[2, 0, 3], [0, 0, 0]], [[1, 0, 0], [0, 0, 0]]])
+    assert not np.asarray(ended.reward_count).any()
+    stepped = StateActionSpace(2, 2, horizon=2, states=["a", "b"], actions=["go", "stop"])
+    by_step = Counts.from_table(table.assign(t=[0, 1, 1, 0]), stepped, **columns, step="t").transitions
+    assert by_step[0].sum() == 2 and by_step[1].sum() == 4
+    for wrong, message in (
+        (table.rename(columns={"n": "k"}), "count is column 'n', which the table has not, expected one of 'from'"),
+        (table.replace("a", "c"), r"row 1: state 'from' is 'c', expected one of the labels of the space \('a', 'b'\)"),
+        (table.assign(n=[1, -1, 0, 0]), r"row 2: count 'n' is -1.0, expected a number, zero or greater \(see docs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Counts.from_table(wrong, space, **columns)
     with pytest.raises(ValueError, match=r"row 1 .*: count 'k' is -1, expected a whole number"):
         read_log(write("s,a,n,k\nx,go,x,-1\n"), **NEXT, count="k")
     with pytest.raises(ValueError, match="count is column 'k', expected next_state, and neither episode nor step"):
@@ -512,9 +535,82 @@ def test_every_message_names_a_page_that_has_its_argument(write):
         assert link is not None and link[1] == "how-to/read-a-log", message
         for name in names:
             assert f"`{name}=" in page, (message, name)
-    # Every argument of `read_log` is on the page.
-    for name in set(inspect.signature(read_log).parameters) - {"source", "state", "action", "chunksize"}:
-        assert f"`{name}=" in page, name
+
+
+READERS = (read_log, fold_log, read_choices)
+
+
+def messages_about_logs():
+    """(place, text) of every error and warning in the files that read logs, as far as it is known before it is made."""
+    package = Path(bm.__file__).parent
+    files = [*sorted((package / "envs" / "logs").glob("*.py")), package / "behaviour" / "choice_log.py"]
+    for file in files:
+        tree = ast.parse(file.read_text())
+        raised = (node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call))
+        called = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+        told = [node for node in called if node.func.id in ("warn_user", "require_cells", "require_all")]
+        for node in (*raised, *told):
+            parts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant) and isinstance(x.value, str)]
+            yield f"{file.name}:{node.lineno}", "".join(parts), node.func
+
+
+def test_arguments_that_messages_speak_of_are_on_their_page():
+    """All of them, by their text in the source; and every argument of the readers is on one of the pages."""
+    pages = "".join(
+        (PAGE.parent / f"{name}.md").read_text() for name in (PAGE.stem, "large-logs", "fit-learners-to-people")
+    )
+    names = {name for reader in READERS for name in inspect.signature(reader).parameters} - {
+        "source",
+        "paths",
+        "progress",
+    }
+    for name in names:
+        assert f"`{name}=" in pages or f"{name}=" in pages, name
+    number = 0
+    for place, text, _ in messages_about_logs():
+        for name in names & {*re.findall(r"\b(\w+)=", text), *re.findall(r"^(\w+) (?:is|and)", text)}:
+            assert f"`{name}=" in pages, (place, name)
+        number += 1
+    assert number > 60
+    # Warnings name their page themselves, errors where they leave a reader.
+    for place, text, function in messages_about_logs():
+        if isinstance(function, ast.Name) and function.id == "warn_user":
+            assert "how-to/read-a-log" in text, place
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError, ImportError, FileNotFoundError])
+def test_whatever_a_reader_refuses_names_its_page(monkeypatch, error):
+    """All errors, whichever function raises them."""
+
+    def fail(*_, **__):
+        raise error("something is wrong")
+
+    for name in ("read_log", "transition_chunks", "chunked_tables"):
+        module = importlib.import_module(f"bayes_mdp.envs.logs.{name}")
+        for function in {"open_table", "open_log"} & vars(module).keys():
+            monkeypatch.setattr(module, function, fail)
+    monkeypatch.setattr(importlib.import_module("bayes_mdp.behaviour.choice_log"), "open_table", fail)
+    frame = pd.DataFrame({"s": ["x"], "a": "go", "n": "x"})
+    calls = {
+        "read-a-log": [
+            lambda: read_log(frame, **NEXT),
+            lambda: chunked(frame, **NEXT, states=["x"], actions=["go"]),
+            lambda: fold_log(frame, **NEXT),
+        ],
+        "fit-learners-to-people": [lambda: read_choices(frame, subject="s", action="a", reward="n")],
+    }
+    for page, some in calls.items():
+        for call in some:
+            with pytest.raises(error, match=rf"^something is wrong \(see docs/how-to/{page}\.md\)$"):
+                call()
+
+
+def test_a_chunk_that_is_refused_names_the_page():
+    frame = pd.DataFrame({"s": ["x", "y"], "a": "go", "n": "x"})
+    chunks = read_log(frame, **NEXT, states=["x"], actions=["go"], chunksize=1)
+    assert labelled(next(chunks)) == [("x", "go", "x")]
+    with pytest.raises(ValueError, match=r"row 2: state 's' is 'y', expected .* \(see docs/how-to/read-a-log\.md\)$"):
+        next(chunks)
 
 
 @pytest.fixture(scope="module")
@@ -985,3 +1081,27 @@ def test_counts_of_cells(write):
         ("severe", "yes", "mild"): 7,
     }
     assert log.states == ("dead", "mild", "severe")
+
+
+def test_a_state_of_several_columns_keeps_the_names_of_its_parts(tmp_path):
+    """In what is printed, in a stored posterior, in a policy by label."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"e": np.repeat(range(20), 5), "grade": rng.choice(["hi", "lo"], 100), "load": 1})
+    frame = frame.assign(a=rng.choice(["go", "stay"], 100), r=rng.normal(size=100))
+    log = read_log(frame, state=["grade", "load"], action="a", reward="r", episode="e")
+    assert "2 states ((grade='hi', load=1), (grade='lo', load=1))" in str(log)
+    prior = bm.models.dirichlet_normal_gamma()
+    posterior = bm.infer(jax.random.key(0), prior, log, space=StateActionSpace.from_log(log))
+    assert posterior.space.factors == ("grade", "load")
+    bm.save(posterior, tmp_path / "posterior.bmdp")
+    again = bm.load(tmp_path / "posterior.bmdp")
+    assert again.space.factors == ("grade", "load") and again.space.state_names == posterior.space.state_names
+    assert pickle.loads(pickle.dumps(posterior.space.state_names))[0].names == ("grade", "load")
+    policy = {("hi", 1): "go", ("lo", 1): "stay"}
+    value = bm.policy_value(jax.random.key(1), posterior, policy, bm.Discounted(0.9), initial=("hi", 1), num_draws=20)
+    assert "state grade=hi, load=1" in str(value)
+    objective = bm.Discounted(0.5)
+    decision = bm.decide(jax.random.key(1), "default", log, objective, policies={"this": policy}, num_draws=100)
+    assert len(decision.differences) and "grade=" in str(decision) and "(hi, 1)" not in str(decision)
+    given = read_log(frame, state=["grade", "load"], action="a", episode="e", states=[("lo", 1), ("hi", 1), ("hi", 2)])
+    assert StateActionSpace.from_log(given).factors == ("grade", "load") and given.states[2] == ("hi", 2)
