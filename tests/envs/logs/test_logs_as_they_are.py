@@ -556,14 +556,10 @@ def messages_about_logs():
 
 def test_arguments_that_messages_speak_of_are_on_their_page():
     """All of them, by their text in the source; and every argument of the readers is on one of the pages."""
-    pages = "".join(
-        (PAGE.parent / f"{name}.md").read_text() for name in (PAGE.stem, "large-logs", "fit-learners-to-people")
-    )
-    names = {name for reader in READERS for name in inspect.signature(reader).parameters} - {
-        "source",
-        "paths",
-        "progress",
-    }
+    stems = (PAGE.stem, "large-logs", "fit-learners-to-people")
+    pages = "".join((PAGE.parent / f"{stem}.md").read_text() for stem in stems)
+    names = {name for reader in READERS for name in inspect.signature(reader).parameters}
+    names -= {"source", "paths", "progress"}
     for name in names:
         assert f"`{name}=" in pages or f"{name}=" in pages, name
     number = 0
