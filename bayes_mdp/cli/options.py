@@ -284,14 +284,16 @@ def warnings_in_one_line() -> Iterator[None]:
         print(f"bayes-mdp: warning: {one.message}", file=sys.stderr)
 
 
-def say_costs(log: "Log | FoldedLog") -> None:
-    """That rewards are minus costs, where a result does not say it itself."""
+def say_log(log: "Log | FoldedLog") -> None:
+    """That rewards are minus costs, and which rows are no transitions, where a result does not say it itself."""
     from bayes_mdp.mdp import FoldedLog
 
     costs = [source.cost for source in log.sources] if isinstance(log, FoldedLog) else [log.cost]
     for cost in dict.fromkeys(costs):
         if cost is not None:
             print(f"Rewards are minus column {cost!r}: larger is better.\n")
+    if log.notes:
+        print(f"Of the log: {'; '.join(log.notes)}.\n")
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:

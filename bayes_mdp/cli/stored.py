@@ -20,7 +20,7 @@ from bayes_mdp.cli.options import (
     folded_of,
     is_stored,
     objective_of,
-    say_costs,
+    say_log,
     seed,
 )
 from bayes_mdp.cli.problem import add_initial, initial_of
@@ -142,7 +142,7 @@ def _update(arguments: argparse.Namespace) -> None:
     initial = initial_of(arguments, before.space, log)
     duplicates = arguments.allow_duplicates
     after = before.update(log, discount_data=arguments.discount_data, allow_duplicates=duplicates)
-    say_costs(log)
+    say_log(log)
     print(after)
     names = ", ".join(source.name for source in log.sources)
     seen = [float(posterior.visit_counts().sum()) for posterior in (before, after)]

@@ -223,6 +223,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         by_all,
         _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
         problem.practice,
+        log.notes,
     )
 
 

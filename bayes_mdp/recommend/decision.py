@@ -164,6 +164,7 @@ class Decision:
         rarely_tried: the pairs that keep the baseline's probability because the data that choose have them too rarely;
             None: none had to.
         practice: what the baseline is, in words, where it is what the log did; else "".
+        left_out: what of the log is no transition, one sentence each.
     """
 
     candidates: Mapping[str, Candidate]
@@ -186,6 +187,7 @@ class Decision:
     by_all: Float[np.ndarray, " num_draws"] | None = None
     rarely_tried: RarelyTried | None = None
     practice: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def lead(self) -> str | None:
@@ -284,7 +286,8 @@ class Decision:
     @property
     def notes(self) -> tuple[str, ...]:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
-        notes = [f"the baseline is {self.practice}"] if "step" in self.practice else []
+        notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
+        notes += [f"the baseline is {self.practice}"] if "step" in self.practice else []
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
-from bayes_mdp.envs.logs.episodes import EpisodeOrder
+from bayes_mdp.envs.logs.episodes import REPEATED, EpisodeOrder
 from bayes_mdp.envs.logs.tables import MISSING, MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
 from bayes_mdp.mdp.data.log_labels import ProductLabel, natural_order, warn_of_similar
 from bayes_mdp.utils.messages import amount, see, warn_user
@@ -22,12 +22,13 @@ WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
 NO_ACTION = "none"
 """The action of a log without actions."""
+COMMA = re.compile(r"-?\d+,\d+")
+_DECIMAL = " (decimal=',' reads those of a text file; in the shell --decimal ,)"
 LARGEST_STEP = 2**31 - 1
 LONGEST_NUMBER = 1000
 VAGUE = 2**53
 """From here on floats are not all whole numbers."""
 _DATES = " (dates: say how long a step is, every='1D'; in the shell --every)"
-REPEATED = "each step of an episode once: row {} has it too"
 EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; in the shell --missing-reward ignore)"
 
 
@@ -241,7 +242,9 @@ def _rewards(table: Table) -> "tuple[np.ndarray | None, list[Check]]":
     numbers, missing = _numbers(values), is_missing(values)
     if values.dtype == object:  # text, where a cell is no number: the same words as in a file that was parsed
         missing |= np.array([isinstance(x, str) and x.strip() in MISSING for x in values], bool)
-    bad = [(~missing & ~np.isfinite(numbers), role, "a finite number")]
+    wrong = ~missing & ~np.isfinite(numbers)
+    comma = any(isinstance(x, str) and COMMA.fullmatch(x.strip()) for x in values[wrong][:MOST_TOLD])
+    bad = [(wrong, role, f"a finite number{_DECIMAL if comma else ''}")]
     # 0.0 - x, not -x: a cost of zero is a reward of zero, not of -0.0.
     return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers), bad
 

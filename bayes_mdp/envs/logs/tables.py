@@ -184,6 +184,11 @@ class BadCells(ValueError):
         if words:
             named = listing(words[0])
             more += f"; a word that is a label is listed in {named}= (in the shell --{named})"
+        if any(role in _LABELS[0] and "empty" in shown for _, role, shown, _ in cells):
+            remedy = "missing='ignore' leaves such rows out (in the shell --missing ignore)"
+            if "subject" not in table.columns:
+                remedy = "missing_state='gap' takes rows without a state as gaps (in the shell --missing-state gap)"
+            more += f"; {remedy}"
         super().__init__(f"{table.name}, {'; '.join(parts)}{more}")
 
 

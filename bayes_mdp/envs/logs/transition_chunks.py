@@ -16,7 +16,6 @@ from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, open_log
 from bayes_mdp.envs.logs.columns import (
     EXPECTED_REWARD,
     NO_ACTION,
-    REPEATED,
     as_numbers,
     category_order,
     expected_label,
@@ -32,7 +31,7 @@ from bayes_mdp.envs.logs.columns import (
     reward_role,
     warn_of_time,
 )
-from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled, episode_order, follow
+from bayes_mdp.envs.logs.episodes import REPEATED, Columns, OpenEpisodes, Settled, episode_order, follow
 from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar

@@ -227,12 +227,19 @@ class FoldedLog:
     def __str__(self) -> str:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
-        unknown = int(self.cells.count.sum()) - self.n_transitions
-        told = f"; rows that do not say what followed, which count by action and reward alone: {unknown}"
-        apart = told if unknown else ""
+        apart = "".join(f"; {note}" for note in self.notes)
         return (
             f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{apart}"
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the logs is no transition, in words."""
+        unknown = int(self.cells.count.sum()) - self.n_transitions
+        told = f"rows that do not say what followed, which count by action and reward alone: {unknown}"
+        lost = self.n_rows - unknown - self.n_transitions
+        left = f"rows without a state, and last rows without an action, left out: {lost}"
+        return (*([left] if lost else []), *([told] if unknown else []))
 
     def _said_of_costs(self) -> str:
         """That rewards are minus costs, and of how many logs where not of all."""

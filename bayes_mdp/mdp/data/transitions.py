@@ -412,8 +412,8 @@ class Counts(eqx.Module):
             row = next((i for i, label in enumerate(cells) if label not in number), None)
             if row is not None:
                 raise ValueError(
-                    f"the table, row {row + 1}: {role} {named[role]!r} is {cells[row]!r}, expected one of the labels of "
-                    f"the space ({label_list(labels)}) {page}"
+                    f"the table, row {row + 1}: {role} {named[role]!r} is {cells[row]!r}, expected one of the labels "
+                    f"of the space ({label_list(labels)}) {page}"
                 )
             columns.append(np.array([number[label] for label in cells], np.int32))
         weight = np.asarray(table[count], np.float64)

@@ -293,12 +293,12 @@ def test_steps_are_counted_from_dates(write, every, dates, steps):
         (
             ["2026-03-01", "2026-03-02", "2026-03-04"],
             {"every": "1D"},
-            "row 3: step 't' is 3, expected 2, the step after",
+            r"row 3: step 't' is '2026-03-04' \(step 3\), expected 2, the step after",
         ),
         (
             ["2026-03-01", "2026-03-02", "2026-03-02"],
             {"every": "1D"},
-            "row 3: step 't' is 1, expected 2, the step after that of row 2",
+            r"row 3: step 't' is '2026-03-02' \(step 1\), expected each step of an episode once: row 2 has it too",
         ),
         (
             ["2026-03-02", "2026-03-01", "2026-03-03"],
@@ -342,7 +342,9 @@ def test_semicolons_decimal_commas_and_latin_1(write):
         read_log(path, **roles, sep=";")
     with pytest.raises(ValueError, match=r"which log.csv has not.*cells seem to have ';' between, say sep=';'"):
         read_log(path, **roles, encoding="latin-1")
-    with pytest.raises(ValueError, match=r"row 1 \(line 2\): cost 'Kosten' is '1,5', expected a finite number"):
+    with pytest.raises(
+        ValueError, match=r"row 1 \(line 2\): cost 'Kosten' is '1,5', expected a finite number \(decimal=','"
+    ):
         read_log(path, **roles, sep=";", encoding="latin-1")
 
 
@@ -938,7 +940,9 @@ def test_a_plain_reader_finds_the_same(tmp_path, long, part):
         )
         seen["lines"] += len(notes)
         if in_pieces:
-            assert quietly(fold_log, source, **options, **chunks).n_transitions == len(moves), seed
+            folded = quietly(fold_log, source, **options, **chunks)
+            told = sum(int(re.search(r": (\d+)", note)[1]) for note in folded.notes)
+            assert (folded.n_transitions, told) == (len(moves), len(rows) - len(moves)), seed
             listed = {"states": log.states, "actions": log.actions}
             pieces = list(quietly(read_log, source, **(options | listed), **chunks))
             assert Counter(move for piece in pieces for move in observed(piece)) == Counter(moves), seed
@@ -1062,7 +1066,10 @@ def test_an_event_log_with_two_stays_of_a_patient(write):
     }
     assert np.asarray(log.transitions.terminated).sum() == 3
     # With the patient as the episode, the month between the stays is a gap, and not one step.
-    with pytest.raises(ValueError, match=r"row 6 .*: step 'time' is 744, expected 3, the step after that of row 4"):
+    with pytest.raises(
+        ValueError,
+        match=r"row 6 .*: step 'time' is '2026-02-01 08:00' \(step 744\), expected 3, the step after that of row 4",
+    ):
         read_log(path, **options, episode="patient", step="time", every="1h")
 
 
