@@ -368,7 +368,7 @@ def test_what_cannot_be_decided_is_refused_at_the_door(monkeypatch, kind, object
     log = Log(Transitions(number, action, action * 1.0, number, step=step, **over), ("s",), ("a", "b"))
     space = bm.StateActionSpace.from_log(log, horizon=options.get("horizon"))
     monkeypatch.setattr(sys.modules["bayes_mdp.recommend.decide"], "infer", None)
-    more = {"num_draws": 100} | {name: x for name, x in options.items() if name != "horizon"}
+    more: dict[str, Any] = {"num_draws": 100} | {name: x for name, x in options.items() if name != "horizon"}
     with pytest.raises(ValueError, match=message):
         bm.decide(KEY, "default", log, objective, space=space, **more)
 

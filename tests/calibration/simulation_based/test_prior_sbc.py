@@ -1,6 +1,7 @@
 """Simulation-based calibration: what it passes, what it sees, what it cannot see; its door, its file, its words."""
 
 from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -243,7 +244,7 @@ def test_the_weights_of_a_mixture_are_seen_by_its_site():
         posterior = right.draws_on_host(key, data, num)
         return eqx.tree_at(lambda m: m.log_weights, posterior, posterior.log_weights[::-1])
 
-    options = {"num_simulations": 64, "num_draws": 31, "num_transitions": 24}
+    options: dict[str, Any] = {"num_simulations": 64, "num_draws": 31, "num_transitions": 24}
     options |= {"quantities": {"kind": lambda drawn: drawn.sites["kind"]}}
     result = sbc(key, two_kinds, space, method=right, **options)
     assert result.passed and set(np.unique(result.dataset.truth)) == {0.0, 1.0}

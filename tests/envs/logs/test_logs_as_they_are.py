@@ -761,8 +761,8 @@ def reference(options, rows):  # noqa: PLR0912, PLR0915 - a form of a file each
         return any(nothing)
 
     def label(role, i):
-        texts = tuple(rows[i][name] for name in columns[role])
-        return texts if len(texts) > 1 else texts[0]
+        texts = [rows[i][name] for name in columns[role]]
+        return tuple(texts) if len(texts) > 1 else texts[0]
 
     episodes: dict[Any, list[int]] = {}
     for i, row in enumerate(rows):
