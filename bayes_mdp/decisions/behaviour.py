@@ -36,7 +36,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.data.log_split import returns_of
-from bayes_mdp.mdp.labels import STEP_LEVEL, labels_of, logged_actions, step_p_value
+from bayes_mdp.mdp.labels import AS_LOGGED, STEP_LEVEL, labels_of, logged_actions, step_p_value
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
@@ -135,9 +135,9 @@ def behaviour_policy(
         check_count("by_step", by_step)
     if by_step is None:
         by_step = space is not None and space.horizon is not None
-    number = None if by_step is False else by_step
+    number: int | None = None if by_step is False else int(by_step)
     if by_step is True:
-        number = True if space is None or space.horizon is None else space.horizon
+        number = AS_LOGGED if space is None or space.horizon is None else space.horizon
     probs, never = logged_actions(log, space, number)
     if never:
         more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""

@@ -301,7 +301,8 @@ class SparseMDP(_Hypothesis):
         initial: Any = None,
         reward_by_outcome: Any = None,
     ) -> None:
-        if isinstance(successor, list | tuple) and any(map(_is_sparse, successor)):
+        listed: object = successor
+        if isinstance(listed, list | tuple) and any(map(_is_sparse, listed)):
             raise TypeError(
                 "successor is a list of sparse matrices, expected the numbers of states; SparseMDP.from_matrices takes "
                 "one matrix for each action"

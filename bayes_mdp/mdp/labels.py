@@ -112,6 +112,8 @@ def _check_steps(number: int, objective: Objective) -> None:
 
 STEP_LEVEL = 0.01
 """Probability that actions are said to depend on the step although they do not."""
+AS_LOGGED = -1
+"""In place of a number of steps."""
 LEAST_TAKEN = 5
 """Actions that were taken less often in a state say nothing about it."""
 
@@ -122,7 +124,7 @@ class _Visits(NamedTuple):
     state: Int[np.ndarray, " N"]
     action: Int[np.ndarray, " N"]
     step: Int[np.ndarray, " N"]
-    count: Float[np.ndarray, " N"]
+    times: Float[np.ndarray, " N"]
 
 
 def logged_actions(
@@ -133,7 +135,7 @@ def logged_actions(
     Args:
         log: of what was done.
         space: as of `behaviour_policy`.
-        steps: None: over all steps; of how many, each its own; True: as many as the log has.
+        steps: of how many steps, each its own; `AS_LOGGED`: as many as the log has; None: over all steps.
 
     Raises:
         TypeError, ValueError: as `behaviour_policy`.
@@ -142,7 +144,7 @@ def logged_actions(
     names = states if space is None else space.state_names  # with "unseen", where the space has it
     counts = np.zeros((len(names), len(actions)))
     visits = _visits(log)
-    np.add.at(counts, (visits.state, visits.action), visits.count)
+    np.add.at(counts, (visits.state, visits.action), visits.times)
     left = counts.sum(-1) == 0
     counts[left] = 1.0 if space is None or space.legal is None else space.legal[left]
     never = [str(names[s]) for s in np.flatnonzero(left[: len(states)])]
@@ -153,9 +155,9 @@ def logged_actions(
         raise ValueError("log is folded without steps, expected one folded with by_step=True")
     if isinstance(log, CanCount) and (space is None or space.horizon is None):
         raise ValueError("log is a posterior without steps, expected the log, or a space with a horizon")
-    number = int(visits.step.max()) + 1 if steps is True else steps
+    number = int(visits.step.max(initial=0)) + 1 if steps == AS_LOGGED else steps
     by_step, inside = np.zeros((number, *counts.shape)), visits.step < number
-    np.add.at(by_step, tuple(x[inside] for x in (visits.step, visits.state, visits.action)), visits.count[inside])
+    np.add.at(by_step, tuple(x[inside] for x in (visits.step, visits.state, visits.action)), visits.times[inside])
     total = by_step.sum(-1, keepdims=True)
     return np.where(total > 0, by_step / np.where(total > 0, total, 1.0), probs), never
 
@@ -247,8 +249,8 @@ def behaviour_in_halves(log: Log, whole: Float[np.ndarray, "S A"]) -> Float[np.n
 def _visits(log: Log | FoldedLog | Transitions | CanCount) -> _Visits:
     if isinstance(log, FoldedLog):
         where = log.cells.where
-        columns = (np.asarray(x, np.int64) for x in (where.state, where.action, where.step))
-        return _Visits(*columns, log.cells.count.astype(float))
+        state, action, step = (np.asarray(x, np.int64) for x in (where.state, where.action, where.step))
+        return _Visits(state, action, step, log.cells.count.astype(float))
     if isinstance(log, CanCount):
         counts = np.asarray(log.visit_counts(), np.float64)
         counts = counts.reshape(-1, *counts.shape[-2:])
@@ -258,8 +260,8 @@ def _visits(log: Log | FoldedLog | Transitions | CanCount) -> _Visits:
     number = episode_numbers(data)
     begin = np.flatnonzero(np.diff(number, prepend=-1))
     step = np.arange(len(number)) - begin[number] if data.step is None else np.asarray(data.step)
-    columns = (np.asarray(x).astype(np.int64) for x in (data.state, data.action, step))
-    return _Visits(*columns, np.ones(len(number)))
+    state, action, step = (np.asarray(x).astype(np.int64) for x in (data.state, data.action, step))
+    return _Visits(state, action, step, np.ones(len(number)))
 
 
 def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:

@@ -185,7 +185,7 @@ def sales(number: int, seed: int = 0) -> Log:
 
 @pytest.mark.parametrize("horizon", [None, 4])
 def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
-    """Their own rule: over their mixture of all steps it seems to gain .24, surely; over what they did, nothing."""
+    """Their own rule: over their mixture of all steps it seems to gain .16, surely; over what they did, nothing."""
     log, key, objective = sales(400), jax.random.key(0), Episodic(4)
     support = [[[True, True], [True, False]], [[False, True], [True, False]]]
     space = StateActionSpace.from_log(log, horizon=horizon, support=support)
@@ -195,7 +195,7 @@ def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
     compared = bm.compare_policies(key, posterior, policies, objective, initial=log, num_draws=200)
     if horizon is None:
         wrong = compared.difference("new", "mixed")
-        assert wrong.mean > 0.2 and wrong.prob_better == 1.0
+        assert wrong.mean > 0.15 and wrong.prob_better == 1.0
     assert np.abs(compared.difference("new", "staff").draws).max() < 1e-12
     assert "staff: what the log did, by step of the episode: its actions depend on the step" in str(compared)
     by_step = behaviour_policy(log, space=space, by_step=None if horizon else 4)
@@ -204,8 +204,9 @@ def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
     value = bm.policy_value(key, posterior, log, objective, initial=log, num_draws=200)
     np.testing.assert_array_equal(value.draws, compared.values["staff"].draws)
     assert "policy: what the log did, by step" in str(value)
-    decision = bm.decide(key, "default", log, objective, policies={"new": STAFF}, space=space, num_draws=100)
-    assert abs(decision.candidates["new"].mean) < 1e-12 and not decision.recommended
+    named: Any = {"policies": {"new": STAFF}, "space": space, "num_draws": 100}
+    decision = bm.decide(key, "default", log, objective, **named, checks=horizon is None)
+    assert abs(decision.candidates["new"].mean) < 1e-12 and decision.lead != "new"
     assert "the baseline is what the log did, by step of the episode: its actions depend" in str(decision)
     np.testing.assert_array_equal(np.asarray(decision.baseline), by_step)
 

@@ -405,7 +405,7 @@ class Counts(eqx.Module):
                 there = ", ".join(map(repr, table.columns))
                 raise ValueError(f"{role} is column {name!r}, which the table has not, expected one of {there} {page}")
         outcomes = (*space.state_names, *(["end"] if space.ends else []))
-        columns = []
+        columns: list[np.ndarray] = []
         for role, labels in (("state", space.state_names), ("action", space.action_names), ("next_state", outcomes)):
             number = {label: i for i, label in enumerate(labels)}
             cells = table[named[role]].tolist()
@@ -423,11 +423,11 @@ class Counts(eqx.Module):
                 f"the table, row {row[0] + 1}: count {count!r} is {weight[row]}, expected a number, zero or greater "
                 + page
             )
-        ended = columns[2] == space.n_states
+        at, taken, reached = columns
+        ended = reached == space.n_states
         steps = None if step is None else table[step].to_numpy()
-        data = Transitions(
-            *columns[:2], None, np.where(ended, 0, columns[2]), ended if space.ends else None, step=steps
-        )
+        ends = ended if space.ends else None
+        data = Transitions(at, taken, None, np.where(ended, 0, reached), ends, step=steps)
         return cls.of(data, space, weight=weight)
 
     def merge(self, other: "Counts") -> "Counts":
