@@ -9,8 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.envs.logs.columns import is_empty, read_flags, read_labels, read_rewards, read_steps
-from bayes_mdp.envs.logs.tables import Table, open_table
+from bayes_mdp.envs.logs.columns import (
+    is_empty,
+    read_flags,
+    read_labels,
+    read_rewards,
+    read_steps,
+    with_joined_labels,
+)
+from bayes_mdp.envs.logs.tables import Dialect, Faults, Table, open_table
+from bayes_mdp.utils.messages import ends_with_page
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -221,6 +229,7 @@ def _labels(given: object, observed: Any, *indices: Any) -> Any:
     return tuple(range(1 + max(int(np.where(observed, x, 0).max()) for x in indices)))
 
 
+@ends_with_page("how-to/fit-learners-to-people")
 def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
     source: "str | os.PathLike[str] | pd.DataFrame",
     *,
@@ -228,13 +237,16 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
     action: str,
     reward: str | None = None,
     cost: str | None = None,
-    state: str | None = None,
-    next_state: str | None = None,
+    state: str | list[str] | None = None,
+    next_state: str | list[str] | None = None,
     terminated: str | None = None,
     trial: str | None = None,
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing: Literal["error", "ignore"] = "error",
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
 ) -> ChoiceLog:
     """Read one choice per row. `subject`, `action`, ... are names of columns.
 
@@ -248,13 +260,14 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
         action: what was chosen.
         reward: what followed, larger is better.
         cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
-        state: what was seen; None: there is one state (a bandit).
-        next_state: None: the state of the subject's next row.
+        state: what was seen, in a column or in several, as in `read_log`; None: there is one state (a bandit).
+        next_state: None: the state of the subject's next row that was not missed.
         terminated: true / false or 1 / 0, the row ended an episode.
         trial: a whole number that orders the rows of a subject; None: they are in order.
         states, actions: all labels, in order; None: those of the log, with a warning as in `read_log`.
-        missing: what a row with an empty action, reward or cost is: an error, or a choice that was missed: it has no
-            likelihood, and nothing is learnt from it.
+        missing: what a row with an empty action, reward, cost or state is: an error, or a choice that was missed: it
+            has no likelihood, and nothing is learnt from it.
+        sep, encoding, decimal: of a text file, as in `read_log`.
 
     Returns:
         A `ChoiceLog` of numpy arrays, persons in natural order of their labels.
@@ -262,25 +275,36 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
     Raises:
         FileNotFoundError: there is no such file. TypeError: a column whose name is None, neither reward nor cost.
         ValueError: `reward` and `cost` are both given; no rows, a column that is missing, a cell that cannot be read, a
-            trial of a subject twice, a subject without any choice: which row, column, what was there.
+            trial of a subject twice, a subject without any choice: which row, column, what was there. Of cells that
+            cannot be read the first ten are named.
         ImportError: Parquet without pyarrow.
     """
     check_name("missing", missing, ("error", "ignore"))
+    dialect = Dialect(sep, encoding, decimal)
+    dialect.check()
     if reward is None and cost is None:
         raise TypeError("reward and cost are both None, expected the name of one column")
     roles = {"subject": subject, "action": action, "reward": reward, "cost": cost, "state": state}
     roles |= {"next_state": next_state, "terminated": terminated, "trial": trial}
-    table = open_table(source, roles, ("subject", "action"), {"state": states, "action": actions})
+    table = open_table(source, roles, ("subject", "action"), {"state": states, "action": actions}, dialect)
+    table, faults = with_joined_labels(table, states), Faults()
     # Labels and numbers of every row, in the order of the file.
-    (person,), subjects = read_labels(table, ("subject",), None)
-    missed = is_empty(table, "action") if missing == "ignore" else np.zeros(len(person), bool)
-    (choice,), action_names = read_labels(table, ("action",), actions, {"action": missed})
-    every = np.ones(len(person), bool)
-    rewards, paid = read_rewards(table, missing == "ignore", every, every)
-    ends = read_flags(table, "terminated")
-    seen, following, state_names = _states(table, states, ends)
+    size, ignored = len(table.frame), missing == "ignore"
+    missed = is_empty(table, "action") if ignored else np.zeros(size, bool)
+    unseen = is_empty(table, "state") if ignored and "state" in table.columns else np.zeros(size, bool)
+    nothing, every = ([np.zeros(size, np.int32)], ()), np.ones(size, bool)
+    (person,), subjects = faults.read(lambda: read_labels(table, ("subject",), None), lambda: nothing)
+    (choice,), action_names = faults.read(
+        lambda: read_labels(table, ("action",), actions, {"action": missed}), lambda: nothing
+    )
+    rewards, paid = faults.read(lambda: read_rewards(table, ignored, every, every), lambda: (None, None))
+    ends = faults.read(lambda: read_flags(table, "terminated"), lambda: None)
+    seen, following, state_names = faults.read(lambda: _states(table, states, ends, unseen), lambda: (choice, None, ()))
+    trial_numbers = faults.read(lambda: read_steps(table, "trial"), lambda: None)
+    faults.refuse(table)
+    missed |= unseen
     # Rows become [person, place in the person's history].
-    person, place = person.astype(int), _places(table, person)
+    person, place = person.astype(int), _places(table, person, trial_numbers)
     shape = (len(subjects), int(place.max()) + 1)
 
     def padded(column: np.ndarray | None) -> np.ndarray | None:
@@ -297,24 +321,22 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
 
 
 def _states(
-    table: Table, states: Sequence[Hashable] | None, ends: np.ndarray | None
+    table: Table, states: Sequence[Hashable] | None, ends: np.ndarray | None, unseen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[Hashable, ...]]:
     """State and next state (None: not given) of every row, and the labels."""
     if "state" not in table.columns:
         zero = np.zeros(len(table.frame), np.int32)
         return zero, zero, (0,) if states is None else tuple(states)
     if "next_state" not in table.columns:
-        (seen,), names = read_labels(table, ("state",), states)
+        (seen,), names = read_labels(table, ("state",), states, {"state": unseen})
         return seen, None, names
-    (seen, following), names = read_labels(
-        table, ("state", "next_state"), states, {} if ends is None else {"next_state": ends}
-    )
+    skipped = {"state": unseen, "next_state": unseen if ends is None else unseen | ends}
+    (seen, following), names = read_labels(table, ("state", "next_state"), states, skipped)
     return seen, following, names
 
 
-def _places(table: Table, person: np.ndarray) -> np.ndarray:
+def _places(table: Table, person: np.ndarray, trial: np.ndarray | None) -> np.ndarray:
     """The place of every row in the history of its person."""
-    trial = read_steps(table, "trial")
     number = np.arange(len(person)) if trial is None else trial
     order = np.lexsort((np.arange(len(person)), number, person))
     first = np.append(True, np.diff(person[order]) != 0)

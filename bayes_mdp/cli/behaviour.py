@@ -11,9 +11,11 @@ from bayes_mdp.cli.options import (
     LABELS,
     Commands,
     add_command,
+    add_dialect,
     add_labels,
     check_outputs,
     count,
+    dialect_of,
     labels_of,
     refuse_stored,
     save_figure,
@@ -58,8 +60,9 @@ def add_behaviour(commands: Commands) -> None:
         "--discount", type=float, help="of learners that look ahead (default: 0 where there is one state, else 0.9)"
     )
     parser.add_argument(
-        "--missing", choices=("error", "ignore"), default="error", help="rows without action, reward or cost"
+        "--missing", choices=("error", "ignore"), default="error", help="rows without action, reward, cost or state"
     )
+    add_dialect(parser)
     parser.add_argument("--seed", type=seed, default=0, help="seed of the chains")
     parser.add_argument("--warmup", type=count, default=500, help="steps of each chain that are not kept")
     parser.add_argument("--samples", type=count, default=500, help="draws of each chain")
@@ -85,7 +88,7 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
         check_name("agent", name, MODELS)
     check_outputs(arguments, "table", "netcdf", "figure", inputs=[arguments.log])
     columns = {name: getattr(arguments, name) for name in COLUMNS}
-    columns |= {name: labels_of(arguments, name) for name in LABELS}
+    columns |= dialect_of(arguments) | {name: labels_of(arguments, name) for name in LABELS}
     with warnings_in_one_line():
         log = read_choices(arguments.log, **columns, missing=arguments.missing)
     names = list(dict.fromkeys([arguments.agent, *arguments.against]))

@@ -18,7 +18,7 @@ from bayes_mdp.cli.options import (
     log_of,
     objective_of,
     save_figure,
-    say_costs,
+    say_log,
     seed,
 )
 
@@ -80,7 +80,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         path=arguments.out,
     )
     if log is not None:
-        say_costs(log)
+        say_log(log)
     print(result)
     if arguments.out:
         print(f"result: {arguments.out}")

@@ -19,7 +19,7 @@ from bayes_mdp.cli.options import (
     log_of,
     objective_of,
     save_figure,
-    say_costs,
+    say_log,
     seed,
 )
 from bayes_mdp.cli.problem import add_choice, add_problem, initial_of, prior_of, space_of
@@ -98,7 +98,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     prior = prior_of(arguments, space, "dirichlet_normal_gamma")
     initial = initial_of(arguments, space, log)
     posterior = bm.infer(key, prior, log, space=space, method=method)
-    say_costs(log)
+    say_log(log)
     print(posterior)
     if objective is not None:
         _judge(arguments, key, posterior, log, space, objective, initial)

@@ -15,7 +15,7 @@ from bayes_mdp.cli.options import (
     count,
     log_of,
     required_objective,
-    say_costs,
+    say_log,
     seed,
 )
 from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of, table_of_pairs
@@ -99,7 +99,7 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
         num_data_sets=arguments.data_sets,
     )
     if log is not None:
-        say_costs(log)
+        say_log(log)
     print(found)
     if arguments.csv is not None:
         table = found.to_dataset().to_dataframe()

@@ -150,22 +150,35 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
         needed = required and name in ("state", "action")
         text = f"column of {_DESCRIBED.get(name, name)}"
         parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=text)
+    if not required:
+        parser.add_argument("--chain", action="store_true", help="the log has no actions: no --action")
     text = "an empty reward or cost is an error, or its row counts for the transition alone"
     parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
     text = "an empty state is an error, or ends one run of transitions; the row before it counts by action and reward"
     parser.add_argument("--missing-state", choices=("error", "gap"), default="error", help=text)
     text = "a step that is left out is an error, or ends one run of transitions likewise"
     parser.add_argument("--gaps", choices=("error", "cut"), default="error", help=text)
-    text = "what is between the cells of a text file, such as ';' or '\\t' (default: a tab in .tsv, else a comma)"
-    parser.add_argument("--sep", help=text)
-    parser.add_argument("--encoding", help="the encoding of a text file, such as latin-1 (default: utf-8)")
-    parser.add_argument("--decimal", choices=(".", ","), default=".", help="the sign of decimals in a text file")
+    add_dialect(parser)
     text = "the length of a step where --step is a column of dates, such as 1D, 12h, 1W or 1M"
     parser.add_argument("--every", help=text)
     text = "the row of a reward: that of its action, the next row of the episode, or the last one, with the total"
     parser.add_argument("--reward-at", choices=("step", "next", "episode"), default="step", help=text)
     text = "column of how many transitions a row stands for"
     parser.add_argument("--count", metavar="COLUMN", help=text)
+
+
+def add_dialect(parser: argparse.ArgumentParser) -> None:
+    """--sep, --encoding and --decimal of a text file."""
+    text = "what is between the cells of a text file, such as ';' or '\\t' (default: a tab in .tsv, else a comma)"
+    parser.add_argument("--sep", help=text)
+    parser.add_argument("--encoding", help="the encoding of a text file, such as latin-1 (default: utf-8)")
+    parser.add_argument("--decimal", choices=(".", ","), default=".", help="the sign of decimals in a text file")
+
+
+def dialect_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What `add_dialect` has read, as arguments of the readers of logs."""
+    sep = "\t" if arguments.sep == "\\t" else arguments.sep
+    return {"sep": sep, "encoding": arguments.encoding, "decimal": arguments.decimal}
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
@@ -257,8 +270,7 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
 
 def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `add_columns` and `add_labels` have read, as arguments of `read_log` and `fold_log`."""
-    named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING, "encoding", "decimal")}
-    named["sep"] = "\t" if arguments.sep == "\\t" else arguments.sep
+    named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING)} | dialect_of(arguments)
     return named | {name: labels_of(arguments, name) for name in LABELS}
 
 
@@ -272,14 +284,16 @@ def warnings_in_one_line() -> Iterator[None]:
         print(f"bayes-mdp: warning: {one.message}", file=sys.stderr)
 
 
-def say_costs(log: "Log | FoldedLog") -> None:
-    """That rewards are minus costs, where a result does not say it itself."""
+def say_log(log: "Log | FoldedLog") -> None:
+    """That rewards are minus costs, and which rows are no transitions, where a result does not say it itself."""
     from bayes_mdp.mdp import FoldedLog
 
     costs = [source.cost for source in log.sources] if isinstance(log, FoldedLog) else [log.cost]
     for cost in dict.fromkeys(costs):
         if cost is not None:
             print(f"Rewards are minus column {cost!r}: larger is better.\n")
+    if log.notes:
+        print(f"Of the log: {'; '.join(log.notes)}.\n")
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:

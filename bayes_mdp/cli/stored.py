@@ -20,7 +20,7 @@ from bayes_mdp.cli.options import (
     folded_of,
     is_stored,
     objective_of,
-    say_costs,
+    say_log,
     seed,
 )
 from bayes_mdp.cli.problem import add_initial, initial_of
@@ -39,6 +39,7 @@ _OF_A_LOG = (
     *LABELS,
     *WHOLE_LOG,
     *MISSING,
+    "chain",
     "sep",
     "encoding",
     "decimal",
@@ -71,9 +72,10 @@ def stored_in(arguments: argparse.Namespace, *more: str) -> str | None:
     path = next((path for path in paths if is_stored(path)), None)
     if path is None:
         for name in PAIR:
-            if getattr(arguments, name) is None:
+            if getattr(arguments, name) is None and not (name == "action" and getattr(arguments, "chain", False)):
+                chain = " (or --chain: there are none)" if name == "action" and hasattr(arguments, "chain") else ""
                 raise ValueError(
-                    f"--{name} is missing, expected the name of the column of the {name} in {', '.join(paths)}"
+                    f"--{name} is missing, expected the name of the column of the {name} in {', '.join(paths)}{chain}"
                 )
         return None
     if len(paths) > 1:
@@ -140,7 +142,7 @@ def _update(arguments: argparse.Namespace) -> None:
     initial = initial_of(arguments, before.space, log)
     duplicates = arguments.allow_duplicates
     after = before.update(log, discount_data=arguments.discount_data, allow_duplicates=duplicates)
-    say_costs(log)
+    say_log(log)
     print(after)
     names = ", ".join(source.name for source in log.sources)
     seen = [float(posterior.visit_counts().sum()) for posterior in (before, after)]

@@ -15,7 +15,6 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import ndtri
-from scipy.stats import chi2
 
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, optimum, policy_set
 from bayes_mdp.decisions.policy_evaluation import policy_values
@@ -34,20 +33,18 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
     Transitions,
-    check_transitions,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes, returns_of
-from bayes_mdp.mdp.labels import labels_of
+from bayes_mdp.mdp.data.log_split import returns_of
+from bayes_mdp.mdp.labels import AS_LOGGED, STEP_LEVEL, labels_of, logged_actions, step_p_value
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.mdp.space import check_space
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import Solution
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.messages import amount, amounts
-from bayes_mdp.utils.typing import InitialLike, Names
-from bayes_mdp.utils.validation import check_labels, check_type, first_index
+from bayes_mdp.utils.typing import InitialLike, IntScalar
+from bayes_mdp.utils.validation import check_count, check_type
 
 SHOWN = 10
 
@@ -100,23 +97,30 @@ def _within(
 
 
 def behaviour_policy(
-    log: Log | FoldedLog | Transitions | CanCount, *, space: StateActionSpace | None = None
-) -> Float[np.ndarray, "S A"]:
-    """How often each action was taken in each state of the log: Float64[S A], rows sum to one.
+    log: Log | FoldedLog | Transitions | CanCount,
+    *,
+    space: StateActionSpace | None = None,
+    by_step: bool | IntScalar | None = None,
+) -> Float[np.ndarray, "*H S A"]:
+    """How often each action was taken in each state of the log: Float64[S A], or [H S A] by step; rows sum to one.
 
-    A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger. There is
-    another one where the actions of a log depend on the step of the episode (see `step_p_value`).
+    A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger. By step,
+    a state that was not left at a step has there the actions of all steps. Without steps there is another warning where
+    the actions depend on the step of the episode, given the state: a score test of a linear trend, at level .01. A log
+    in place of a policy (`policy_value`, `compare_policies`) is this policy, by step where that test says so.
 
     Args:
         log: see `read_log`, `fold_log`; or transitions, with `space`; or a posterior, whose counts of the logs that it
             has learnt from are taken (earlier ones count less after `discount_data`).
-        space: for its legal actions, and its state "unseen" if it has one; of transitions also for the numbers of
-            states and actions. None: that of the posterior; of a log all actions are legal.
+        space: for its legal actions, its horizon, and its state "unseen" if it has one; of transitions also for the
+            numbers of states and actions. None: that of the posterior; of a log all actions are legal.
+        by_step: whether there is a policy for each step: as many as the horizon of the space, or else as the log has;
+            or their number, that of `Episodic`. None: where the space has a horizon.
 
     Raises:
         TypeError: `log` is no `Log` and no posterior with counts and a space, or transitions without `space`.
         ValueError: `space` has other states or actions than the log, or cannot hold the transitions; the log has an
-            action that is illegal there.
+            action that is illegal there; it was folded without steps, or the posterior has none, and `by_step`.
 
     Example:
         >>> import pandas as pd
@@ -126,136 +130,28 @@ def behaviour_policy(
         [[0.667 0.333]
          [0.    1.   ]]
     """
-    probs, never = action_frequencies(log, space)
+    space = labels_of(log) if space is None and isinstance(log, CanCount) else space
+    if by_step is not None and not isinstance(by_step, bool):
+        check_count("by_step", by_step)
+    if by_step is None:
+        by_step = space is not None and space.horizon is not None
+    number: int | None = None if by_step is False else int(by_step)
+    if by_step is True:
+        number = AS_LOGGED if space is None or space.horizon is None else space.horizon
+    probs, never = logged_actions(log, space, number)
     if never:
         more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
         logger.warning(
             "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
         )
-    p_value = step_p_value(log) if isinstance(log, Log) else 1.0
+    p_value = 1.0 if probs.ndim == 3 or isinstance(log, CanCount) else step_p_value(log)
     if p_value <= STEP_LEVEL:
         logger.warning(
             "behaviour_policy: actions depend on the step of the episode, given the state (p = %.2g); a policy without "
-            "steps is their mixture, not what the log did",
+            "steps is their mixture, not what the log did (by_step=True, for Episodic)",
             p_value,
         )
     return probs
-
-
-def action_frequencies(
-    log: Log | FoldedLog | Transitions | CanCount, space: StateActionSpace | None = None
-) -> tuple[Float[np.ndarray, "S A"], list[str]]:
-    """`behaviour_policy` without its warnings, and the names of the states that the log never left.
-
-    Args:
-        log, space: as of `behaviour_policy`.
-
-    Raises:
-        TypeError, ValueError: as `behaviour_policy`.
-    """
-    if space is None and isinstance(log, CanCount):
-        space = labels_of(log)
-    states, actions = _names(log, space)
-    names = states if space is None else space.state_names  # with "unseen", where the space has it
-    counts = np.zeros((len(names), len(actions)))
-    if isinstance(log, FoldedLog):
-        np.add.at(counts, (log.cells.where.state, log.cells.where.action), log.cells.count)
-    elif isinstance(log, CanCount):
-        counts += np.asarray(log.visit_counts(), np.float64).reshape(-1, *counts.shape).sum(0)
-    else:
-        data = log.transitions if isinstance(log, Log) else log
-        np.add.at(counts, (np.asarray(data.state), np.asarray(data.action)), 1.0)
-    left = counts.sum(-1) == 0
-    counts[left] = 1.0 if space is None or space.legal is None else space.legal[left]
-    never = [str(names[s]) for s in np.flatnonzero(left[: len(states)])]
-    return counts / counts.sum(-1, keepdims=True), never
-
-
-STEP_LEVEL = 0.01
-"""Probability that actions are said to depend on the step although they do not."""
-LEAST_TAKEN = 5
-"""Actions that were taken less often in a state say nothing about it."""
-
-
-def step_p_value(log: Log) -> float:
-    """That actions depend on the step of the episode as little as this log shows, given the state; 1: it cannot say.
-
-    The score test of a multinomial logit with a linear trend in the step, added over the states: with x_i the step of
-    a visit less the state's mean and U_a the sum of x_i over the visits that took a, (n - 1) / (n sum x_i^2)
-    sum_a U_a^2 / p_a is chi-square with one degree less than there are actions (its mean exactly so if the actions
-    are permuted). Steps may depend on earlier actions: the sum is a martingale at the true policy. The level is
-    asymptotic in the number of episodes. A dependence that is no trend, as on even steps, is not seen.
-
-    Args:
-        log: as a whole.
-    """
-    if not has_episodes(log):
-        return 1.0
-    state, action, step = _steps_of(log)
-    size = len(log.actions)
-    taken = np.bincount(state * size + action, minlength=len(log.states) * size)
-    enough = taken[state * size + action] >= LEAST_TAKEN
-    state, action, step = state[enough], action[enough], step[enough]
-    taken = np.where(taken < LEAST_TAKEN, 0, taken).reshape(-1, size)
-    visits = taken.sum(-1)
-    away = step - (np.bincount(state, step, len(taken)) / np.maximum(visits, 1))[state]
-    squares = np.bincount(state, away**2, len(taken))
-    score = np.bincount(state * size + action, away, taken.size).reshape(taken.shape)
-    # U_a^2 / p_a (n - 1) / n = U_a^2 / taken_a (n - 1)
-    each = (score**2 / np.maximum(taken, 1)).sum(-1) * (visits - 1) / np.maximum(squares, 1e-300)
-    used = (squares > 1e-9 * visits) & ((taken > 0).sum(-1) > 1)
-    degrees = ((taken > 0).sum(-1) - 1)[used].sum()
-    return float(chi2.sf(each[used].sum(), degrees)) if degrees else 1.0
-
-
-def behaviour_in_halves(log: Log, whole: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "2 S A"]:
-    """How often each action was taken at the earlier and at the later steps (up to the median of all rows, and after).
-
-    Args:
-        log: as a whole.
-        whole: action probabilities at all steps, for states that one of the halves does not have.
-    """
-    state, action, step = _steps_of(log)
-    counts = np.zeros((2, *whole.shape))
-    np.add.at(counts, ((step > np.median(step)).astype(int), state, action), 1.0)
-    visits = counts.sum(-1, keepdims=True)
-    return np.where(visits > 0, counts / np.maximum(visits, 1.0), whole)
-
-
-def _steps_of(log: Log) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
-    """State, action, and step of the episode of each transition."""
-    data = log.transitions
-    number = episode_numbers(data)
-    begin = np.flatnonzero(np.diff(number, prepend=-1))
-    step = np.arange(len(number)) - begin[number] if data.step is None else np.asarray(data.step)
-    return np.asarray(data.state).astype(np.int64), np.asarray(data.action).astype(np.int64), step
-
-
-def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:
-    """The states and actions of a log, which must be those of the space, or those of the space of transitions."""
-    if space is not None:
-        check_space(space)
-    if isinstance(log, Transitions):
-        if space is None:
-            raise TypeError(
-                "log is Transitions without space, expected space=, which says how many states and actions there are, "
-                "or a Log (see read_log)"
-            )
-        check_transitions(log, space)
-        return space.logged_states, space.action_names
-    if isinstance(log, CanCount) and space is not None:
-        own = labels_of(log)
-        if own is not None:
-            check_labels("log.states", own.state_names, space.state_names)
-            check_labels("log.actions", own.action_names, space.action_names)
-        return space.logged_states, space.action_names
-    if not isinstance(log, (Log, FoldedLog)):
-        raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log), or Transitions with space=")
-    if space is not None:
-        check_labels("log.states", log.states, space.logged_states)
-        check_labels("log.actions", log.actions, space.action_names)
-        log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
-    return log.states, log.actions
 
 
 def _require_solved(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:
@@ -269,16 +165,6 @@ def _require_solved(mdp: MDP | SparseMDP, solution: Solution, objective: Objecti
         raise ValueError(
             "greedy: no single gain was found in the mean MDP, expected one that does not depend on the start "
             "(AverageReward)"
-        )
-
-
-def _refuse_illegal(log: Log, space: StateActionSpace) -> None:
-    state, action = np.asarray(log.transitions.state), np.asarray(log.transitions.action)
-    row = None if space.legal is None else first_index(~space.legal[state, action])
-    if row is not None:
-        name, where = log.actions[action[row]], log.states[state[row]]
-        raise ValueError(
-            f"log.transitions.action[{row[0]}] is {name!r}, expected an action that is legal in state {where!r}"
         )
 
 
@@ -389,7 +275,7 @@ def anchored_values(
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")
-    every = {_BEHAVIOUR: behaviour_policy(log, space=posterior.space), **policies}
+    every = {_BEHAVIOUR: log, **policies}
     values = policy_values(key, posterior, every, objective, log if initial is None else initial, num_draws)
     base = values[_BEHAVIOUR].draws
     return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

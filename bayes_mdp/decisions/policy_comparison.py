@@ -16,6 +16,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_law,
     describe_objective,
     describe_outcomes,
+    describe_policy,
     describe_start,
     policy_values,
     summarise_draws,
@@ -160,6 +161,8 @@ class PolicyComparison(eqx.Module):
             )
         for name in order:
             lines.extend(f"  {name}, {line}" for line in describe_outcomes(self.values[name]))
+        for name in order:
+            lines.extend(f"  {name}: {line}" for line in describe_policy(self.values[name]))
         for name in order:
             notes = [*describe_basis(self.values[name].basis), *describe_gap(self.values[name])]
             lines.extend(f"  {name}: {note}" for note in notes)

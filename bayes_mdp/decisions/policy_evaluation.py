@@ -22,13 +22,15 @@ from bayes_mdp.mdp import (
     Discounted,
     Episodic,
     FirstExit,
+    FoldedLog,
+    Log,
     Objective,
     PolicyOrLabels,
     SparseMDP,
     StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.labels import labels_of, policy_of
+from bayes_mdp.mdp.labels import labels_of, logged_in_words, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.planning import policy_probs
@@ -101,6 +103,7 @@ class PolicyValue(eqx.Module):
         objective: what was evaluated.
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
         start: where `initial` is from, in words; "": not known.
+        policy: what the policy is, in words, where it was a log; else "".
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -114,6 +117,7 @@ class PolicyValue(eqx.Module):
     objective: Objective
     outcomes: dict[str, OutcomeValue] = eqx.field(default_factory=dict)
     start: str = eqx.field(static=True, default="")
+    policy: str = eqx.field(static=True, default="")
 
     def net_benefit(
         self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"
@@ -166,6 +170,7 @@ class PolicyValue(eqx.Module):
         error = self.sd / len(self.draws) ** 0.5
         lines = [
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
+            *(f"  policy: {line}" for line in describe_policy(self)),
             f"  mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
             f"95 % interval {amounts(low, high, 6)}",
             *(f"  {line}" for line in describe_outcomes(self)),
@@ -197,7 +202,9 @@ def policy_value(
         posterior: anything that can `sample`. Pairs that were never visited are named if it also has `visit_counts` and
             `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
-            space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`).
+            space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`). A log: what it
+            did (`behaviour_policy`), by step where the objective is `Episodic` and the space has a horizon, or the
+            actions depend on the step; the answer says which.
         objective: Discounted, Episodic, AverageReward or FirstExit.
         initial: distribution of the first state: [S], a state's label, {label: probability}, or a log (as often as its
             episodes begin in each state); None: that of the drawn MDPs, or else uniform (see `initial_given`).
@@ -254,8 +261,10 @@ def policy_values(
             if outcome is not None
         }
         own = values[0][:, i]
+        policy = policies[name]
+        which = logged_in_words(policy, space, objective) if isinstance(policy, (Log, FoldedLog)) else ""
         results[name] = PolicyValue(
-            own, *summarise_draws(own), float(gaps[0][:, i].max()), start, given, basis, objective, beside, words
+            own, *summarise_draws(own), float(gaps[0][:, i].max()), start, given, basis, objective, beside, words, which
         )
     return results
 
@@ -384,6 +393,11 @@ def describe_start(value: PolicyValue) -> str:
     if not value.initial_given:
         return f"start: uniform over the {len(value.initial)} states (no initial distribution was given)"
     return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
+
+
+def describe_policy(value: PolicyValue) -> list[str]:
+    """A line on what the policy is, where it was a log."""
+    return [value.policy] if value.policy else []
 
 
 def describe_outcomes(value: PolicyValue) -> list[str]:

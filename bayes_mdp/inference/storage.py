@@ -44,6 +44,7 @@ from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
+from bayes_mdp.mdp.data.log_labels import ProductLabel
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside
@@ -236,6 +237,8 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, ProductLabel):
+        return {"label": _encode(tuple(value), name, arrays), "names": list(value.names)}
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_encode(item, f"{name}[{i}]", arrays) for i, item in enumerate(value)]}
@@ -265,6 +268,8 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
 def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     if not isinstance(value, dict):
         return value
+    if "label" in value:
+        return ProductLabel(_decode(value["label"], arrays), value["names"])
     if "tuple" in value:
         return tuple(_decode(item, arrays) for item in value["tuple"])
     if "list" in value:

@@ -98,6 +98,11 @@ def _mean_reward(reward: Any, by_outcome: Any, probs: Any, end_probs: Any) -> An
     if by_outcome is None:
         if reward is None:
             raise TypeError("reward is None, expected [state, action], or reward_by_outcome, [state, action, outcome]")
+        if np.ndim(reward) >= 3 and np.shape(reward) == np.shape(probs):
+            raise ValueError(
+                f"reward has shape {np.shape(reward)}, that of the rows, expected [state, action]; rewards of next "
+                "states are reward_by_outcome="
+            )
         return reward
     if reward is not None:
         raise ValueError("reward and reward_by_outcome are both given, expected one of them")
@@ -296,6 +301,12 @@ class SparseMDP(_Hypothesis):
         initial: Any = None,
         reward_by_outcome: Any = None,
     ) -> None:
+        listed: object = successor
+        if isinstance(listed, list | tuple) and any(map(_is_sparse, listed)):
+            raise TypeError(
+                "successor is a list of sparse matrices, expected the numbers of states; SparseMDP.from_matrices takes "
+                "one matrix for each action"
+            )
         reward = _mean_reward(reward, reward_by_outcome, probability, end_probs)
         self.reward, empty = _without_illegal(probability, reward, legal, end_probs)
         if is_concrete(successor) and not isinstance(successor, jax.Array):

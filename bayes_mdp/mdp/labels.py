@@ -1,17 +1,25 @@
 """Labels of a space at the border of the library. Host-side.
 
-As coordinates, which xarray indexes and NetCDF can hold; and policies and first states that a caller gave by label, as
-the arrays that the library computes with.
+As coordinates, which xarray indexes and NetCDF can hold; and policies that a caller gave by label, or as the log that
+followed them (`logged_actions`), as the arrays that the library computes with.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import chdtrc
 
 from bayes_mdp.mdp.by_label import is_by_label
+from bayes_mdp.mdp.data.folded_log import FoldedLog
+from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
+from bayes_mdp.mdp.data.transitions import Log, Transitions, check_transitions
 from bayes_mdp.mdp.objectives import Episodic, Objective
-from bayes_mdp.mdp.space import END, StateActionSpace
+from bayes_mdp.mdp.protocols import CanCount
+from bayes_mdp.mdp.space import END, StateActionSpace, check_space
+from bayes_mdp.utils.typing import Names
+from bayes_mdp.utils.validation import check_labels, first_index
 
 OUTCOME = "next_state"
 PLACE = "successor"
@@ -65,7 +73,7 @@ def labels_of(posterior: object) -> StateActionSpace | None:
 
 
 def policy_of(policy: Any, space: StateActionSpace | None, objective: Objective | None) -> Any:
-    """The array of a policy by label; anything else as it is (Any), for whoever reads arrays and `Policy` objects.
+    """The array of a policy by label, or of what a log did; anything else as it is (Any), for whoever reads those.
 
     Args:
         policy: what a caller gave for a `PolicyOrLabels`.
@@ -76,6 +84,8 @@ def policy_of(policy: Any, space: StateActionSpace | None, objective: Objective 
         TypeError, ValueError: one sentence: as `StateActionSpace.policy`; a policy by label where there is no space; a
             mapping for each step where the objective has none, or another number of them.
     """
+    if isinstance(policy, (Log, FoldedLog)):
+        return logged_actions(policy, space, logged_steps(policy, space, objective))[0]
     if not is_by_label(policy):
         return policy
     if space is None:
@@ -95,4 +105,197 @@ def _check_steps(number: int, objective: Objective) -> None:
     if number != objective.horizon:
         raise ValueError(
             f"policy is a list of {number} mappings, expected {objective.horizon}, one for each step, or one mapping"
+        )
+
+
+# What a log did, as a policy.
+
+STEP_LEVEL = 0.01
+"""Probability that actions are said to depend on the step although they do not."""
+AS_LOGGED = -1
+"""In place of a number of steps."""
+LEAST_TAKEN = 5
+"""Actions that were taken less often in a state say nothing about it."""
+
+
+class _Visits(NamedTuple):
+    """How often each action was taken in each state at each step: entries, of which several may have one cell."""
+
+    state: Int[np.ndarray, " N"]
+    action: Int[np.ndarray, " N"]
+    step: Int[np.ndarray, " N"]
+    times: Float[np.ndarray, " N"]
+
+
+def logged_actions(
+    log: Log | FoldedLog | Transitions | CanCount, space: StateActionSpace | None, steps: int | None = None
+) -> tuple[Float[np.ndarray, "*H S A"], list[str]]:
+    """How often each action was taken in each state, and the names of the states that the log never left.
+
+    Args:
+        log: of what was done.
+        space: as of `behaviour_policy`.
+        steps: of how many steps, each its own; `AS_LOGGED`: as many as the log has; None: over all steps.
+
+    Raises:
+        TypeError, ValueError: as `behaviour_policy`.
+    """
+    states, actions = _names(log, space)
+    names = states if space is None else space.state_names  # with "unseen", where the space has it
+    counts = np.zeros((len(names), len(actions)))
+    visits = _visits(log)
+    np.add.at(counts, (visits.state, visits.action), visits.times)
+    left = counts.sum(-1) == 0
+    counts[left] = 1.0 if space is None or space.legal is None else space.legal[left]
+    never = [str(names[s]) for s in np.flatnonzero(left[: len(states)])]
+    probs = counts / counts.sum(-1, keepdims=True)
+    if steps is None:
+        return probs, never
+    if isinstance(log, FoldedLog) and not log.by_step:
+        raise ValueError("log is folded without steps, expected one folded with by_step=True")
+    if isinstance(log, CanCount) and (space is None or space.horizon is None):
+        raise ValueError("log is a posterior without steps, expected the log, or a space with a horizon")
+    number = int(visits.step.max(initial=0)) + 1 if steps == AS_LOGGED else steps
+    by_step, inside = np.zeros((number, *counts.shape)), visits.step < number
+    np.add.at(by_step, tuple(x[inside] for x in (visits.step, visits.state, visits.action)), visits.times[inside])
+    total = by_step.sum(-1, keepdims=True)
+    return np.where(total > 0, by_step / np.where(total > 0, total, 1.0), probs), never
+
+
+def logged_steps(log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective | None) -> int | None:
+    """By how many steps what a log did is to be told; None: as one policy of all steps.
+
+    By step where the objective has steps, and the rows of the space have, or the actions depend on it.
+
+    Args:
+        log: of what was done.
+        space: of its labels; None: not known.
+        objective: of the values.
+    """
+    if not isinstance(objective, Episodic) or (isinstance(log, FoldedLog) and not log.by_step):
+        return None
+    stepped = (space is not None and space.horizon is not None) or step_p_value(log) <= STEP_LEVEL
+    return objective.horizon if stepped else None
+
+
+def logged_in_words(log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective) -> str:
+    """What a log in place of a policy stands for.
+
+    Args:
+        log, space, objective: as of `logged_steps`.
+    """
+    p_value = step_p_value(log)
+    why = f", given the state (p = {p_value:.2g})"
+    if logged_steps(log, space, objective) is not None:
+        depends = f": its actions depend on the step{why}" if p_value <= STEP_LEVEL else ""
+        return f"what the log did, by step of the episode{depends}"
+    if p_value <= STEP_LEVEL:
+        return (
+            f"what the log did, as one policy of all steps; but its actions depend on the step{why}, so that this is "
+            "not what was done (Episodic can follow the steps)"
+        )
+    return "what the log did"
+
+
+def step_p_value(log: Log | FoldedLog | Transitions) -> float:
+    """That actions depend on the step of the episode as little as this log shows, given the state; 1: it cannot say.
+
+    The score test of a multinomial logit with a linear trend in the step, added over the states: with x_i the step of
+    a visit less the state's mean and U_a the sum of x_i over the visits that took a, (n - 1) / (n sum x_i^2)
+    sum_a U_a^2 / p_a is chi-square with one degree less than there are actions (its mean exactly so if the actions
+    are permuted). Steps may depend on earlier actions: the sum is a martingale at the true policy. The level is
+    asymptotic in the number of episodes. A dependence that is no trend, as on even steps, is not seen.
+
+    Args:
+        log: as a whole, or folded with its steps.
+    """
+    if not isinstance(log, FoldedLog) and not has_episodes(log):
+        return 1.0
+    state, action, step, count = _visits(log)
+    if not len(state):
+        return 1.0
+    shape = (int(state.max()) + 1, int(action.max()) + 1)
+    cell = state * shape[1] + action
+    taken = np.bincount(cell, count, shape[0] * shape[1])
+    enough = taken[cell] >= LEAST_TAKEN
+    state, step, count, cell = state[enough], step[enough], count[enough], cell[enough]
+    taken = np.where(taken < LEAST_TAKEN, 0, taken).reshape(shape)
+    visits = taken.sum(-1)
+    away = step - (np.bincount(state, count * step, shape[0]) / np.maximum(visits, 1))[state]
+    squares = np.bincount(state, count * away**2, shape[0])
+    score = np.bincount(cell, count * away, taken.size).reshape(shape)
+    # U_a^2 / p_a (n - 1) / n = U_a^2 / taken_a (n - 1)
+    each = (score**2 / np.maximum(taken, 1)).sum(-1) * (visits - 1) / np.maximum(squares, 1e-300)
+    used = (squares > 1e-9 * visits) & ((taken > 0).sum(-1) > 1)
+    degrees = ((taken > 0).sum(-1) - 1)[used].sum()
+    return float(chdtrc(degrees, each[used].sum())) if degrees else 1.0
+
+
+def behaviour_in_halves(log: Log, whole: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "2 S A"]:
+    """How often each action was taken at the earlier and at the later steps (up to the median of all rows, and after).
+
+    Args:
+        log: as a whole.
+        whole: action probabilities at all steps, for states that one of the halves does not have.
+    """
+    visits = _visits(log)
+    counts = np.zeros((2, *whole.shape))
+    later = visits.step > np.median(visits.step)
+    np.add.at(counts, (later.astype(int), visits.state, visits.action), 1.0)
+    total = counts.sum(-1, keepdims=True)
+    return np.where(total > 0, counts / np.maximum(total, 1.0), whole)
+
+
+def _visits(log: Log | FoldedLog | Transitions | CanCount) -> _Visits:
+    if isinstance(log, FoldedLog):
+        where = log.cells.where
+        state, action, step = (np.asarray(x, np.int64) for x in (where.state, where.action, where.step))
+        return _Visits(state, action, step, log.cells.count.astype(float))
+    if isinstance(log, CanCount):
+        counts = np.asarray(log.visit_counts(), np.float64)
+        counts = counts.reshape(-1, *counts.shape[-2:])
+        step, state, action = np.nonzero(counts)
+        return _Visits(state, action, step, counts[step, state, action])
+    data = log.transitions if isinstance(log, Log) else log
+    number = episode_numbers(data)
+    begin = np.flatnonzero(np.diff(number, prepend=-1))
+    step = np.arange(len(number)) - begin[number] if data.step is None else np.asarray(data.step)
+    state, action, step = (np.asarray(x).astype(np.int64) for x in (data.state, data.action, step))
+    return _Visits(state, action, step, np.ones(len(number)))
+
+
+def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:
+    """The states and actions of a log, which must be those of the space, or those of the space of transitions."""
+    if space is not None:
+        check_space(space)
+    if isinstance(log, Transitions):
+        if space is None:
+            raise TypeError(
+                "log is Transitions without space, expected space=, which says how many states and actions there are, "
+                "or a Log (see read_log)"
+            )
+        check_transitions(log, space)
+        return space.logged_states, space.action_names
+    if isinstance(log, CanCount) and space is not None:
+        own = labels_of(log)
+        if own is not None:
+            check_labels("log.states", own.state_names, space.state_names)
+            check_labels("log.actions", own.action_names, space.action_names)
+        return space.logged_states, space.action_names
+    if not isinstance(log, (Log, FoldedLog)):
+        raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log), or Transitions with space=")
+    if space is not None:
+        check_labels("log.states", log.states, space.logged_states)
+        check_labels("log.actions", log.actions, space.action_names)
+        log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
+    return log.states, log.actions
+
+
+def _refuse_illegal(log: Log, space: StateActionSpace) -> None:
+    state, action = np.asarray(log.transitions.state), np.asarray(log.transitions.action)
+    row = None if space.legal is None else first_index(~space.legal[state, action])
+    if row is not None:
+        name, where = log.actions[action[row]], log.states[state[row]]
+        raise ValueError(
+            f"log.transitions.action[{row[0]}] is {name!r}, expected an action that is legal in state {where!r}"
         )

@@ -5,7 +5,8 @@ from typing import NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.mdp.data.transitions import Transitions
+from bayes_mdp.mdp.data.folded_log import FoldedLog
+from bayes_mdp.mdp.data.transitions import Log, Transitions
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.space import StateActionSpace
@@ -384,9 +385,10 @@ class Policy(Protocol):
 PolicyLike: TypeAlias = Policy | ArrayLike
 """What names a policy: Int[*H S] (an action for every state), Float[*H S A] (probabilities), or a `Policy`."""
 
-PolicyOrLabels: TypeAlias = PolicyLike | PolicyLabels
+PolicyOrLabels: TypeAlias = PolicyLike | PolicyLabels | Log | FoldedLog
 """The same, or by the labels of a space: state -> action, or state -> {action: probability}; a list of such mappings,
-one for each step, where the objective is `Episodic`. `StateActionSpace.policy` reads it."""
+one for each step, where the objective is `Episodic`. `StateActionSpace.policy` reads it. Or a log: what it did (see
+`behaviour_policy`)."""
 
 
 @runtime_checkable

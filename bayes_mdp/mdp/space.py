@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.by_label import initial_array, initial_labels, policy_array, policy_labels
 from bayes_mdp.mdp.data.folded_log import FoldedLog
+from bayes_mdp.mdp.data.log_labels import ProductLabel
 from bayes_mdp.mdp.data.log_split import first_states
 from bayes_mdp.mdp.data.observed_successors import observed_successors
 from bayes_mdp.mdp.data.transitions import Log
@@ -260,6 +261,12 @@ class StateActionSpace(eqx.Module):
     def logged_states(self) -> tuple[Hashable, ...]:
         """The names that a log can hold: those of all states but `unseen`."""
         return self.state_names if self.unseen is None else self.state_names[: self.unseen]
+
+    @property
+    def factors(self) -> tuple[str, ...] | None:
+        """The names of the parts of a state, where a log has states of several columns; else None."""
+        first = self.state_names[0]
+        return first.names if isinstance(first, ProductLabel) else None
 
     @property
     def action_names(self) -> tuple[Hashable, ...]:

@@ -17,13 +17,13 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import CHOSEN, RETURNS
-from bayes_mdp.decisions.behaviour import behaviour_in_halves
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import halves_in_time, split_log
+from bayes_mdp.mdp.labels import behaviour_in_halves
 from bayes_mdp.models.default_prior import DefaultPrior, concentrations_of, reward_law_of
 from bayes_mdp.models.hierarchical import unknown_concentration
 from bayes_mdp.models.mdp_spec import Prior

@@ -14,13 +14,13 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
-from bayes_mdp.decisions.behaviour import STEP_LEVEL, AnchoredValue, behaviour_policy, greedy, step_p_value
-from bayes_mdp.decisions.choosing.choose import PolicyChoice, choice_spread, choose
+from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
+from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
-from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs
+from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs, require_end
 from bayes_mdp.decisions.start import start_of_log
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
 from bayes_mdp.inference.fitted import Fitted
@@ -38,10 +38,10 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
-from bayes_mdp.mdp.labels import policy_of
+from bayes_mdp.mdp.labels import STEP_LEVEL, logged_in_words, logged_steps, policy_of, step_p_value
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.sizes import Sizes
-from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
@@ -100,9 +100,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     A policy is recommended if it is no worse than the baseline with the probability asked for, in draws that did not
     choose it, if prior and data allow a verdict (see `compare_policies`), and if no check of the belief that failed
     (see `criticise`) changes the answer (see `bayes_mdp.recommend.consequences`). Where the baseline is what the log
-    did, and that depends on the step of the episode, it is judged over the earlier and the later steps too. This
-    probability is that of the posterior: it is right only if prior and model are. Of several, the one of the largest
-    mean gain is recommended.
+    did, and that depends on the step of the episode, it is followed step by step (`Episodic`), or else judged over the
+    earlier and the later steps too. This probability is that of the posterior: it is right only if prior and model are.
+    Of several, the one of the largest mean gain is recommended.
 
     The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
@@ -120,7 +120,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
             `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
-            the log did (`behaviour_policy`).
+            the log did, as a log in place of a policy is read by `policy_value`.
         confidence: probability of being no worse than the baseline, in (0, 1).
         split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
         initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
@@ -132,7 +132,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         The recommended policy, the reasons, and all that they rest on.
 
     Raises:
-        ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`, `default_prior`.
+        ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`, `default_prior`; a space with a
+            horizon, whose rows `criticise` cannot judge, with `checks`. All that is known beforehand is refused before
+            anything is inferred.
 
     Example:
         >>> import pandas as pd
@@ -154,7 +156,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         limits,
         baseline,
         (confidence, slack, split, num_draws),
-        (initial, value_range),
+        (initial, value_range, checks),
     )
     space, today, begins = problem.space, problem.baseline, problem.initial
     keys = jax.random.split(key, 6)
@@ -220,6 +222,8 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         dict(log.columns),
         by_all,
         _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
+        problem.practice,
+        log.notes,
     )
 
 
@@ -231,7 +235,7 @@ class Problem(NamedTuple):
         named: the policies that were named, as arrays where they were by label.
         criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `decide`.
         baseline: the policy in use, likewise.
-        of_log: whether it is what the log did.
+        practice: what it is, in words, where it is what the log did; else "".
     """
 
     prior: Prior
@@ -248,7 +252,7 @@ class Problem(NamedTuple):
     num_draws: int
     initial: InitialLike | None
     value_range: Range | None
-    of_log: bool
+    practice: str
 
 
 def _read_problem(
@@ -261,10 +265,10 @@ def _read_problem(
     limits: PolicyLimits,
     baseline: PolicyOrLabels | None,
     numbers: tuple[RealLike, RealLike, RealLike, IntScalar],
-    of_values: tuple[InitialLike | None, Range | None],
+    others: tuple[InitialLike | None, Range | None, bool],
 ) -> Problem:
     """The arguments of `decide`, read; refused where they are none."""
-    (confidence, slack, split, num_draws), (initial, value_range) = numbers, of_values
+    (confidence, slack, split, num_draws), (initial, value_range, checks) = numbers, others
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
     check_type("limits", limits, PolicyLimits, "PolicyLimits")
@@ -274,10 +278,12 @@ def _read_problem(
     check_num_draws(num_draws, 64)
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
+    check_choice(criterion, int(num_draws), float(confidence), float(slack), safe=True)
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)
     check_labels("log.actions", log.actions, space.action_names)
+    _check_fit(space, objective, checks)
     if not np.size(log.transitions.state):
         raise ValueError("log holds no transitions, expected some to choose from")
     begins = start_of_log(log) if initial is None else initial
@@ -293,15 +299,36 @@ def _read_problem(
         _read_named(policies, space, objective),
         criterion,
         limits,
-        behaviour_policy(log, space=space) if baseline is None else _read(baseline, "baseline", space, objective),
+        _logged(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
         float(confidence),
         float(slack),
         float(split),
         int(num_draws),
         begins,
         value_range,
-        baseline is None,
+        logged_in_words(log, space, objective) if baseline is None else "",
     )
+
+
+def _logged(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
+    """What the log did, by step where that is to be told."""
+    return behaviour_policy(log, space=space, by_step=logged_steps(log, space, objective) or False)
+
+
+def _check_fit(space: StateActionSpace, objective: Objective, checks: bool) -> None:
+    """Refuse what would fail when everything is inferred."""
+    check_horizon(space, objective)
+    require_end(space.ends, objective)
+    if isinstance(objective, AverageReward) and space.ends:
+        raise ValueError(
+            "objective is AverageReward, and episodes end (the log has terminated ones, or the space ends=True), "
+            "expected another objective"
+        )
+    if space.horizon is not None and checks:
+        raise ValueError(
+            f"space has rows for each of {space.horizon} steps, which the checks cannot judge, expected a space "
+            "without horizon (policies of Episodic have steps there too), or checks=False, which recommends nothing"
+        )
 
 
 def _read_prior(prior: Prior | str, log: Log, space: StateActionSpace) -> Prior:
@@ -469,7 +496,7 @@ def _weighed(
     checks = criticism.alarms
     if any(rests_on_prior(comparison.values[name].basis) for name in (BASELINE, *sure)):
         checks = (*checks, SHARE)
-    if problem.of_log and step_p_value(problem.log) <= STEP_LEVEL:
+    if problem.practice and np.ndim(problem.baseline) == 2 and step_p_value(problem.log) <= STEP_LEVEL:  # type: ignore[arg-type]
         checks = (*checks, BY_STEP)
     if not checks or not sure:
         return judged

@@ -15,7 +15,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence
-from bayes_mdp.recommend.in_words import value_in_words
+from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
 from bayes_mdp.utils.messages import amount, amounts, see, shown_as_html
 from bayes_mdp.utils.typing import RealLike
 
@@ -163,6 +163,8 @@ class Decision:
             part of the rule; None: the whole log judged, or nothing was chosen.
         rarely_tried: the pairs that keep the baseline's probability because the data that choose have them too rarely;
             None: none had to.
+        practice: what the baseline is, in words, where it is what the log did; else "".
+        left_out: what of the log is no transition, one sentence each.
     """
 
     candidates: Mapping[str, Candidate]
@@ -184,6 +186,8 @@ class Decision:
     columns: Mapping[str, Hashable] = field(default_factory=dict)
     by_all: Float[np.ndarray, " num_draws"] | None = None
     rarely_tried: RarelyTried | None = None
+    practice: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def lead(self) -> str | None:
@@ -282,7 +286,8 @@ class Decision:
     @property
     def notes(self) -> tuple[str, ...]:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
-        notes = []
+        notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
+        notes += [f"the baseline is {self.practice}"] if "step" in self.practice else []
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(
@@ -369,7 +374,7 @@ def _states(number: int) -> str:
 def _rows(frame: "pd.DataFrame") -> list[str]:
     """The first rows, line by line."""
     shown = frame.head(SHOWN).rename(columns={"count": "transitions"})
-    return shown.to_string(index=False, float_format=short, na_rep="-").splitlines()
+    return with_text_labels(shown).to_string(index=False, float_format=short, na_rep="-").splitlines()
 
 
 def short(number: RealLike) -> str:

@@ -2,15 +2,20 @@
 
 import inspect
 from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective
+from bayes_mdp.mdp.data.log_labels import ProductLabel
 from bayes_mdp.models.default_prior import DefaultPrior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.typing import AnyArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def value_in_words(objective: Objective, columns: Mapping[str, Hashable]) -> str:
@@ -75,3 +80,12 @@ def key_in_words(key: PRNGKeyArray) -> str:
     if key.dtype == made.dtype and bool(jax.numpy.array_equal(jax.random.key_data(made), jax.random.key_data(key))):
         return f"jax.random.key({data[-1]})"
     return f"{jax.random.key_impl(key)} of {', '.join(map(str, data))}"
+
+
+def with_text_labels(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """The table with labels of several columns as text, which pandas would write without the names of their parts.
+
+    Args:
+        frame: to be shown.
+    """
+    return frame.map(lambda cell: str(cell) if isinstance(cell, ProductLabel) else cell)

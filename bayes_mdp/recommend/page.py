@@ -12,6 +12,7 @@ import bayes_mdp
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.mdp import Policy, PolicyLike, StateActionSpace
+from bayes_mdp.recommend.in_words import with_text_labels
 from bayes_mdp.utils.axis_labels import shorten
 from bayes_mdp.utils.figures import number_x
 from bayes_mdp.utils.messages import amount
@@ -74,7 +75,9 @@ def html_table(frame: "pd.DataFrame | None", nothing: str) -> str:
     if frame is None or not len(frame):
         return f"<p>{nothing}</p>"
     shown, more = frame.head(ROWS), len(frame) - ROWS
-    table = shown.to_html(index=False, border=0, float_format=lambda x: amount(x, 3), na_rep="-", escape=True)
+    table = with_text_labels(shown).to_html(
+        index=False, border=0, float_format=lambda x: amount(x, 3), na_rep="-", escape=True
+    )
     return table + (f"<p>and {more} more.</p>" if more > 0 else "")
 
 

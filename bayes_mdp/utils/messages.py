@@ -7,7 +7,8 @@ Nothing here loads JAX: a mistyped command needs none.
 import re
 import sys
 import warnings
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from html import escape
 from importlib import metadata
@@ -63,6 +64,23 @@ def see(page: str) -> str:
     return f"(see {DOCS}{page}.md)"
 
 
+@contextmanager
+def ends_with_page(page: str) -> Iterator[None]:
+    """Errors that arise inside, and name no page, end with this one; of a function, as its decorator.
+
+    Args:
+        page: as of `see`.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, FileNotFoundError) as error:
+        if error.args and isinstance(error.args[0], str) and "(see " not in error.args[0]:
+            error.args = (f"{error.args[0]} {see(page)}", *error.args[1:])
+            if isinstance(error, ImportError):  # which prints this
+                error.msg = error.args[0]
+        raise
+
+
 def install(extra: str) -> str:
     """A command that installs what an extra consists of: "pip install 'optax>=0.2.3' (the extra 'deep')".
 
@@ -82,8 +100,8 @@ def install(extra: str) -> str:
     return f"pip install {' '.join(map(repr, needed))} (the extra {extra!r})"
 
 
-_INSIDE = (__name__.partition(".")[0], "jaxtyping", "beartype")
-"""Packages whose frames are passed over; the latter two where types are checked."""
+_INSIDE = (__name__.partition(".")[0], "jaxtyping", "beartype", "contextlib")
+"""Packages whose frames are passed over: those where types are checked, and decorators."""
 
 
 def warn_user(message: str) -> None:

@@ -79,3 +79,31 @@ def test_wrong_columns_name_column_row_and_subject():
     bad["id"] = ["a", "a", None, "b", "b"]
     with pytest.raises(ValueError, match=r"row 3: subject 'id' is empty, expected the label of a subject"):
         read_choices(bad, **COLUMNS)
+
+
+def test_files_are_described_as_for_read_log(tmp_path):
+    path = tmp_path / "Versuch.csv"
+    text = (
+        "id;t;reiz;farbe;wahl;lohn\nä;1;A;rot;links;1,5\nä;2;NA;rot;links;0\nä;3;B;blau;rechts;NA\nä;4;A;rot;links;2\n"
+    )
+    path.write_bytes(text.encode("latin-1"))
+    options: Any = {"subject": "id", "trial": "t", "action": "wahl", "reward": "lohn", "state": ["reiz", "farbe"]}
+    options |= {"sep": ";", "encoding": "latin-1", "decimal": ","}
+    with pytest.raises(
+        ValueError, match=r"row 2 \(line 3\): state .*empty in one of them.*row 3 .*cost 'lohn'.*2 such"
+    ):
+        read_choices(path, **options | {"reward": None, "cost": "lohn"}, missing="error")
+    log = read_choices(path, **options, missing="ignore")
+    assert log.subjects == ("ä",) and log.states == (("A", "rot"), ("B", "blau"))
+    assert np.asarray(log.observed).tolist() == [[True, False, False, True]]
+    assert np.asarray(log.reward)[0, [0, 3]].tolist() == [1.5, 2.0] and log.next_state[0, 0] == log.state[0, 3]
+
+
+def test_bad_cells_are_told_at_once_with_the_page():
+    bad = frame().astype({"move": object, "t": object})
+    bad.loc[0, "move"], bad.loc[2, "paid"], bad.loc[3, "t"], bad.loc[4, "cue"] = None, np.inf, "soon", None
+    with pytest.raises(ValueError, match="4 such cells in all") as error:
+        read_choices(bad, **COLUMNS, state="cue", trial="t")
+    for text in ("row 1: action 'move' is empty", "row 3: reward 'paid' is inf", "row 4: trial 't' is 'soon'",
+                 "row 5: state 'cue' is empty", "(see docs/how-to/fit-learners-to-people.md)"):  # fmt: skip
+        assert text in str(error.value)

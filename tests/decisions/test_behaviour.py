@@ -5,19 +5,15 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import chi2
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.behaviour import (
-    STEP_LEVEL,
-    behaviour_in_halves,
-    behaviour_policy,
-    greedy,
-    step_p_value,
-)
+from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.inference import posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.labels import STEP_LEVEL, behaviour_in_halves, step_p_value
 from tests.inference.policy_problems import ISLANDS, N_STATES, OnlySamples, dense_value, posterior, weighted
 
 
@@ -165,3 +161,79 @@ def test_what_was_done_at_the_earlier_and_the_later_steps():
     data = Transitions(np.array([0, 1]), np.array([0, 0]), None, np.array([1, 0]), truncated=np.array([False, True]))
     halves = behaviour_in_halves(Log(data, ("x", "y"), ("a", "b")), np.array([[0.2, 0.8], [0.3, 0.7]]))
     np.testing.assert_allclose(halves, [[[1, 0], [0.3, 0.7]], [[0.2, 0.8], [1, 0]]])
+
+
+STAFF = np.array([[[1.0, 0.0]] * 2] * 2 + [[[0.0, 1.0]] * 2] * 2)
+"""Staff who wait at the first two of four steps, and sell at the others, whatever the price."""
+
+
+def sales(number: int, seed: int = 0) -> Log:
+    """Episodes of four steps by staff who act by step. Waiting raises a low price in half of the cases; selling pays 1
+    at a high one, .3 at a low one, and the price is then low."""
+    rng = np.random.default_rng(seed)
+    columns, high = [], np.zeros(number, int)
+    for step in range(4):
+        sold = (rng.random(number) < STAFF[step, high, 1]).astype(int)
+        after = np.where(sold == 1, 0, np.where(high == 1, 1, rng.random(number) < 0.5)).astype(int)
+        columns.append((high, sold, np.where(sold == 1, np.where(high == 1, 1.0, 0.3), 0.0), after))
+        high = after
+    state, action, paid, reached = (np.stack(x, 1).ravel() for x in zip(*columns, strict=True))
+    step = np.tile(np.arange(4), number)
+    data = Transitions(state, action, paid, reached, truncated=step == 3, step=step)
+    return Log(data, ("low", "high"), ("wait", "sell"))
+
+
+@pytest.mark.parametrize("horizon", [None, 4])
+def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
+    """Their own rule: over their mixture of all steps it seems to gain .16, surely; over what they did, nothing."""
+    log, key, objective = sales(400), jax.random.key(0), Episodic(4)
+    support = [[[True, True], [True, False]], [[False, True], [True, False]]]
+    space = StateActionSpace.from_log(log, horizon=horizon, support=support)
+    posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
+    mixed = behaviour_policy(log, space=space, by_step=False)
+    policies = {"staff": log, "new": STAFF, "mixed": mixed}
+    compared = bm.compare_policies(key, posterior, policies, objective, initial=log, num_draws=200)
+    if horizon is None:
+        wrong = compared.difference("new", "mixed")
+        assert wrong.mean > 0.15 and wrong.prob_better == 1.0
+    assert np.abs(compared.difference("new", "staff").draws).max() < 1e-12
+    assert "staff: what the log did, by step of the episode: its actions depend on the step" in str(compared)
+    by_step = behaviour_policy(log, space=space, by_step=None if horizon else 4)
+    np.testing.assert_array_equal(by_step[:, 0], STAFF[:, 0])
+    np.testing.assert_array_equal(by_step[:, 1], [mixed[1], *STAFF[1:3, 1], mixed[1]])  # first and last none is high
+    value = bm.policy_value(key, posterior, log, objective, initial=log, num_draws=200)
+    np.testing.assert_array_equal(value.draws, compared.values["staff"].draws)
+    assert "policy: what the log did, by step" in str(value)
+    named: Any = {"policies": {"new": STAFF}, "space": space, "num_draws": 100}
+    decision = bm.decide(key, "default", log, objective, **named, checks=horizon is None)
+    assert abs(decision.candidates["new"].mean) < 1e-12 and decision.lead != "new"
+    assert "the baseline is what the log did, by step of the episode: its actions depend" in str(decision)
+    np.testing.assert_array_equal(np.asarray(decision.baseline), by_step)
+
+
+def test_a_log_is_a_policy_wherever_one_is_named():
+    log, key = sales(100), jax.random.key(0)
+    space = StateActionSpace.from_log(log)
+    posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
+    lasting = bm.policy_value(key, posterior, log, Discounted(0.9), num_draws=50)
+    assert "as one policy of all steps; but its actions depend on the step, given the state (p = " in str(lasting)
+    again = bm.policy_value(key, posterior, behaviour_policy(log, space=space), Discounted(0.9), num_draws=50)
+    np.testing.assert_array_equal(lasting.draws, again.draws)
+    frame = pd.DataFrame({"e": np.repeat(np.arange(100), 4), "t": log.transitions.step, "r": log.transitions.reward})
+    frame["s"] = [log.states[s] for s in log.transitions.state]
+    frame["a"] = [log.actions[a] for a in log.transitions.action]
+    columns: Any = {"state": "s", "action": "a", "reward": "r", "episode": "e", "step": "t"}
+    folded, kept = (bm.fold_log(frame, **columns, by_step=by_step) for by_step in (False, True))
+    whole = bm.read_log(frame, **columns)
+    assert step_p_value(kept) == pytest.approx(step_p_value(whole), rel=1e-9) and step_p_value(folded) == 1.0
+    np.testing.assert_array_equal(behaviour_policy(kept, by_step=True), behaviour_policy(whole, by_step=True))
+    np.testing.assert_array_equal(behaviour_policy(whole, by_step=6)[4:], 2 * [behaviour_policy(whole)])
+    with pytest.raises(ValueError, match="log is folded without steps, expected one folded with by_step=True"):
+        behaviour_policy(folded, by_step=True)
+    with pytest.raises(ValueError, match="log is a posterior without steps, expected the log"):
+        behaviour_policy(posterior, by_step=True)
+    with pytest.raises(ValueError, match="by_step is 0, expected"):
+        behaviour_policy(log, by_step=0)
+    other = Log(log.transitions, ("low", "top"), ("wait", "sell"))
+    with pytest.raises(ValueError, match=r"policy: log\.states are 'low', 'top', expected those of the space"):
+        bm.policy_value(key, posterior, other, Discounted(0.9), num_draws=50)

@@ -242,6 +242,10 @@ def test_sparse_matrices_of_actions(x64):
         SparseMDP.from_matrices([*by_action(rows), scipy.sparse.eye(2).tocsr()], reward)
     with pytest.raises(ValueError, match="expected a sparse one per action"):
         MDP([by_action(rows)[0], rows[:, 1]], reward)
+    with pytest.raises(TypeError, match=r"successor is a list of sparse matrices, .*SparseMDP\.from_matrices takes"):
+        SparseMDP(by_action(rows), rows, reward)
+    with pytest.raises(ValueError, match=r"reward has shape \(6, 2, 6\), that of the rows, .* are reward_by_outcome="):
+        MDP(rows, paid)
 
 
 def test_pairs_as_quantecon_lists_them(x64):

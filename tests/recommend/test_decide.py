@@ -1,5 +1,6 @@
 """`decide`: recommended where it should be, kept back with each of its reasons, parts that fit together."""
 
+import sys
 from typing import Any
 
 import jax
@@ -344,3 +345,39 @@ def test_the_gain_by_the_whole_log_is_kept_where_it_is_split(decided):
     assert found is not None
     error = np.hypot(found.std() / np.sqrt(len(found)), expected.std() / np.sqrt(len(expected)))
     assert abs(found.mean() - expected.mean()) < 5 * error
+
+
+LATE: list[tuple[str, Any, dict[str, Any], str]] = [
+    ("ends", bm.AverageReward(), {}, "objective is AverageReward, and episodes end"),
+    ("goes on", bm.FirstExit(), {}, "objective is FirstExit, and no transition of the posterior ends"),
+    ("goes on", Episodic(3), {"horizon": 4}, r"objective is Episodic\(horizon=3.*expected Episodic\(4\)"),
+    ("goes on", Discounted(0.9), {"horizon": 4}, r"objective is Discounted.*expected Episodic\(4\)"),
+    ("goes on", Episodic(4), {"horizon": 4}, "space has rows for each of 4 steps, which the checks cannot judge"),
+    ("goes on", Discounted(0.9), {"num_draws": 80}, "num_draws is 80, expected at least 90: fewer cannot show"),
+    ("goes on", Discounted(0.9), {"criterion": "cvar:0.01"}, "num_draws is 100, expected at least"),
+    ("one episode", Discounted(0.9), {"split": 0.5}, "log has 1 episode, expected at least 2 to split it"),
+]
+
+
+@pytest.mark.parametrize(("kind", "objective", "options", "message"), LATE)
+def test_what_cannot_be_decided_is_refused_at_the_door(monkeypatch, kind, objective, options, message):
+    """Before anything is inferred."""
+    number = np.zeros(4 if kind == "one episode" else 80, int)
+    step, action = np.arange(len(number)) % 4, np.arange(len(number)) // 4 % 2
+    over = {"truncated" if kind == "goes on" else "terminated": step == 3}
+    log = Log(Transitions(number, action, action * 1.0, number, step=step, **over), ("s",), ("a", "b"))
+    space = bm.StateActionSpace.from_log(log, horizon=options.get("horizon"))
+    monkeypatch.setattr(sys.modules["bayes_mdp.recommend.decide"], "infer", None)
+    more: dict[str, Any] = {"num_draws": 100} | {name: x for name, x in options.items() if name != "horizon"}
+    with pytest.raises(ValueError, match=message):
+        bm.decide(KEY, "default", log, objective, space=space, **more)
+
+
+def test_a_log_of_one_stretch_is_decided_on():
+    """One episode whose recording stopped: its rows are split where others' episodes are."""
+    rng = np.random.default_rng(0)
+    state, action = rng.integers(2, size=121), rng.integers(2, size=120)
+    end = np.arange(120) == 119
+    data = Transitions(state[:-1], action, action + 0.1 * rng.normal(size=120), state[1:], truncated=end)
+    decision = bm.decide(KEY, "default", Log(data, ("x", "y"), ("a", "b")), Discounted(0.5), num_draws=100)
+    assert decision.criticism is not None and "start: uniform" in str(decision)

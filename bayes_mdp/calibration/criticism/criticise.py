@@ -18,7 +18,7 @@ from bayes_mdp.calibration.criticism.log_checks import (
     new_outcomes,
     return_check,
 )
-from bayes_mdp.decisions.behaviour import action_frequencies, greedy
+from bayes_mdp.decisions.behaviour import greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.decisions.start import read_start, start_of_log
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_parts, value_bases
@@ -26,6 +26,7 @@ from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.route import InferredPosterior, infer
 from bayes_mdp.mdp import CanBorrow, Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import split_log
+from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.models.mdp_spec import Prior
@@ -421,7 +422,7 @@ def _gained(whole: InferredPosterior, half: InferredPosterior) -> float | None:
 def _bases(
     posterior: InferredPosterior, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
 ) -> dict[str, ValueBasis | None]:
-    policies = {"behaviour": action_frequencies(log, posterior.space)[0], "greedy": greedy(posterior, objective)}
+    policies = {"behaviour": policy_of(log, posterior.space, objective), "greedy": greedy(posterior, objective)}
     with jax.enable_x64(True):
         mean = to_float64(posterior).mean_mdp()
         probs = [read_action_probs(name, policy, mean, objective) for name, policy in policies.items()]

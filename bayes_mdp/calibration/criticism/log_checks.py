@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from scipy.special import ndtr
 
-from bayes_mdp.decisions.behaviour import action_frequencies
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.conjugate.conjugate_posterior import row_concentrations
@@ -35,6 +34,7 @@ from bayes_mdp.mdp import (
     Transitions,
 )
 from bayes_mdp.mdp.data.log_split import NO_END, NO_EPISODES, returns_of
+from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
@@ -469,7 +469,7 @@ def return_check(
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         return f"it does not apply: {returns}" if returns.startswith((NO_EPISODES, NO_END)) else returns
-    policy, _ = action_frequencies(log, space)
+    policy = policy_of(log, space, objective)
     error = returns.std(ddof=1) / len(returns) ** 0.5
     large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE
     linear = isinstance(posterior, HasVariances) and posterior.independent_rows

@@ -147,6 +147,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
             drawn, sites = look_at_draws(keys.draws, posterior, design, look)
         else:
             drawn, sites = _look_at_components(posterior, below, design, look)
+        sites = {name: values for name, values in sites.items() if name in latent}
         # The truth comes first, followed by the L draws: quantities are computed for all of them in the same way.
         truth = parts, {name: latent[name] for name in sites}
         everything = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), truth, (drawn, sites))
@@ -280,7 +281,18 @@ def look_at_draws(
     num = design.num_draws
     keys = jax.random.split(key_draw, num)
     if not isinstance(posterior, CanThin):
-        return jax.vmap(lambda key: look(posterior.sample_law(key)))(keys), {}
+        if posterior.log_weights is None or not posterior.site_draws:
+            return jax.vmap(lambda key: look(posterior.sample_law(key)))(keys), {}
+
+        def one(key: PRNGKeyArray) -> tuple[Kept, Sites]:
+            # The draw of `sample_law`, with the values of the sites that made its component.
+            key_component, below = jax.random.split(key)
+            k = jax.random.categorical(key_component, jnp.asarray(posterior.log_weights))
+            return look(posterior.law_at(below, k)), {
+                name: jnp.asarray(values)[k] for name, values in posterior.site_draws.items()
+            }
+
+        return jax.vmap(one)(keys)
     # Weighted draws are resampled to equal weights, in random order.
     thin = posterior.thinned(key_thin, max(num, LEAST_COMPONENTS))
     kept = jax.random.permutation(key_draw, max(num, LEAST_COMPONENTS))[:num]

@@ -194,7 +194,7 @@ def choose(
     check_objective(objective)
     check_type("limits", limits, PolicyLimits, "PolicyLimits")
     criterion = read_criterion(criterion)
-    _check_numbers(criterion, num_draws, confidence, slack, baseline is not None)
+    check_choice(criterion, num_draws, confidence, slack, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     require_end(sizes.ends, objective)
@@ -237,7 +237,16 @@ def choose(
         return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
 
 
-def _check_numbers(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
+def check_choice(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
+    """Refuse numbers of `choose` that cannot be, or too few draws for what is asked of them.
+
+    Args:
+        criterion, num_draws, confidence, slack: as of `choose`.
+        safe: whether the choice is judged against a baseline.
+
+    Raises:
+        ValueError: one sentence.
+    """
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
     share = tail_share(criterion)

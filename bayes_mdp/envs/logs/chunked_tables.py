@@ -8,7 +8,7 @@ numbers: their text is known again from them.
 import hashlib
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -29,6 +29,7 @@ from bayes_mdp.envs.logs.tables import (
     parsing,
     require_columns,
 )
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import described
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class ChunkedLog:
                 yield blanks.cleared(Table(piece, self.name, self.columns, text, first, self.dialect))
         if not self.rows:
             raise ValueError(f"{self.name} has no rows, expected at least one transition")
+
+    def again(self) -> Iterator[Table]:
+        """The chunks from the first one on."""
+        return iter(replace(self, rows=0, _sha=hashlib.sha256()))
 
     def known_digest(self) -> str | None:
         """SHA-256 of a file; None: it is known after all chunks were read (see `digest`)."""
@@ -176,7 +181,7 @@ def each_log(
     for i, source in enumerate(sources):
         yield open_log(source, roles, chunksize, given, dialect, f"DataFrame {i}")
     if i < 0:
-        raise ValueError("paths is empty, expected at least one log")
+        raise ValueError(f"paths is empty, expected at least one log {see('how-to/large-logs')}")
 
 
 def _is_parquet(path: Path) -> bool:

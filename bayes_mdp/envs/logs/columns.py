@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
-from bayes_mdp.envs.logs.episodes import EpisodeOrder
-from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
-from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
+from bayes_mdp.envs.logs.episodes import REPEATED, EpisodeOrder
+from bayes_mdp.envs.logs.tables import MISSING, MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
+from bayes_mdp.mdp.data.log_labels import ProductLabel, natural_order, warn_of_similar
 from bayes_mdp.utils.messages import amount, see, warn_user
 from bayes_mdp.utils.validation import as_names, check_names, label_list
 
@@ -22,6 +22,8 @@ WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
 NO_ACTION = "none"
 """The action of a log without actions."""
+COMMA = re.compile(r"-?\d+,\d+")
+_DECIMAL = " (decimal=',' reads those of a text file; in the shell --decimal ,)"
 LARGEST_STEP = 2**31 - 1
 LONGEST_NUMBER = 1000
 VAGUE = 2**53
@@ -57,12 +59,13 @@ def read_labels(
     except TypeError as error:
         raise TypeError(
             f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable "
-            + see("how-to/read-a-log")
         ) from error
     empty = np.zeros(needed.shape, bool)
     empty[needed] = codes < 0
-    for part, role, mask, missing in zip(parts, roles, needed, empty, strict=True):
-        require_cells(table, missing, role, expected_label(role))
+    bad = [(missing, role, expected_label(role)) for role, missing in zip(roles, empty, strict=True)]
+    if given is None or not len(uniques):
+        require_all(table, bad)
+    for part, role, mask in zip(parts, roles, needed, strict=True):
         if part.dtype.kind == "f":
             refuse_vague(f"{table.name}: {role} {table.columns[role]!r}", part[mask & (np.abs(part) >= VAGUE)].tolist())
     what = f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}"
@@ -80,9 +83,9 @@ def read_labels(
     index = np.zeros(needed.size, np.int32)
     index[needed.ravel()] = np.array([number.get(label, -1) for label in found], np.int32)[codes]
     split = list(index.reshape(needed.shape))
-    for part, role in zip(split, roles, strict=True):
-        shown = label_list(names)
-        require_cells(table, part < 0, role, f"one of the labels given ({shown})")
+    listed = f"one of the labels given ({label_list(names)})"
+    unlisted = [((part < 0) & ~empty[i], roles[i], listed) for i, part in enumerate(split)]
+    require_all(table, [*bad, *unlisted])
     if given is None and roles[0] != "subject":
         rows = [np.bincount(part[mask], minlength=len(names)) for part, mask in zip(split, needed, strict=True)]
         warn_of_similar(what, roles[0], names, rows)
@@ -116,7 +119,7 @@ def refuse_vague(what: str, labels: Sequence[Hashable]) -> None:
         if isinstance(label, float) and VAGUE <= abs(label) < math.inf:
             raise ValueError(
                 f"{what} has the label {label!r}, a float so large that several whole numbers are rounded to it, "
-                f"expected an integer (dtype 'Int64' has empty cells too) or text {see('how-to/read-a-log')}"
+                f"expected an integer (dtype 'Int64' has empty cells too) or text"
             )
 
 
@@ -134,7 +137,7 @@ def category_order(table: Table, roles: Sequence[str]) -> list[Hashable] | None:
 
 
 def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
-    """The table with one column of tuples for each state of several columns; empty where one of them is.
+    """The table with one column of `ProductLabel` for each state of several columns; empty where one of them is.
 
     Each part of a label is a number where a single column of labels would hold numbers.
 
@@ -153,22 +156,24 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
         )
     codes = {role: np.zeros((0, len(table.frame)), np.intp) for role in several}
     parts = []
-    for i, names in enumerate(zip(*several.values(), strict=True)):
-        cells = [label_cells(table._replace(columns={"state": name}), "state") for name in names]
+    for i, columns in enumerate(zip(*several.values(), strict=True)):
+        cells = [label_cells(table._replace(columns={"state": name}), "state") for name in columns]
         number, uniques = pd.factorize(np.concatenate(_of_one_kind(cells)))
         known = (
             None if given is None else [x[i] for x in given if isinstance(x, tuple) and len(x) == len(several["state"])]
         )
-        what = f"{table.name}: column {names[0]!r}"
+        what = f"{table.name}: column {columns[0]!r}"
         parts.append(as_numbers(what, list(map(plain, uniques)), known))
-        for role, column in zip(several, number.reshape(len(names), -1), strict=True):
+        for role, column in zip(several, number.reshape(len(columns), -1), strict=True):
             codes[role] = np.concatenate([codes[role], column[None]])
     changed = {}
+    names = several["state"]
     for role, column in several.items():
         distinct, which = np.unique(codes[role], axis=1, return_inverse=True)
         labels = np.empty(distinct.shape[1], object)
         for j, of_parts in enumerate(distinct.T.tolist()):
-            labels[j] = tuple(part[k] for part, k in zip(parts, of_parts, strict=True)) if min(of_parts) >= 0 else None
+            known = (part[k] for part, k in zip(parts, of_parts, strict=True))
+            labels[j] = ProductLabel(known, names) if min(of_parts) >= 0 else None
         changed[column] = labels[which.ravel()]
     return table.with_columns(changed)
 
@@ -223,14 +228,25 @@ def reward_role(table: Table) -> str:
 
 def reward_cells(table: Table) -> np.ndarray | None:
     """Float64[N], finite, minus the costs where these are given, nan where a cell is empty; None: there are neither."""
+    numbers, bad = _rewards(table)
+    require_all(table, bad)
+    return numbers
+
+
+def _rewards(table: Table) -> "tuple[np.ndarray | None, list[Check]]":
+    """As `reward_cells`, with the check of its cells."""
     role = reward_role(table)
     values = table.values(role)
     if values is None:
-        return None
+        return None, []
     numbers, missing = _numbers(values), is_missing(values)
-    require_cells(table, ~missing & ~np.isfinite(numbers), role, "a finite number")
+    if values.dtype == object:  # text, where a cell is no number: the same words as in a file that was parsed
+        missing |= np.array([isinstance(x, str) and x.strip() in MISSING for x in values], bool)
+    wrong = ~missing & ~np.isfinite(numbers)
+    comma = any(isinstance(x, str) and COMMA.fullmatch(x.strip()) for x in values[wrong][:MOST_TOLD])
+    bad = [(wrong, role, f"a finite number{_DECIMAL if comma else ''}")]
     # 0.0 - x, not -x: a cost of zero is a reward of zero, not of -0.0.
-    return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers)
+    return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers), bad
 
 
 def read_rewards(
@@ -242,13 +258,14 @@ def read_rewards(
         ignore_missing: whether a reward may be missing.
         led: of which rows it is known what followed; of the others a reward may always be missing.
     """
-    numbers = reward_cells(table)
+    numbers, bad = _rewards(table)
     if numbers is None:
         return None, None
-    missing = np.isnan(numbers)
+    missing = np.isnan(numbers) & ~bad[0][0]
     needed = missing & keep
     if not ignore_missing:
-        require_cells(table, needed & led, reward_role(table), EXPECTED_REWARD)
+        bad.append((needed & led, reward_role(table), EXPECTED_REWARD))
+    require_all(table, bad)
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
@@ -370,7 +387,7 @@ def refuse_repeated_steps(table: Table, episodes: np.ndarray, along: EpisodeOrde
     if same.any():
         row = int(order[same].min())
         before = int(np.flatnonzero((steps == steps[row]) & (episodes == episodes[row]))[0])
-        table.fail(row, "step", f"each step of an episode once: row {table.first + before + 1} has it too")
+        table.fail(row, "step", REPEATED.format(before + 1))
 
 
 # Columns without a role that tell the time.
@@ -522,12 +539,22 @@ def read_episodes(table: Table) -> np.ndarray | None:
     return pd.factorize(values)[0]
 
 
+Check = tuple[np.ndarray, str, str]
+"""Which cells of a role are bad (Bool[N]), the role, and what was expected."""
+
+
 def require_cells(table: Table, bad: np.ndarray, role: str, expected: str) -> None:
     """Refuse the cells of a role that are bad; the first of them are named."""
-    rows = np.flatnonzero(bad)
-    if rows.size:
-        cells = [(table.first + int(row), role, table.shown(int(row), role), expected) for row in rows[:MOST_TOLD]]
-        raise BadCells(table, cells, rows.size)
+    require_all(table, [(bad, role, expected)])
+
+
+def require_all(table: Table, checks: Sequence[Check]) -> None:
+    """Refuse the cells that are bad by one of the checks; the first of all are named."""
+    number = sum(int(np.count_nonzero(bad)) for bad, *_ in checks)
+    if number:
+        first = [(int(row), *why) for bad, *why in checks for row in np.flatnonzero(bad)[:MOST_TOLD]]
+        cells = [(table.first + row, role, table.shown(row, role), expected) for row, role, expected in first]
+        raise BadCells(table, cells, number)
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
@@ -561,7 +588,6 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
             if number in text and not isinstance(label, str):
                 raise ValueError(
                     f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both "
-                    + see("how-to/read-a-log")
                 )
     return whole
 

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from bayes_mdp.envs.logs.tables import Table
-from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +45,9 @@ def episode_order(episodes: Int[np.ndarray, " N"]) -> EpisodeOrder:
     return EpisodeOrder(order, next_row, place, last)
 
 
+REPEATED = "each step of an episode once: row {} has it too"
+
+
 class StepGap(NamedTuple):
     """A row whose step is not the one after that of the row before it in its episode.
 
@@ -67,8 +69,14 @@ class StepGap(NamedTuple):
             ValueError: names both rows.
         """
         expected = f"{self.expected}, the step after that of row {self.before + 1} of its episode"
+        if self.found == self.expected - 1:
+            expected = REPEATED.format(self.before + 1)
         cut = "" if self.found < self.expected else " (gaps='cut' ends a run there; in the shell --gaps cut)"
-        table.refuse(self.row, "step", repr(self.found), f"{expected}{cut} {see('how-to/read-a-log')}")
+        there = repr(self.found)
+        if table.raw is not None and not table.first:
+            cell = table.raw[table.columns["step"]].iloc[self.row]
+            there = there if str(cell) == there else f"{str(cell)!r} (step {there})"  # a date
+        table.refuse(self.row, "step", there, f"{expected}{cut}")
 
 
 def first_gap(

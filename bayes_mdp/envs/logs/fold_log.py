@@ -20,8 +20,8 @@ from bayes_mdp.mdp.data.folded_log import (
     table_of_rows,
 )
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.utils.messages import see
-from bayes_mdp.utils.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
+from bayes_mdp.utils.messages import ends_with_page, see
+from bayes_mdp.utils.validation import as_names, check_bool, check_callable, check_count, check_names
 
 if TYPE_CHECKING:
     import os
@@ -33,6 +33,7 @@ Progress = Callable[[str, int], object]
 _LEAST_PENDING, _FEW_PENDING = 2**12, 2**20
 
 
+@ends_with_page("how-to/read-a-log")
 def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as for read_log
     paths: "LogSource | Iterable[LogSource]",
     *,
@@ -99,22 +100,15 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log.n_transitions, log.states
         (2, ('a', 'b'))
     """
-    check_name("missing_reward", missing_reward, ("error", "ignore"))
-    check_name("missing_state", missing_state, ("error", "gap"))
-    check_name("gaps", gaps, ("error", "cut"))
     check_count("chunksize", chunksize)
     check_bool("allow_duplicates", allow_duplicates)
     if progress is not None:
         check_callable("progress", progress)
-    if next_state is None and episode is None and step is None:
-        raise ValueError(
-            "next_state and episode are both None, expected one: next states, or episodes to shift states in "
-            f"(in the shell --next-state or --episode); or step, if all rows are one episode {see('how-to/read-a-log')}"
-        )
     dialect = Dialect(sep, encoding, decimal)
     dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     check_roles(roles, ("state",))
     for name, labels in (("states", states), ("actions", actions)):
         if labels is not None:
@@ -122,9 +116,9 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     states, actions, by_step = _labels(space, states, actions, by_step, step is not None)
     if by_step and step is None and episode is None:
         raise ValueError(
-            "step and episode are both None, expected one: steps are kept (in the shell --step or --episode)"
+            "step and episode are both None, expected one: steps are kept (in the shell --step or --episode) "
+            + see("how-to/large-logs")
         )
-    missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
     fold = _Fold(LabelBook("state", states), LabelBook("action", actions), Wanted(by_step, False, missing))
     for log in each_log(paths, roles, chunksize, {"state": states, "action": actions}, dialect):
         fold.take(log, allow_duplicates, progress)
@@ -146,7 +140,7 @@ def _labels(
     check_space(space)
     for name, labels in (("states", states), ("actions", actions)):
         if labels is not None:
-            raise ValueError(f"space and {name} are both given, expected one of them")
+            raise ValueError(f"space and {name} are both given, expected one of them {see('how-to/large-logs')}")
     return space.logged_states, space.action_names, space.horizon is not None if by_step is None else by_step
 
 

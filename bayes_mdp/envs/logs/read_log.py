@@ -23,11 +23,12 @@ from bayes_mdp.envs.logs.columns import (
     with_joined_labels,
 )
 from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
-from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Several, Table, file_digest, open_table
+from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.data.log_labels import ProductLabel
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import see, warn_user
+from bayes_mdp.utils.messages import ends_with_page, see, warn_user
 from bayes_mdp.utils.validation import check_name
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def read_log(
     decimal: str = ".",
     chunksize: int,
 ) -> Iterator[Log]: ...
+@ends_with_page("how-to/read-a-log")
 def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
     source: "str | os.PathLike[str] | pd.DataFrame",
     *,
@@ -182,22 +184,14 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log.states, log.transitions.next_state.tolist()
         (('a', 'b'), [1, 0])
     """
-    if next_state is None and episode is None and step is None:
-        raise ValueError(
-            "next_state and episode are both None, expected one: next states, or episodes to shift states in "
-            f"(in the shell --next-state or --episode); or step, if all rows are one episode {see('how-to/read-a-log')}"
-        )
-    check_name("missing_reward", missing_reward, ("error", "ignore"))
-    check_name("missing_state", missing_state, ("error", "gap"))
-    check_name("gaps", gaps, ("error", "cut"))
     check_name("reward_at", reward_at, ("step", "next", "episode"))
     dialect = Dialect(sep, encoding, decimal)
     dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     if action is None and actions is not None and len(actions) != 1:
         raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
-    missing = Missing(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
     if chunksize is not None:
         whole = {"every": every, "count": count, "reward_at": None if reward_at == "step" else reward_at}
         for name, value in whole.items():
@@ -211,6 +205,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     required = ("state",) if action is None else ("state", "action")
     given = {"state": states, "action": actions}
     table = with_joined_labels(open_table(source, roles | {"count": count}, required, given, dialect), states)
+    if states is not None and isinstance(state, list):
+        states = [ProductLabel(x, state) if isinstance(x, tuple) and len(x) == len(state) else x for x in states]
     try:
         return _read(table, states, actions, missing, reward_at, every, file_digest(source))
     except BadCells as first:
@@ -269,9 +265,7 @@ def _read(
     *rows, observed = (None if x is None else x[kept] for x in rows)
     led = led[kept]
     if not led.any():
-        raise ValueError(
-            f"{table.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
-        )
+        raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
     notes = _notes(columns["state"] < 0, untold, keep & ~followed.next_observed, rewards)
     named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}
@@ -319,7 +313,7 @@ def _all_bad(
         by_row: whether a reward stands in the row of its action.
     """
 
-    errors = {first.cells[0][1]: first}
+    errors: dict[str, BadCells] = {}
 
     def works(check: Callable[[], object]) -> bool:
         """Whether a column can be read; its bad cells are kept."""
@@ -362,8 +356,10 @@ def _all_bad(
                 works(lambda: read_labels(table, ("action",), actions, {"action": untold}))
             unneeded = missing.rewards or not by_row
             works(lambda: read_rewards(table, unneeded, followed.keep, followed.next_observed))
-    cells = sorted((cell for error in errors.values() for cell in error.cells), key=lambda cell: cell[0])
-    return BadCells(table, cells[:MOST_TOLD], sum(error.number for error in errors.values()))
+    if first.cells[0][1] not in errors:  # a step that does not follow
+        errors[first.cells[0][1]] = first
+    cells = [cell for error in errors.values() for cell in error.cells]
+    return BadCells(table, cells, sum(error.number for error in errors.values()))
 
 
 def _notes(

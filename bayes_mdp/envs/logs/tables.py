@@ -4,19 +4,18 @@ import codecs
 import csv
 import hashlib
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from lzma import LZMAError
 from pathlib import Path
 from tarfile import TarError
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from zipfile import BadZipFile
 from zlib import error as zlib_error
 
 import numpy as np
 
-from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import check_name, check_type, described
 
 if TYPE_CHECKING:
@@ -164,12 +163,14 @@ class BadCells(ValueError):
 
     Args:
         table: that they are in.
-        cells: (row of the source, from 0; role; what is there; what was expected) of those that are named.
+        cells: (row of the source, from 0; role; what is there; what was expected), of which the first ten are named.
         number: how many there are.
     """
 
     def __init__(self, table: Table, cells: "list[tuple[int, str, str, str]]", number: int | None = None) -> None:
-        self.table, self.cells, self.number = table, cells, len(cells) if number is None else number
+        self.table, self.number = table, len(cells) if number is None else number
+        roles = list(table.columns)
+        cells = self.cells = sorted(cells, key=lambda cell: (cell[0], roles.index(cell[1])))[:MOST_TOLD]
         lines = {} if table.text is None else _lines(table.text, {row for row, *_ in cells}, table.dialect)
         where = [f"row {row + 1}{f' (line {lines[row]})' if row in lines else ''}" for row, *_ in cells]
         _, role, shown, expected = cells[0]
@@ -183,8 +184,48 @@ class BadCells(ValueError):
         if words:
             named = listing(words[0])
             more += f"; a word that is a label is listed in {named}= (in the shell --{named})"
-        page = "" if parts[-1].endswith(")") and not more and "(see " in parts[-1] else f" {see('how-to/read-a-log')}"
-        super().__init__(f"{table.name}, {'; '.join(parts)}{more}{page}")
+        if any(role in _LABELS[0] and "empty" in shown for _, role, shown, _ in cells):
+            remedy = "missing='ignore' leaves such rows out (in the shell --missing ignore)"
+            if "subject" not in table.columns:
+                remedy = "missing_state='gap' takes rows without a state as gaps (in the shell --missing-state gap)"
+            more += f"; {remedy}"
+        super().__init__(f"{table.name}, {'; '.join(parts)}{more}")
+
+
+_Read = TypeVar("_Read")
+
+
+class Faults:
+    """Bad cells of columns that are read one after the other, so that all are told at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[BadCells] = []
+
+    def read(self, read: Callable[[], _Read], instead: Callable[[], _Read]) -> _Read:
+        """A column, or what stands in its place.
+
+        Args:
+            read: reads it.
+            instead: gives the other, where some of its cells are bad.
+        """
+        try:
+            return read()
+        except BadCells as error:
+            self.errors.append(error)
+            return instead()
+
+    def refuse(self, table: Table) -> None:
+        """Refuse all of them; the first ones are named.
+
+        Args:
+            table: that they are in.
+
+        Raises:
+            BadCells: there are some.
+        """
+        if self.errors:
+            cells = [cell for error in self.errors for cell in error.cells]
+            raise BadCells(table, cells, sum(error.number for error in self.errors))
 
 
 def open_table(
@@ -214,7 +255,7 @@ def open_table(
     else:
         raise TypeError(f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame")
     if len(table.frame) == 0:
-        raise ValueError(f"{table.name} has no rows, expected at least one transition {see('how-to/read-a-log')}")
+        raise ValueError(f"{table.name} has no rows, expected at least one transition")
     return Blanks(columns, given).cleared(table)
 
 
@@ -256,7 +297,7 @@ class Blanks:
             if self._negative[i] and self._absent[i]:
                 raise ValueError(
                     f"{table.name}: column {names[0]!r} has {ABSENT}, which counts as empty, and later other negative "
-                    f"numbers, expected all labels ({listing(_LABELS[i][0])}=[...]) {see('how-to/read-a-log')}"
+                    f"numbers, expected all labels ({listing(_LABELS[i][0])}=[...])"
                 )
             for name, found in labels.items():
                 words = [x for x in found if _is_word(x, kept) or (absent and self._absent[i] and _is_absent(x))]
@@ -355,9 +396,7 @@ def _open_file(path: Path, columns: dict[str, Any], dialect: Dialect) -> Table:
             return Table(_read_parquet(path, columns), path.name, columns, None)
         return Table(_read_csv(path, columns, dialect), path.name, columns, path, 0, dialect)
     except pd.errors.EmptyDataError:
-        raise ValueError(
-            f"{path.name} is empty, expected a header line and at least one transition {see('how-to/read-a-log')}"
-        ) from None
+        raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
 
 
 def _read_csv(path: Path, columns: dict[str, Any], dialect: Dialect) -> "pd.DataFrame":
@@ -378,10 +417,7 @@ def _read_csv(path: Path, columns: dict[str, Any], dialect: Dialect) -> "pd.Data
             **dialect.of(path),
         )
     if not isinstance(frame.index, pd.RangeIndex):
-        raise ValueError(
-            f"{path.name} has rows with more cells than the header line has names, expected as many "
-            + see("how-to/read-a-log")
-        )
+        raise ValueError(f"{path.name} has rows with more cells than the header line has names, expected as many ")
     return frame
 
 
@@ -418,7 +454,7 @@ def parsing(path: Path) -> Iterator[None]:
             why += (
                 ", expected the encoding of the file, such as encoding='latin-1' or 'cp1252' (in the shell --encoding)"
             )
-        raise ValueError(f"{path.name} cannot be read as a table: {why} {see('how-to/read-a-log')}") from error
+        raise ValueError(f"{path.name} cannot be read as a table: {why}") from error
 
 
 def separator(path: Path) -> str:
@@ -507,7 +543,7 @@ def require_columns(name: str, columns: dict[str, Any], present: list[Hashable])
             )
             raise ValueError(
                 f"{role} is column {column!r}, which {name} has not, expected one of {', '.join(map(repr, present))}"
-                f"{hint} {see('how-to/read-a-log')}"
+                f"{hint}"
             )
 
 

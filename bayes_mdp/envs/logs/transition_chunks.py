@@ -4,9 +4,10 @@
 log of each chunk.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,23 +20,25 @@ from bayes_mdp.envs.logs.columns import (
     category_order,
     expected_label,
     factorised,
+    is_empty,
     number_of,
     read_flags,
     read_steps,
     refuse_vague,
+    require_all,
     require_cells,
     reward_cells,
     reward_role,
     warn_of_time,
 )
-from bayes_mdp.envs.logs.episodes import Columns, OpenEpisodes, Settled, episode_order, follow
-from bayes_mdp.envs.logs.tables import Dialect, Table, plain
+from bayes_mdp.envs.logs.episodes import REPEATED, Columns, OpenEpisodes, Settled, episode_order, follow
+from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import ends_with_page
 from bayes_mdp.utils.typing import Names
-from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
+from bayes_mdp.utils.validation import as_names, check_count, check_name, check_names, label_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,8 +93,9 @@ class LabelBook:
         if order not in self._orders:
             self._orders.append(order)
         needed = np.ones(len(codes), bool) if ignored is None else ~ignored
-        if not holes:
-            require_cells(table, needed & (codes < 0), role, expected_label(role))
+        empty = (needed & (codes < 0) & (not holes), role, expected_label(role))
+        if self.given is None:
+            require_all(table, [empty])
         looked = needed & (codes >= 0)
         # A label that stands in ignored rows alone is none.
         used = np.zeros(len(uniques), bool)
@@ -101,8 +105,8 @@ class LabelBook:
         number[:-1][used] = self._look_up(what, uniques, np.flatnonzero(used), table.text is not None)
         result = np.where(looked, number[codes], -1).astype(np.int32)
         if self.given is not None:
-            names = label_list(self.given)
-            require_cells(table, looked & (result < 0), role, f"one of the labels given ({names})")
+            listed = f"one of the labels given ({label_list(self.given)})"
+            require_all(table, [empty, (looked & (result < 0), role, listed)])
         else:
             self._rows[role] = self._counted(role) + np.bincount(result[looked], minlength=len(self.numbers))
         return result
@@ -201,6 +205,27 @@ class Missing:
     states: bool
     steps: bool
 
+    @classmethod
+    def of_words(cls, roles: Mapping[str, object], missing_reward: str, missing_state: str, gaps: str) -> "Missing":
+        """From the arguments of `read_log` and `fold_log`.
+
+        Args:
+            roles: role -> name of a column, or None.
+            missing_reward, missing_state, gaps: as given.
+
+        Raises:
+            ValueError: a word that is none of those; roles that do not say what follows a row.
+        """
+        if all(roles[role] is None for role in ("next_state", "episode", "step")):
+            raise ValueError(
+                "next_state and episode are both None, expected one: next states, or episodes to shift states in (in "
+                "the shell --next-state or --episode); or step, if all rows are one episode "
+            )
+        check_name("missing_reward", missing_reward, ("error", "ignore"))
+        check_name("missing_state", missing_state, ("error", "gap"))
+        check_name("gaps", gaps, ("error", "cut"))
+        return cls(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -220,6 +245,8 @@ class Wanted:
 def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wanted: Wanted) -> Iterator[Rows]:
     """The transitions of a log, those of an episode in order; none of the chunks is empty.
 
+    Where a cell cannot be read, the log is read to its end, so that all such cells are told at once.
+
     Raises:
         ValueError: a cell that cannot be read, a step that does not follow the one before (names the row), no
             transition.
@@ -229,46 +256,144 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
     joins = shifts or ("episode" in log.columns and (place or cuts))
     checks = shifts and "step" in log.columns
     episodes = OpenEpisodes(shifts or cuts, place, checks, wanted.missing.steps)
-    number, table = 0, None
+    number, table, faults, seen = 0, None, _LogFaults(), _StepsSeen()
+    repeats = not shifts and {"step", "episode"} <= log.columns.keys()
     for table in log:
-        columns = _cells(table, states, actions, wanted)
-        if not table.first and "episode" in table.columns:
+        columns = _cells(table, states, actions, wanted, faults)
+        if repeats and not faults.errors:
+            row = seen.repeated(table, columns["step"])
+            if row is not None:
+                faults.keep_first_gap(partial(_refuse_repeated, table, log, row, columns["step"]))
+        if not table.first and "episode" in table.columns and not faults.errors:
             codes, _ = factorised(table, "episode")
             warn_of_time(table, codes, episode_order(codes), columns["action"], list(actions.numbers))
-        settled = _advance(table, episodes, columns) if joins else columns
-        rows = _rows(table, settled, wanted)
+        settled = _advance(table, episodes, columns, faults) if joins else columns
+        rows = _rows(table, settled, wanted, faults)
         number += int(rows.next_observed.sum())
-        if len(rows.state):
+        if len(rows.state) and not faults.errors:
             yield rows
     rest = episodes.finish()
     if rest is not None and table is not None:
-        rows = _rows(table, rest, wanted)
+        rows = _rows(table, rest, wanted, faults)
         number += int(rows.next_observed.sum())
-        if len(rows.state):
+        if len(rows.state) and not faults.errors:
             yield rows
+    if table is not None:
+        faults.without_what_follows().refuse(table)
     if not number:
-        raise ValueError(
-            f"{log.name} has no episode of two rows, expected at least one transition {see('how-to/read-a-log')}"
+        raise ValueError(f"{log.name} has no episode of two rows, expected at least one transition")
+
+
+def _refuse_repeated(table: Table, log: ChunkedLog, row: int, steps: Int[np.ndarray, " N"]) -> NoReturn:
+    """Refuse a row whose step its episode had before; the log is read once more for that row."""
+    episode = table.frame[table.columns["episode"]].iloc[row]
+    for before in log.again():
+        same = (read_steps(before) == steps[row]) & (before.frame[before.columns["episode"]] == episode).to_numpy()
+        if same.any():
+            expected = REPEATED.format(before.first + int(np.argmax(same)) + 1)
+            table.refuse(table.first + row, "step", repr(int(steps[row])), expected)
+    raise AssertionError  # the row itself is one of them
+
+
+class _StepsSeen:
+    """The steps that each episode of a log had so far: no step may be there twice. Memory: one number for each run of
+    steps without a gap.
+    """
+
+    def __init__(self) -> None:
+        self._begin = self._end = np.zeros(0, np.int64)  # of the runs, in order; steps of other episodes are far apart
+        self._labels: pd.Index | None = None
+
+    def repeated(self, table: Table, steps: Int[np.ndarray, " N"]) -> int | None:
+        """The first row of a chunk whose step its episode had before; None: there is none."""
+        import pandas as pd
+
+        codes, uniques = factorised(table, "episode")
+        labels = pd.Index(uniques)
+        self._labels = (
+            labels if self._labels is None else self._labels.append(labels.difference(self._labels, sort=False))
         )
+        key = self._labels.get_indexer(labels)[codes].astype(np.int64) * 2**32 + steps
+        order = np.argsort(key, kind="stable")
+        ordered = key[order]
+        again = np.zeros(len(key), bool)
+        again[order[1:]] = ordered[1:] == ordered[:-1]
+        if len(self._begin):
+            run = np.searchsorted(self._begin, key, side="right") - 1
+            again |= (run >= 0) & (key <= self._end[run])
+        if again.any():
+            return int(np.argmax(again))
+        begin, end = np.append(self._begin, ordered), np.append(self._end, ordered)
+        order = np.argsort(begin, kind="stable")
+        begin, end = begin[order], end[order]
+        first = np.append(True, begin[1:] != end[:-1] + 1)
+        self._begin, self._end = begin[first], end[np.append(first[1:], True)]
+        return None
 
 
-def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted) -> Columns:
+class _LogFaults(Faults):
+    """Cells of a log that cannot be read, of all its chunks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gap: BadCells | None = None  # a step that does not follow the one before
+
+    def keep_first_gap(self, refuse: Callable[[], object]) -> None:
+        """Take note of a step that does not follow, or is there twice; later ones may follow from it."""
+        if self._gap is None:
+            before = len(self.errors)
+            self.read(refuse, lambda: None)
+            self._gap = self.errors[-1] if len(self.errors) > before else None
+
+    def without_what_follows(self) -> Faults:
+        """Those that do not follow from others."""
+        roles = {error.cells[0][1] for error in self.errors if error is not self._gap}
+        paid = {"action", *_REWARDS}
+        unclear = bool({"truncated", "episode", "step"} & roles)  # which cells may be empty
+        told = Faults()
+        for error in self.errors:
+            follows = not roles <= paid if error is self._gap else unclear and error.cells[0][1] in paid
+            told.errors += [] if follows else [error]
+        return told
+
+
+_REWARDS = ("reward", "cost")
+
+
+def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted, faults: Faults) -> Columns:
     """The columns of a chunk as numbers. Actions and rewards may be empty: -1 and nan."""
-    ends, cut = read_flags(table, "terminated"), read_flags(table, "truncated")
+    size, holes = len(table.frame), wanted.missing.states
+    never = lambda: np.zeros(size, bool)  # noqa: E731
+    empty = lambda role, where: -(is_empty(table, role) & where).astype(int)  # noqa: E731
+    ends = faults.read(lambda: read_flags(table, "terminated"), never)
+    cut = faults.read(lambda: read_flags(table, "truncated"), never)
     columns = {
-        "state": states.number(table, "state", holes=wanted.missing.states),
-        "action": _actions(table, actions),
-        "row": np.arange(table.first, table.first + len(table.frame)),
+        "state": faults.read(lambda: states.number(table, "state", holes=holes), lambda: empty("state", holes)),
+        "action": faults.read(lambda: _actions(table, actions), lambda: empty("action", True)),
+        "row": np.arange(table.first, table.first + size),
     }
     if "next_state" in table.columns:
-        columns["next_state"] = states.number(table, "next_state", ends, holes=wanted.missing.states)
+        columns["next_state"] = faults.read(
+            lambda: states.number(table, "next_state", ends, holes=holes), lambda: empty("next_state", holes)
+        )
+    if "episode" in table.columns:
+        nowhere = is_empty(table, "episode")
+        faults.read(lambda: require_cells(table, nowhere, "episode", "the label of an episode"), lambda: None)
+    rewards = faults.read(
+        lambda: _finite_rewards(table), lambda: np.where(is_empty(table, reward_role(table)), np.nan, 0.0)
+    )
+    steps = faults.read(lambda: read_steps(table), lambda: np.zeros(size, np.int32))
+    columns |= {k: v for k, v in (("reward", rewards), ("truncated", cut), ("step", steps)) if v is not None}
+    return columns | {"terminated": np.zeros(len(table.frame), bool) if ends is None else ends}
+
+
+def _finite_rewards(table: Table) -> Float[np.ndarray, " N"] | None:
+    """Rewards of which exact sums can be made."""
     rewards = reward_cells(table)
     if rewards is not None:
         too_large = np.abs(rewards) > LARGEST
         require_cells(table, too_large, reward_role(table), f"a number of at most {LARGEST:.1g}")
-    steps = read_steps(table)
-    columns |= {k: v for k, v in (("reward", rewards), ("truncated", cut), ("step", steps)) if v is not None}
-    return columns | {"terminated": np.zeros(len(table.frame), bool) if ends is None else ends}
+    return rewards
 
 
 def _actions(table: Table, actions: LabelBook) -> Int[np.ndarray, " N"]:
@@ -285,16 +410,17 @@ def _episodes(table: Table) -> "tuple[np.ndarray, pd.Index | range]":
     return factorised(table, "episode") if "episode" in table.columns else (np.zeros(len(table.frame), int), range(1))
 
 
-def _advance(table: Table, episodes: OpenEpisodes, columns: Columns) -> Settled:
+def _advance(table: Table, episodes: OpenEpisodes, columns: Columns, faults: _LogFaults) -> Settled:
     codes, labels = _episodes(table)
-    require_cells(table, codes < 0, "episode", "the label of an episode")
-    settled = episodes.advance(codes, labels, columns)
-    if settled.gap is not None:
-        settled.gap.refuse(table)
+    # Rows without an episode are refused at the end.
+    settled = episodes.advance(np.maximum(codes, 0), labels if len(labels) else range(1), columns)
+    gap = settled.gap
+    if gap is not None:
+        faults.keep_first_gap(lambda: gap.refuse(table))
     return settled
 
 
-def _rows(table: Table, settled: Settled | Columns, wanted: Wanted) -> Rows:
+def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faults) -> Rows:
     """Settled rows of the log as transitions, whose actions and rewards are there."""
     if isinstance(settled, Settled):
         columns, followed, place = settled.columns, settled.followed, settled.place
@@ -307,19 +433,17 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted) -> Rows:
     step = columns.get("step")
     step = place[kept] if step is None and place is not None else step
     reward, row = columns.get("reward"), columns["row"]
-    _require_there(table, columns["action"] < 0, row, "action", expected_label("action"))
+    checks = [(columns["action"] < 0, "action", expected_label("action"))]
     if reward is not None and not wanted.missing.rewards:
-        _require_there(table, np.isnan(reward) & led, row, reward_role(table), EXPECTED_REWARD)
+        checks.append((np.isnan(reward) & led, reward_role(table), EXPECTED_REWARD))
+    for empty, role, expected in checks:
+        if empty.any():
+            first = np.sort(row[empty])[:MOST_TOLD].tolist()
+            cells = [(each, role, "empty", expected) for each in first]
+            faults.errors.append(BadCells(table, cells, int(empty.sum())))
     ends = columns["terminated"] if "terminated" in table.columns else None
     steps = step if wanted.steps else None
     return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, steps, row, led)
-
-
-def _require_there(
-    table: Table, empty: Bool[np.ndarray, " N"], row: Int[np.ndarray, " N"], role: str, expected: str
-) -> None:
-    if empty.any():
-        table.refuse(int(row[empty].min()), role, "empty", expected)
 
 
 def log_chunks(
@@ -346,8 +470,19 @@ def log_chunks(
     books = LabelBook("state", states), LabelBook("action", actions)
     log = open_log(source, roles, chunksize, {"state": states, "action": actions}, dialect)
     steps = roles.get("step") is not None or roles.get("episode") is not None
-    rows = transition_chunks(log, *books, Wanted(steps, True, missing))
-    return (_log(some, books, log) for some in rows)
+    return _logs(log, books, Wanted(steps, True, missing))
+
+
+@ends_with_page("how-to/read-a-log")
+def _first(rows: Iterator[Rows]) -> Rows | None:
+    """The next rows; None: there are no more."""
+    return next(rows, None)
+
+
+def _logs(log: ChunkedLog, books: tuple[LabelBook, LabelBook], wanted: Wanted) -> Iterator[Log]:
+    rows = transition_chunks(log, *books, wanted)
+    while (some := _first(rows)) is not None:
+        yield _log(some, books, log)
 
 
 def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> Log:

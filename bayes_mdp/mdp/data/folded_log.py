@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts
 from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_bool, check_labels, check_type
 
@@ -226,12 +227,19 @@ class FoldedLog:
     def __str__(self) -> str:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
-        unknown = int(self.cells.count.sum()) - self.n_transitions
-        told = f"; rows that do not say what followed, which count by action and reward alone: {unknown}"
-        apart = told if unknown else ""
+        apart = "".join(f"; {note}" for note in self.notes)
         return (
             f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{apart}"
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the logs is no transition, in words."""
+        unknown = int(self.cells.count.sum()) - self.n_transitions
+        told = f"rows that do not say what followed, which count by action and reward alone: {unknown}"
+        lost = self.n_rows - unknown - self.n_transitions
+        left = f"rows without a state, and last rows without an action, left out: {lost}"
+        return (*([left] if lost else []), *([told] if unknown else []))
 
     def _said_of_costs(self) -> str:
         """That rewards are minus costs, and of how many logs where not of all."""
@@ -300,7 +308,10 @@ class FoldedLog:
         check_labels("folded.states", self.states, space.logged_states)
         check_labels("folded.actions", self.actions, space.action_names)
         if space.horizon is not None and not self.by_step:
-            raise ValueError("folded has no steps, expected a log folded with by_step=True (the space has a horizon)")
+            raise ValueError(
+                "folded has no steps, expected a log folded with by_step=True (the space has a horizon) "
+                + see("how-to/large-logs")
+            )
 
     def _rewards(
         self, index: tuple[np.ndarray, ...], shape: tuple[int, ...], cells: Int[np.ndarray, " m"]
@@ -427,7 +438,8 @@ def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> Non
         if source.digest in names:
             raise ValueError(
                 f"{source.name} has the content of {names[source.digest]}, which is in already, expected every log "
-                "once (allow_duplicates=True counts it again; in the shell --allow-duplicates)"
+                "once (allow_duplicates=True counts it again; in the shell --allow-duplicates) "
+                + see("how-to/large-logs")
             )
 
 
@@ -444,7 +456,7 @@ def _common(what: str, one: FoldedLog, two: FoldedLog, which: int) -> Names:
         names = [one.sources[0].name, two.sources[0].name]
         raise ValueError(
             f"the {what} of {names[numbers.index(True)]} are numbers and those of {names[numbers.index(False)]} are "
-            f"not, expected one kind ({what}=[...] gives all labels)"
+            f"not, expected one kind ({what}=[...] gives all labels) {see('how-to/large-logs')}"
         )
     return mine if mine == theirs else natural_order({*mine, *theirs})
 

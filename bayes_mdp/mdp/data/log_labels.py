@@ -15,6 +15,34 @@ from bayes_mdp.utils.messages import see, warn_user
 _LONGEST = 1000
 
 
+class ProductLabel(tuple[Hashable, ...]):
+    """The label of a state of several columns: the tuple of its parts, printed with the names of the columns.
+
+    Example:
+        >>> label = ProductLabel(("high", 10), ("grade", "load"))
+        >>> print(label, label == ("high", 10))
+        grade=high, load=10 True
+    """
+
+    names: tuple[str, ...]
+
+    def __new__(cls, parts: Iterable[Hashable], names: Iterable[Hashable]) -> "ProductLabel":
+        """From the parts and as many names."""
+        label = super().__new__(cls, parts)
+        label.names = tuple(map(str, names))
+        return label
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={part}" for name, part in zip(self.names, self, strict=True))
+
+    def __repr__(self) -> str:
+        return f"({', '.join(f'{name}={part!r}' for name, part in zip(self.names, self, strict=True))})"
+
+    def __reduce__(self) -> tuple[type["ProductLabel"], tuple[tuple[Hashable, ...], tuple[str, ...]]]:
+        """With its names."""
+        return ProductLabel, (tuple(self), self.names)
+
+
 def natural_order(labels: Iterable[Hashable]) -> tuple[Hashable, ...]:
     """Labels in order: numbers by size, text with its digits as numbers, tuples by entry, the rest by its text."""
     found: list[Any] = list(labels)

@@ -61,13 +61,15 @@ def _are_starts(transitions: Transitions, rows: Int[np.ndarray, " n"]) -> Bool[n
     return step[rows] == step.min(initial=0)
 
 
-def has_episodes(log: Log) -> bool:
-    """Whether a log says where episodes begin: it has several, or one that ends; one stretch that goes on does not."""
-    transitions = log.transitions
+def has_episodes(log: Log | Transitions) -> bool:
+    """Whether a log says where episodes begin: it has several, or one that ends.
+
+    One stretch does not, though its recording stopped somewhere (truncated).
+    """
+    transitions = log.transitions if isinstance(log, Log) else log
     if not np.size(transitions.state):
         return False
-    flags = [np.asarray(x).any() for x in (transitions.terminated, transitions.truncated) if x is not None]
-    return any(flags) or int(episode_numbers(transitions)[-1]) > 0
+    return bool(np.any(transitions.terminated)) or int(_whole_episodes(transitions)[-1]) > 0
 
 
 def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, Log]:
@@ -97,9 +99,9 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
     transitions = log.transitions
     number = _whole_episodes(transitions)
     episodes = int(number[-1]) + 1 if len(number) else 0
-    flags = [np.asarray(x).any() for x in (transitions.terminated, transitions.truncated) if x is not None]
-    if episodes < 2 and (any(flags) or len(number) < 2):
-        what = "episode" if any(flags) else "transition"
+    ended = bool(np.any(transitions.terminated))
+    if episodes < 2 and (ended or len(number) < 2):
+        what = "episode" if ended else "transition"
         raise ValueError(f"log has {max(episodes, len(number) and 1)} {what}, expected at least 2 to split it")
     if episodes < 2:
         # One stretch without an end: transitions are exchangeable, given their pairs.

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Real
 
 from bayes_mdp.numerics.moments import merge_moments, pool_moments
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_array,
@@ -35,6 +36,8 @@ from bayes_mdp.utils.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bayes_mdp.mdp.space import StateActionSpace
 
 
@@ -362,6 +365,71 @@ class Counts(eqx.Module):
         counts = outcomes.add(weights)[..., : space.n_outcomes]
         return cls(*(jnp.asarray(part, dtype=float) for part in (counts, *moments)))
 
+    @classmethod
+    def from_table(
+        cls,
+        table: "pd.DataFrame",
+        space: "StateActionSpace",
+        *,
+        state: Hashable,
+        action: Hashable,
+        next_state: Hashable,
+        count: Hashable,
+        step: Hashable | None = None,
+    ) -> "Counts":
+        """The statistics of a table in long form: a row for each transition that was seen, and how often. No rewards.
+
+        Args:
+            table: its columns are named below; rows of one transition are added.
+            space: of the labels; where episodes can end, "end" is one of the next states.
+            state, action, next_state: columns of labels of the space.
+            count: column of numbers, zero or greater.
+            step: column of steps, where the space has a horizon.
+
+        Raises:
+            ValueError: a column that is missing, a label that is none of the space, a number that is none: which row.
+                As `check_transitions`.
+
+        Example:
+            >>> import pandas as pd
+            >>> table = pd.DataFrame({"from": [0, 0], "do": [0, 0], "to": [0, 1], "n": [2, 3]})
+            >>> space = bm.StateActionSpace(2, 1)
+            >>> counts = bm.Counts.from_table(table, space, state="from", action="do", next_state="to", count="n")
+            >>> print(counts.transitions[0, 0])
+            [2. 3.]
+        """
+        page = see("how-to/read-a-log")
+        named = {"state": state, "action": action, "next_state": next_state, "count": count, "step": step}
+        for role, name in named.items():
+            if name is not None and name not in table.columns:
+                there = ", ".join(map(repr, table.columns))
+                raise ValueError(f"{role} is column {name!r}, which the table has not, expected one of {there} {page}")
+        outcomes = (*space.state_names, *(["end"] if space.ends else []))
+        columns: list[np.ndarray] = []
+        for role, labels in (("state", space.state_names), ("action", space.action_names), ("next_state", outcomes)):
+            number = {label: i for i, label in enumerate(labels)}
+            cells = table[named[role]].tolist()
+            row = next((i for i, label in enumerate(cells) if label not in number), None)
+            if row is not None:
+                raise ValueError(
+                    f"the table, row {row + 1}: {role} {named[role]!r} is {cells[row]!r}, expected one of the labels "
+                    f"of the space ({label_list(labels)}) {page}"
+                )
+            columns.append(np.array([number[label] for label in cells], np.int32))
+        weight = np.asarray(table[count], np.float64)
+        row = first_index(~(np.isfinite(weight) & (weight >= 0)))
+        if row is not None:
+            raise ValueError(
+                f"the table, row {row[0] + 1}: count {count!r} is {weight[row]}, expected a number, zero or greater "
+                + page
+            )
+        at, taken, reached = columns
+        ended = reached == space.n_states
+        steps = None if step is None else table[step].to_numpy()
+        ends = ended if space.ends else None
+        data = Transitions(at, taken, None, np.where(ended, 0, reached), ends, step=steps)
+        return cls.of(data, space, weight=weight)
+
     def merge(self, other: "Counts") -> "Counts":
         """The statistics of this data set and `other` together, of the same shapes."""
         moments = merge_moments(self.reward_moments, other.reward_moments)
@@ -466,10 +534,15 @@ def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
     if not space.ends:
         row = first_index(ended)
         if row is not None:
-            raise ValueError(f"transitions.terminated{list(row)} is True, expected a space with ends=True")
+            raise ValueError(
+                f"transitions.terminated{list(row)} is True, expected a space with ends=True {see('how-to/read-a-log')}"
+            )
     if space.horizon is not None:
         if transitions.step is None:
-            raise ValueError("transitions.step is None, expected the step of each transition (the space has a horizon)")
+            raise ValueError(
+                "transitions.step is None, expected the step of each transition (the space has a horizon) "
+                + see("how-to/read-a-log")
+            )
         check_index("transitions.step", transitions.step, space.horizon, "step")
     if transitions.reward is not None:
         reward = np.asarray(transitions.reward, float)
@@ -488,7 +561,10 @@ def _check_masks(
         if row is not None:
             s, a = (int(i[row]) for i in cell[-2:])
             action, state = space.action_names[a], space.state_names[s]
-            raise ValueError(f"transitions.action{list(row)} is {action!r}, expected a legal action of state {state!r}")
+            raise ValueError(
+                f"transitions.action{list(row)} is {action!r}, expected a legal action of state {state!r} "
+                + see("how-to/read-a-log")
+            )
     if space.successors is not None:
         with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
             place = np.asarray(space.place(cell, reached))
@@ -503,7 +579,8 @@ def _check_masks(
         state, action = space.state_names[s], space.action_names[a]
         after = "the end" if reached[row] == space.n_states else repr(space.state_names[int(reached[row])])
         raise ValueError(
-            f"transitions.next_state{list(row)} is {after}, expected {among} of state {state!r}, action {action!r}"
+            f"transitions.next_state{list(row)} is {after}, expected {among} of state {state!r}, action {action!r} "
+            + see("how-to/read-a-log")
         )
 
 

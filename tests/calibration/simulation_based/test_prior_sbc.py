@@ -1,5 +1,9 @@
 """Simulation-based calibration: what it passes, what it sees, what it cannot see; its door, its file, its words."""
 
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -209,6 +213,42 @@ def test_another_fit_can_be_judged():
     result = sbc(jax.random.key(0), known_rows, ONE_ACTION, method=ignorant, quantities=quantities, num_transitions=30)
     assert set(result.failures) == {"log_likelihood"}
     assert result.at(0.5).false_alarm == 0.5
+
+
+def two_kinds(space):
+    """Rows of one of two kinds, the same for all pairs."""
+    kind = numpyro.sample("kind", dist.Bernoulli(0.4))
+    with space.plates():
+        rows = numpyro.sample("rows", dist.Dirichlet(jnp.where(kind == 1, 6.0, 0.2) * jnp.ones(space.n_outcomes)))
+        win = numpyro.sample("win", dist.Beta(1.0, 1.0))
+    return MDPSpec(rows, dist.Bernoulli(win))
+
+
+def test_a_discrete_site_of_a_mixture_is_a_quantity():
+    """As the page says of every scalar unknown."""
+    space, key = StateActionSpace(4, 1), jax.random.key(0)
+    right = fit_for(two_kinds, space)
+    staged = simulation(Design(two_kinds, space, 15, 24, None, None, Discounted(0.9)), right)
+    simulated = jax.jit(staged.simulate)(key)
+    names = jax.eval_shape(staged.examine, key, simulated, *staged.infer(key, simulated.data))
+    assert set(names) == {*default_quantities(space), "kind"}
+
+
+@pytest.mark.slow
+def test_the_weights_of_a_mixture_are_seen_by_its_site():
+    """A twin that gives the values of the site each other's weights fails."""
+    space, key = StateActionSpace(4, 1), jax.random.key(0)
+    right = fit_for(two_kinds, space)
+
+    def turned(key, data, num):
+        posterior = right.draws_on_host(key, data, num)
+        return eqx.tree_at(lambda m: m.log_weights, posterior, posterior.log_weights[::-1])
+
+    options: dict[str, Any] = {"num_simulations": 64, "num_draws": 31, "num_transitions": 24}
+    options |= {"quantities": {"kind": lambda drawn: drawn.sites["kind"]}}
+    result = sbc(key, two_kinds, space, method=right, **options)
+    assert result.passed and set(np.unique(result.dataset.truth)) == {0.0, 1.0}
+    assert not sbc(key, two_kinds, space, method=replace(right, draws_on_host=turned), **options).passed
 
 
 def test_draws_that_would_not_fit_in_memory_are_refused(monkeypatch):

@@ -5,20 +5,25 @@
 The last tests compare with a reader in plain Python, and read six real forms whose sizes and sums are counted by hand.
 """
 
-import csv
+import ast
 import datetime
+import importlib
 import inspect
 import itertools
+import pickle
 import re
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
+import bayes_mdp as bm
+from bayes_mdp.behaviour import read_choices
 from bayes_mdp.envs import fold_log, read_log
 from bayes_mdp.envs.logs.tables import ABSENT, MISSING, MOST_TOLD, BadCells
 from bayes_mdp.mdp import Counts, StateActionSpace
@@ -115,16 +120,21 @@ def test_bad_cells_are_told_at_once(write):
     with pytest.raises(BadCells) as error:
         read_log(path, **NEXT, reward="r", terminated="d")
     found = [(row, role) for row, role, *_ in error.value.cells]
-    assert found == [(1, "state"), (2, "action"), (2, "reward"), (3, "terminated"), (4, "state")]
+    assert found == [(1, "state"), (2, "action"), (2, "reward"), (3, "reward"), (3, "terminated"), (4, "state")]
     for text in ("row 2 (line 3): state 's' is 'NA'", "row 3 (line 4): reward 'r' is 'oops', expected a finite number",
-                 "row 5 (line 6): state 's' is empty; 5 such cells in all"):  # fmt: skip
+                 "row 5 (line 6): state 's' is empty; 6 such cells in all"):  # fmt: skip
         assert text in str(error.value)
-    many = write("s,a,n\n" + 25 * "NA,go,x\n")
+    many = write("s,a,n\n" + 25 * "NA,go,x\n", "many.csv")
     with pytest.raises(BadCells, match=r"row 10 .*25 such cells in all") as error:
         read_log(many, **NEXT)
     assert len(error.value.cells) == MOST_TOLD and "row 11" not in str(error.value)
     with pytest.raises(BadCells, match=r"row 10 .*25 such cells in all"):
-        fold_log(many, **NEXT)
+        fold_log(many, **NEXT, chunksize=4)
+    for read in (fold_log, chunked):
+        labels = {"states": ["x", "y"], "actions": ["go"]} if read is chunked else {}
+        with pytest.raises(BadCells) as in_chunks:
+            read(path, **NEXT, reward="r", terminated="d", **labels)
+        assert [(row, role) for row, role, *_ in in_chunks.value.cells] == found and in_chunks.value.number == 6
 
 
 # What is there twice.
@@ -134,7 +144,12 @@ def test_a_step_twice_is_refused_with_both_rows(write):
     path = write("e,t,s,a,n\np,0,x,go,y\nq,0,x,go,y\np,1,y,go,x\nq,0,y,go,x\n")
     with pytest.raises(ValueError, match=r"row 4 \(line 5\): step 't' is 0, expected each step .* once: row 2 has it"):
         read_log(path, **EPISODES, step="t", next_state="n")
-    assert len(labelled(read_log(write("e,t,s,a,n\np,1,y,go,x\np,0,x,go,y\n"), **EPISODES, step="t", next_state="n")))
+    both: dict[str, Any] = {**EPISODES, "step": "t", "next_state": "n"}
+    for size in (1, 2, 3, 9):
+        with pytest.raises(ValueError, match=r"row 4 \(line 5\): step 't' is 0, expected each step .*: row 2 has it"):
+            fold_log(path, **both, chunksize=size)
+    backwards = write("e,t,s,a,n\np,2,x,go,y\np,1,y,go,x\nq,1,x,go,y\np,0,x,go,y\n")
+    assert len(labelled(read_log(backwards, **both))) == fold_log(backwards, **both, chunksize=1).n_transitions == 4
 
 
 def visits(number=12, **columns):
@@ -278,12 +293,12 @@ def test_steps_are_counted_from_dates(write, every, dates, steps):
         (
             ["2026-03-01", "2026-03-02", "2026-03-04"],
             {"every": "1D"},
-            "row 3: step 't' is 3, expected 2, the step after",
+            r"row 3: step 't' is '2026-03-04' \(step 3\), expected 2, the step after",
         ),
         (
             ["2026-03-01", "2026-03-02", "2026-03-02"],
             {"every": "1D"},
-            "row 3: step 't' is 1, expected 2, the step after that of row 2",
+            r"row 3: step 't' is '2026-03-02' \(step 1\), expected each step of an episode once: row 2 has it too",
         ),
         (
             ["2026-03-02", "2026-03-01", "2026-03-03"],
@@ -327,7 +342,9 @@ def test_semicolons_decimal_commas_and_latin_1(write):
         read_log(path, **roles, sep=";")
     with pytest.raises(ValueError, match=r"which log.csv has not.*cells seem to have ';' between, say sep=';'"):
         read_log(path, **roles, encoding="latin-1")
-    with pytest.raises(ValueError, match=r"row 1 \(line 2\): cost 'Kosten' is '1,5', expected a finite number"):
+    with pytest.raises(
+        ValueError, match=r"row 1 \(line 2\): cost 'Kosten' is '1,5', expected a finite number \(decimal=','"
+    ):
         read_log(path, **roles, sep=";", encoding="latin-1")
 
 
@@ -387,6 +404,8 @@ def test_a_state_of_several_columns(write):
         assert log.states == (("high", 10), ("low", 2))
         assert labelled(log)[0] == (("high", 10), "go", ("low", 2))
         assert log.column("state") == ("grade", "load")
+        space = StateActionSpace.from_log(log)
+        assert space.factors == ("grade", "load") and str(space.state_names[0]) == "grade=high, load=10"
         shifted = read_log(source, state=["grade", "load"], action="a", episode="e")
         assert labelled(shifted)[:2] == labelled(log)[:2]
         listed = [("low", 2), ("high", 10), ("low", 10)]
@@ -451,6 +470,21 @@ def test_counts_in_long_form(write):
     counts = Counts.of(log.transitions, StateActionSpace.from_log(log)).transitions
     assert (log.states, log.actions) == (("a", "b"), ("go", "stop"))
     np.testing.assert_array_equal(counts, [[[2, 3], [0, 0]], [[1, 0], [0, 0]]])
+    table, space = pd.read_csv(path), StateActionSpace(2, 2, ends=True, states=["a", "b"], actions=["go", "stop"])
+    columns: dict[str, Any] = {"state": "from", "action": "action", "next_state": "to", "count": "n"}
+    ended = Counts.from_table(table.replace({"to": {"b": "end"}}), space, **columns)
+    np.testing.assert_array_equal(ended.transitions, [[[2, 0, 3], [0, 0, 0]], [[1, 0, 0], [0, 0, 0]]])
+    assert not np.asarray(ended.reward_count).any()
+    stepped = StateActionSpace(2, 2, horizon=2, states=["a", "b"], actions=["go", "stop"])
+    by_step = Counts.from_table(table.assign(t=[0, 1, 1, 0]), stepped, **columns, step="t").transitions
+    assert by_step[0].sum() == 2 and by_step[1].sum() == 4
+    for wrong, message in (
+        (table.rename(columns={"n": "k"}), "count is column 'n', which the table has not, expected one of 'from'"),
+        (table.replace("a", "c"), r"row 1: state 'from' is 'c', expected one of the labels of the space \('a', 'b'\)"),
+        (table.assign(n=[1, -1, 0, 0]), r"row 2: count 'n' is -1.0, expected a number, zero or greater \(see docs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Counts.from_table(wrong, space, **columns)
     with pytest.raises(ValueError, match=r"row 1 .*: count 'k' is -1, expected a whole number"):
         read_log(write("s,a,n,k\nx,go,x,-1\n"), **NEXT, count="k")
     with pytest.raises(ValueError, match="count is column 'k', expected next_state, and neither episode nor step"):
@@ -503,9 +537,78 @@ def test_every_message_names_a_page_that_has_its_argument(write):
         assert link is not None and link[1] == "how-to/read-a-log", message
         for name in names:
             assert f"`{name}=" in page, (message, name)
-    # Every argument of `read_log` is on the page.
-    for name in set(inspect.signature(read_log).parameters) - {"source", "state", "action", "chunksize"}:
-        assert f"`{name}=" in page, name
+
+
+READERS = (read_log, fold_log, read_choices)
+
+
+def messages_about_logs():
+    """(place, text) of every error and warning in the files that read logs, as far as it is known before it is made."""
+    package = Path(bm.__file__).parent
+    files = [*sorted((package / "envs" / "logs").glob("*.py")), package / "behaviour" / "choice_log.py"]
+    for file in files:
+        tree = ast.parse(file.read_text())
+        raised = (node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call))
+        called = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+        told = [node for node in called if node.func.id in ("warn_user", "require_cells", "require_all")]
+        for node in (*raised, *told):
+            parts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant) and isinstance(x.value, str)]
+            yield f"{file.name}:{node.lineno}", "".join(parts), node.func
+
+
+def test_arguments_that_messages_speak_of_are_on_their_page():
+    """All of them, by their text in the source; and every argument of the readers is on one of the pages."""
+    stems = (PAGE.stem, "large-logs", "fit-learners-to-people")
+    pages = "".join((PAGE.parent / f"{stem}.md").read_text() for stem in stems)
+    names = {name for reader in READERS for name in inspect.signature(reader).parameters}
+    names -= {"source", "paths", "progress"}
+    for name in names:
+        assert f"`{name}=" in pages or f"{name}=" in pages, name
+    number = 0
+    for place, text, _ in messages_about_logs():
+        for name in names & {*re.findall(r"\b(\w+)=", text), *re.findall(r"^(\w+) (?:is|and)", text)}:
+            assert f"`{name}=" in pages, (place, name)
+        number += 1
+    assert number > 60
+    # Warnings name their page themselves, errors where they leave a reader.
+    for place, text, function in messages_about_logs():
+        if isinstance(function, ast.Name) and function.id == "warn_user":
+            assert "how-to/read-a-log" in text, place
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError, ImportError, FileNotFoundError])
+def test_whatever_a_reader_refuses_names_its_page(monkeypatch, error):
+    """All errors, whichever function raises them."""
+
+    def fail(*_, **__):
+        raise error("something is wrong")
+
+    for name in ("read_log", "transition_chunks", "chunked_tables"):
+        module = importlib.import_module(f"bayes_mdp.envs.logs.{name}")
+        for function in {"open_table", "open_log"} & vars(module).keys():
+            monkeypatch.setattr(module, function, fail)
+    monkeypatch.setattr(importlib.import_module("bayes_mdp.behaviour.choice_log"), "open_table", fail)
+    frame = pd.DataFrame({"s": ["x"], "a": "go", "n": "x"})
+    calls = {
+        "read-a-log": [
+            lambda: read_log(frame, **NEXT),
+            lambda: chunked(frame, **NEXT, states=["x"], actions=["go"]),
+            lambda: fold_log(frame, **NEXT),
+        ],
+        "fit-learners-to-people": [lambda: read_choices(frame, subject="s", action="a", reward="n")],
+    }
+    for page, some in calls.items():
+        for call in some:
+            with pytest.raises(error, match=rf"^something is wrong \(see docs/how-to/{page}\.md\)$"):
+                call()
+
+
+def test_a_chunk_that_is_refused_names_the_page():
+    frame = pd.DataFrame({"s": ["x", "y"], "a": "go", "n": "x"})
+    chunks = read_log(frame, **NEXT, states=["x"], actions=["go"], chunksize=1)
+    assert labelled(next(chunks)) == [("x", "go", "x")]
+    with pytest.raises(ValueError, match=r"row 2: state 's' is 'y', expected .* \(see docs/how-to/read-a-log\.md\)$"):
+        next(chunks)
 
 
 @pytest.fixture(scope="module")
@@ -520,46 +623,72 @@ def long():
 # A reader in plain Python.
 
 WORDS = {"", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None", "."}
-FIRST_DAY = datetime.date(2026, 1, 30)
+FIRST_DAY = datetime.datetime(2026, 1, 28)
+TIMES = {
+    "numbers": (None, str),
+    "days": ("1D", lambda t: str((FIRST_DAY + datetime.timedelta(days=t)).date())),
+    "hours": ("1h", lambda t: str(FIRST_DAY + datetime.timedelta(hours=t, minutes=7 * t % 60))),
+    "months": ("1M", lambda t: str(FIRST_DAY.replace(month=1 + t, day=28 - t).date())),
+}
+NAMES = "etszarnydck"
+"""Columns: episode, time, state (two of them), action, reward, next state (two), terminated, truncated, count."""
 
 
-def random_file(seed, path):  # noqa: PLR0912 - a form of a file each
-    """(arguments of `read_log`, rows as text, what was made wrong): a file of some episodes, in one of many forms."""
+def random_file(seed, path, long):  # noqa: PLR0912, PLR0915 - a form of a file each
+    """(source, arguments of `read_log`, rows as text): a table of some episodes, in one of many forms."""
     rng = np.random.default_rng(seed)
     pick = lambda *items: items[int(rng.integers(len(items)))]  # noqa: E731
-    states, actions = (
-        pick(("ill", "well", "dead"), ("0", "1", "2"), ("-1", "0", "10")),
-        pick(("go", "stay"), ("1", "2")),
-    )
-    options: dict[str, Any] = {**EPISODES, "reward": pick("r", None)}
-    fault = pick("nothing", "nothing", "blank", "repeat", "gap")
-    steps = pick("none", "numbers", "dates") if fault in ("nothing", "blank") else pick("numbers", "dates")
-    rows = []
+    states = pick(("ill", "well", "dead"), ("0", "1", "2"), ("-1", "0", "10"))
+    actions = pick(("go", "stay"), ("1", "2"))
+    rewards = pick("reward", "cost", None)
+    options: dict[str, Any] = {**PAIR, "episode": "e"} | ({rewards: "r"} if rewards else {})
+    fault = pick("nothing", "nothing", "blank", "blank", "repeat", "gap", "gap")
+    time = pick("none", *TIMES) if fault in ("nothing", "blank") else pick(*TIMES)
     most = 2 if seed % 10 == 0 else 6  # some files of one row, most of which hold no transition
-    for episode in range(int(rng.integers(1, most))):
-        for t in range(int(rng.integers(1, most))):
-            rows.append(
-                {
-                    "e": f"p{episode}",
-                    "t": str(t) if steps != "dates" else str(FIRST_DAY + datetime.timedelta(days=t)),
-                    "s": pick(*states),
-                    "a": pick(*actions),
-                    "r": pick("1.5", "-2", "0", "NA", "", ".") if rng.random() < 0.4 else pick("1.5", "-2", "0"),
-                    "n": pick(*states),
-                    "d": "0",
-                }
-            )
-        rows[-1]["d"] = pick("0", "1")
+    paid = (*sorted(WORDS), "1.5", "-2", "0") if rng.random() < 0.3 else ("1.5", "-2", "0")
+    rows = [
+        {
+            **{
+                "e": f"p{episode}",
+                "t": TIMES.get(time, TIMES["numbers"])[1](t),
+                "s": pick(*states),
+                "a": pick(*actions),
+            },
+            **{"r": pick(*paid), "n": pick(*states), "z": pick("lo", "hi"), "y": pick("lo", "hi")},
+            **{"d": "0", "c": "1" if rng.random() < 0.15 else "0", "k": pick("0", "1", "2")},
+        }
+        for episode in range(int(rng.integers(1, most)))
+        for t in range(int(rng.integers(1, most)))
+    ]
+    for row, after in itertools.zip_longest(rows, rows[1:]):
+        if after is None or after["e"] != row["e"]:
+            row["d"] = pick("0", "1")
+    # Which columns are named, and what may be missing.
     if rng.random() < 0.5:
         options["next_state"] = "n"
-    if rng.random() < 0.6:
-        options["terminated"] = "d"
-    if steps != "none":
-        options |= {"step": "t"} | ({"every": "1D"} if steps == "dates" else {})
-    if options["reward"] and rng.random() < 0.8:
-        options["missing_reward"] = "ignore"
-    if rng.random() < 0.4:
+    options |= {role: name for role, name in (("terminated", "d"), ("truncated", "c")) if rng.random() < 0.5}
+    if time != "none":
+        options |= {"step": "t"} | ({"every": TIMES[time][0]} if time != "numbers" else {})
+    options |= {"missing_reward": "ignore"} if rewards and rng.random() < 0.8 else {}
+    options |= {"missing_state": "gap"} if rng.random() < 0.4 else {}
+    options |= {"gaps": "cut"} if "step" in options and rng.random() < 0.5 else {}
+    several = rng.random() < 0.15
+    if several:
+        options |= {"state": ["s", "z"]} | ({"next_state": ["n", "y"]} if "next_state" in options else {})
+    if rng.random() < 0.4 and not several:
         options["states"] = [int(x) if x.lstrip("-").isdigit() else x for x in states]
+    if rng.random() < 0.1:
+        options["action"] = None
+    if rewards and rng.random() < 0.25:
+        options["reward_at"] = pick("next", "episode")
+    if fault == "nothing" and rng.random() < 0.15:
+        options = {**options, "next_state": ["n", "y"] if several else "n", "count": "k"}
+        for role in ("episode", "step", "every", "gaps", "reward_at"):
+            options.pop(role, None)
+    if options.get("reward_at") == "episode" and rng.random() < 0.8:
+        for row, after in itertools.zip_longest(rows, rows[1:]):
+            row["r"] = row["r"] if after is None or after["e"] != row["e"] else pick("0", "", "NA")
+    # What is wrong.
     if fault == "blank":
         for _ in range(int(rng.integers(1, 4))):
             rows[int(rng.integers(len(rows)))][pick("s", "a", "n")] = pick(*sorted(WORDS), "-999")
@@ -568,75 +697,171 @@ def random_file(seed, path):  # noqa: PLR0912 - a form of a file each
         rows.insert(at + 1, {**rows[at]})
     elif fault == "gap":
         del rows[int(rng.integers(len(rows)))]
+    # How it is written.
+    form = pick("csv", "csv", "tsv", "text frame", "typed frame", "parquet", "wide")
+    if form == "wide" and time == "numbers" and fault != "repeat" and rows:
+        names = [name for name in NAMES if name not in "et"]
+        wide = {(row["e"], f"{name}_{row['t']}"): row[name] for row in rows for name in names}
+        people, columns = ({key[i]: None for key in wide} for i in (0, 1))
+        frame = pd.DataFrame({"e": list(people)} | {c: [wide.get((e, c)) for e in people] for c in columns})
+        source = long(frame, "e", *names).rename(columns={"visit": "t"})
+        return source, options, source.astype({"t": str}).to_dict("records")
     if rng.random() < 0.5:  # interleaved, each episode in order
         labels = rng.permutation([row["e"] for row in rows])
         each = {label: iter([row for row in rows if row["e"] == label]) for label in set(labels)}
         rows = [next(each[label]) for label in labels]
-    if rng.random() < 0.3:
-        options |= {"sep": ";", "encoding": "latin-1"}
-    with path.open("w", newline="", encoding=options.get("encoding", "utf-8")) as file:
-        writer = csv.DictWriter(file, list("etsarnd"), delimiter=options.get("sep", ","))
-        writer.writeheader()
-        writer.writerows(rows)
-    return options, rows
+    frame = pd.DataFrame(rows, columns=list(NAMES), dtype=object)
+    if form == "text frame":
+        return frame, options, rows
+    if form == "parquet":
+        frame.to_parquet(path := path.with_suffix(".parquet"))
+        return path, options, rows
+    if form == "csv" and rng.random() < 0.4:
+        options |= {"sep": ";", "encoding": "latin-1"} | pick({}, {"decimal": ","})
+    path = path.with_suffix(".tsv") if form == "tsv" else path
+    text = frame.assign(r=[x.replace(".", options.get("decimal", ".")) if x != "." else x for x in frame["r"]])
+    text.to_csv(path, index=False, sep="\t" if form == "tsv" else options.get("sep", ","))
+    if form == "typed frame" and rows and not (frame == ".").any(axis=None):
+        return pd.read_csv(path), options, rows
+    return path, options, rows
 
 
-def reference(options, rows):  # noqa: PLR0912 - a form of a file each
-    """The transitions (state, action, reward or None, next state or None at an end, step) of each episode, or what is
-    wrong: a set of bad cells (row, role), or ("step", row)."""
-    shifts, ends = "next_state" not in options, "terminated" in options
-    of_labels = [(role, options[role]) for role in ("state", "next_state", "action") if role in options]
-    cells = {name: [row[name] for row in rows] for name in "etsarnd"}
+class Reading(NamedTuple):
+    """What a plain reader makes of rows.
+
+    Args:
+        bad: (row, role) of cells that cannot be read.
+        wrong: rows whose step does not follow.
+        moves: (state, action, reward or None, next state or None at an end, step) of each transition.
+        notes: what is no transition, as the printed log says it.
+    """
+
+    bad: set[tuple[int, str]]
+    wrong: set[int]
+    moves: list[tuple[Any, ...]]
+    notes: list[str]
+
+
+def reference(options, rows):  # noqa: PLR0912, PLR0915 - a form of a file each
+    """What the rows say, by the words of the page."""
+    size, shifts, gaps = len(rows), "next_state" not in options, options.get("missing_state") == "gap"
+    names = {role: options[role] for role in ("state", "next_state", "action") if options.get(role)}
+    columns = {role: name if isinstance(name, list) else [name] for role, name in names.items()}
     listed = {str(x) for x in options.get("states", ())}
+    of_states = columns["state"] + columns.get("next_state", [])
     negative = {
-        group: any(x.startswith("-") and x != "-999" for name in names for x in cells[name])
-        for group, names in (("a", "a"), ("s", "s" if shifts else "sn"))
+        kind: any(row[name].startswith("-") and row[name] != "-999" for name in some for row in rows)
+        for kind, some in (("action", columns.get("action", [])), ("state", of_states))
     }
 
-    def empty(name, i):
-        kept, text = (set() if name == "a" else listed), cells[name][i]
-        if text == "-999":
-            return text not in kept and not negative["a" if name == "a" else "s"]
-        return text in WORDS and text not in kept
+    def empty(role, i):
+        kept, kind = (set(), "action") if role == "action" else (listed, "state")
+        texts = [rows[i][name] for name in columns[role]]
+        nothing = [x not in kept and (bool(kept) or not negative[kind] if x == "-999" else x in WORDS) for x in texts]
+        return any(nothing)
 
-    episodes: dict[str, list[int]] = {}
+    def label(role, i):
+        texts = [rows[i][name] for name in columns[role]]
+        return tuple(texts) if len(texts) > 1 else texts[0]
+
+    episodes: dict[Any, list[int]] = {}
     for i, row in enumerate(rows):
-        episodes.setdefault(row["e"], []).append(i)
-    over = [ends and row["d"] == "1" for row in rows]
-    last = {numbers[-1] for numbers in episodes.values()}
-    bad, needed = set(), [not (shifts and i in last and not over[i]) for i in range(len(rows))]
-    for i in range(len(rows)):
-        for role, name in of_labels:
-            if role == "next_state" and over[i]:
-                continue
-            unlisted = role != "action" and listed and cells[name][i] not in listed
-            if (role != "action" or needed[i]) if empty(name, i) else unlisted:
-                bad.add((i, role))
-        if options["reward"] and options.get("missing_reward") != "ignore" and cells["r"][i] in WORDS and needed[i]:
-            bad.add((i, "reward"))
-    step: list[Any] = [None] * len(rows)
+        episodes.setdefault(row["e"] if "episode" in options else i, []).append(i)
+    after = {i: j for numbers in episodes.values() for i, j in itertools.zip_longest(numbers, numbers[1:])}
+    place = {i: k for numbers in episodes.values() for k, i in enumerate(numbers)}
+    over = ["terminated" in options and row["d"] == "1" for row in rows]
+    cut = ["truncated" in options and row["c"] == "1" for row in rows]
+    known = [not empty("state", i) for i in range(size)]
+    acted = ["action" not in names or not empty("action", i) for i in range(size)]
+    step = {}
     for numbers in episodes.values():
-        first = rows[numbers[0]]["t"]
-        for place, i in enumerate(numbers):
-            text = rows[i]["t"]
-            day = datetime.date.fromisoformat
-            step[i] = int(text) if "every" not in options else (day(text) - day(first)).days
-            step[i] = step[i] if "step" in options else place
+        for i in numbers:
+            texts = [rows[j]["t"] for j in (numbers[0], i)]
+            if "step" in options and "every" not in options:
+                step[i] = int(texts[1])
+            elif "step" in options:
+                first, now = map(datetime.datetime.fromisoformat, texts)
+                months = 12 * (now.year - first.year) + now.month - first.month
+                hour = lambda t: t.replace(minute=0)  # noqa: E731
+                passed = {"1D": (now.date() - first.date()).days, "1M": months}
+                step[i] = passed.get(options["every"], (hour(now) - hour(first)) // datetime.timedelta(hours=1))
+            else:
+                step[i] = place[i]
+    # Where a row leads, and whether it is part of the log.
+    led, to = [], []
+    for i, j in sorted(after.items()):
+        if not shifts:
+            there = not empty("next_state", i)
+            leads, where = over[i] or there or not gaps, None if over[i] or not there else label("next_state", i)
+        else:
+            there = j is not None and not cut[i] and (known[j] or not gaps)
+            there = there and ("step" not in options or step[j] == step[i] + 1)
+            leads, where = over[i] or there, None if over[i] or not there else label("state", j)
+        led.append(leads)
+        to.append(where)
+    keep = [(known[i] or not gaps) and (not shifts or led[i] or acted[i]) for i in range(size)]
+    # What is wrong.
+    bad = set()
+    for i in range(size):
+        for role in columns:
+            if role == "action":
+                wrong_there = keep[i] and not acted[i]
+            elif role == "next_state" and over[i]:
+                wrong_there = False
+            else:
+                wrong_there = not gaps if empty(role, i) else bool(listed) and label(role, i) not in listed
+            if wrong_there:
+                bad.add((i, role))
+    paid_by = "reward" if "reward" in options else "cost" if "cost" in options else None
+    at, strict = options.get("reward_at", "step"), options.get("missing_reward") != "ignore"
+    number = lambda i: None if rows[i]["r"] in WORDS else float(rows[i]["r"])  # noqa: E731
+    unpaid = set()
+    for i, j in after.items():
+        missing = number(i) is None
+        if at == "step":
+            refused = missing and strict and keep[i] and led[i]
+        elif at == "next":
+            refused = missing and strict and place[i] > 0
+        else:
+            refused = number(i) not in (None, 0.0) if j is not None else missing and strict
+        if paid_by and refused:
+            unpaid.add((i, paid_by))
     wrong = set()
     for numbers in episodes.values():
-        if "step" in options:
+        pairs = list(itertools.pairwise(numbers))
+        if "step" in options and not shifts:
             wrong |= {j for k, j in enumerate(numbers) if step[j] in [step[i] for i in numbers[:k]]}
-    if not wrong and shifts and "step" in options:
-        wrong = {j for numbers in episodes.values() for i, j in itertools.pairwise(numbers) if step[j] != step[i] + 1}
-    moves = []
-    for numbers in episodes.values():
-        for i, j in zip(numbers, [*numbers[1:], None], strict=True):
-            if not needed[i]:
-                continue
-            after = None if over[i] else cells["n"][i] if not shifts else cells["s"][j]
-            paid = None if not options["reward"] or cells["r"][i] in WORDS else float(cells["r"][i])
-            moves.append((cells["s"][i], cells["a"][i], paid, after, step[i]))
-    return bad, wrong, moves
+        elif "step" in options and options.get("gaps") == "cut":
+            wrong |= {j for i, j in pairs if step[j] <= step[i]}
+        elif "step" in options:
+            wrong |= {j for i, j in pairs if step[j] != step[i] + 1}
+    if at == "step" or not (bad or wrong):  # else they are told when the other cells are right
+        bad |= unpaid
+    # What is counted, episode by episode.
+    moves, lost = [], Counter()
+    for i in (i for numbers in episodes.values() for i in numbers):
+        j = after[i]
+        worth = number(i)
+        if at == "next":
+            worth = None if j is None else number(j)
+        elif at == "episode" and j is not None:
+            worth = number(j) if after[j] is None and not keep[j] else 0.0
+        if not keep[i]:
+            lost["gap" if not known[i] else "last"] += 1
+            lost["paid"] += known[i] and at == "step" and bool(number(i))
+        elif not led[i]:
+            lost["unknown"] += 1
+        else:
+            sign = -1.0 if paid_by == "cost" else 1.0
+            paid = None if paid_by is None or worth is None else sign * worth + 0.0
+            move = (label("state", i), label("action", i) if "action" in names else "none", paid, to[i], step[i])
+            moves += [move] * (int(rows[i]["k"]) if "count" in options else 1)
+    notes = [f"rows without a state, left out: {lost['gap']}"] * bool(lost["gap"])
+    told = "rows that do not say what followed, which count by action and reward alone"
+    notes += [f"{told}: {lost['unknown']}"] * bool(lost["unknown"])
+    with_reward = f" (with a reward: {lost['paid']})" if paid_by and lost["paid"] else ""
+    notes += [f"last rows without an action, left out: {lost['last']}{with_reward}"] * bool(lost["last"])
+    return Reading(bad, wrong, moves, notes)
 
 
 def observed(log):
@@ -644,43 +869,59 @@ def observed(log):
     t, size = log.transitions, len(log.transitions.state)
     known = t.next_observed
     seen = np.ones(size, bool) if t.reward_observed is None else np.asarray(t.reward_observed)
+    text = lambda label: tuple(map(str, label)) if isinstance(label, tuple) else str(label)  # noqa: E731
     moves = []
     for i in range(size):
         if known is not None and not known[i]:
             continue
         paid = None if t.reward is None or not seen[i] else float(t.reward[i])
         ended = t.terminated is not None and bool(t.terminated[i])
-        after = None if ended else str(log.states[int(t.next_state[i])])
-        moves.append(
-            (str(log.states[int(t.state[i])]), str(log.actions[int(t.action[i])]), paid, after, int(t.step[i]))
-        )
+        after = None if ended else text(log.states[int(t.next_state[i])])
+        step = 0 if t.step is None else int(t.step[i])
+        moves.append((text(log.states[int(t.state[i])]), str(log.actions[int(t.action[i])]), paid, after, step))
     return moves
 
 
+def quietly(read, *arguments, **options):
+    """Without warnings: of next states that contradict the next row, of times."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return read(*arguments, **options)
+
+
+def refused(error):
+    """(row, role) of the cells that an error names."""
+    return [(row, role) for row, role, *_ in error.cells]
+
+
 @pytest.mark.parametrize("part", range(4))
-def test_a_plain_reader_finds_the_same(tmp_path, part):
-    """500 files: the same transitions, or the same cells and rows refused."""
+def test_a_plain_reader_finds_the_same(tmp_path, long, part):
+    """500 tables: the same transitions, with a line for what is none, or the same cells and rows refused."""
     seen: Counter[str] = Counter()
     for seed in range(125 * part, 125 * (part + 1)):
-        path = tmp_path / "log.csv"
-        options, rows = random_file(seed, path)
-        bad, wrong, moves = reference(options, rows)
+        source, options, rows = random_file(seed, tmp_path / "log.csv", long)
+        bad, wrong, moves, notes = reference(options, rows)
+        # In chunks: not what needs the whole log, and -999 there needs all labels.
+        whole = {"every", "count", "reward_at"} & options.keys() or isinstance(options["state"], list)
+        doubtful = any("-999" in (row["s"], row["n"], row["a"]) for row in rows)
+        chunks = {"chunksize": seed % 5 + 1}
+        in_pieces = not (whole or doubtful)
         try:
-            with warnings.catch_warnings():  # next states that contradict the next row
-                warnings.simplefilter("ignore")
-                log = read_log(path, **options)
+            log = quietly(read_log, source, **options)
         except BadCells as error:
-            cells = {(row, role) for row, role, *_ in error.cells}
-            if any(role == "step" for _, role in cells):
-                assert cells <= {(i, "step") for i in wrong} | bad, (seed, cells, wrong)
-                assert not wrong or any((i, "step") in cells for i in wrong), seed
-                seen["step"] += 1
-            else:
-                # Of many the first ones, by row, are told.
-                rest = bad - cells
-                assert error.number == len(bad) and len(cells) == min(len(bad), MOST_TOLD), (seed, cells, bad)
-                assert cells <= bad and (not rest or max(cells)[0] <= min(rest)[0]), (seed, cells, bad)
-                seen["blank"] += 1
+            cells = refused(error)
+            steps = {row for row, role in cells if role == "step"}
+            assert steps <= wrong and len(steps) == (bool(wrong) and all(role in ("action", "reward", "cost") for _, role in bad)), (seed, cells, wrong, bad)  # fmt: skip # noqa: E501
+            assert error.number == len(bad) + len(steps) and len(cells) == min(error.number, MOST_TOLD), (seed, cells, bad)  # fmt: skip # noqa: E501
+            rest = bad - set(cells)
+            assert set(cells) - {(row, "step") for row in steps} <= bad, (seed, cells, bad)
+            assert not rest or max(cells)[0] <= min(rest)[0], (seed, cells, bad)
+            seen["step" if steps else "blank"] += 1
+            if in_pieces:
+                with pytest.raises(BadCells) as again:
+                    quietly(fold_log, source, **options, **chunks)
+                assert (refused(again.value), again.value.number) == (cells, error.number), (seed, refused(again.value), cells)  # fmt: skip # noqa: E501
+                seen["refused in chunks"] += 1
             continue
         except ValueError as error:
             assert re.search("no episode of two rows|no rows", str(error)), (seed, str(error))
@@ -688,15 +929,26 @@ def test_a_plain_reader_finds_the_same(tmp_path, part):
             seen["short"] += 1
             continue
         assert not bad and not wrong, (seed, bad, wrong)
-        assert observed(log) == moves, seed
-        seen["read"] += 1
-        if "every" not in options:
-            plain = {name: value for name, value in options.items() if name != "states"}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                folded = fold_log(path, **plain, chunksize=int(seed % 5) + 1)
-            assert folded.n_transitions == len(moves), seed
-    assert min(seen[kind] for kind in ("read", "blank", "step", "short")) > 2, seen
+        assert observed(log) == [(*move[:4], 0) for move in moves] if "count" in options else observed(log) == moves, (
+            seed
+        )
+        assert list(log.notes) == notes and all(note in str(log) for note in notes), (seed, log.notes, notes)
+        left_out = sum(int(re.search(r": (\d+)", note)[1]) for note in notes)
+        assert "count" in options or log.n_transitions + left_out == len(rows), seed
+        seen.update(
+            ["read", *options, *(f"{name}: {options[name]}" for name in ("reward_at", "gaps") if name in options)]
+        )
+        seen["lines"] += len(notes)
+        if in_pieces:
+            folded = quietly(fold_log, source, **options, **chunks)
+            told = sum(int(re.search(r": (\d+)", note)[1]) for note in folded.notes)
+            assert (folded.n_transitions, told) == (len(moves), len(rows) - len(moves)), seed
+            listed = {"states": log.states, "actions": log.actions}
+            pieces = list(quietly(read_log, source, **(options | listed), **chunks))
+            assert Counter(move for piece in pieces for move in observed(piece)) == Counter(moves), seed
+            seen["read in chunks"] += 1
+    kinds = ("read", "blank", "step", "short", "refused in chunks", "read in chunks", "lines", "missing_state", "gaps")
+    assert min(seen[kind] for kind in (*kinds, "count", "reward_at", "truncated", "every", "cost", "sep")) > 0, seen
 
 
 # Six real forms, one call each; sizes and sums by hand.
@@ -814,7 +1066,10 @@ def test_an_event_log_with_two_stays_of_a_patient(write):
     }
     assert np.asarray(log.transitions.terminated).sum() == 3
     # With the patient as the episode, the month between the stays is a gap, and not one step.
-    with pytest.raises(ValueError, match=r"row 6 .*: step 'time' is 744, expected 3, the step after that of row 4"):
+    with pytest.raises(
+        ValueError,
+        match=r"row 6 .*: step 'time' is '2026-02-01 08:00' \(step 744\), expected 3, the step after that of row 4",
+    ):
         read_log(path, **options, episode="patient", step="time", every="1h")
 
 
@@ -829,3 +1084,27 @@ def test_counts_of_cells(write):
         ("severe", "yes", "mild"): 7,
     }
     assert log.states == ("dead", "mild", "severe")
+
+
+def test_a_state_of_several_columns_keeps_the_names_of_its_parts(tmp_path):
+    """In what is printed, in a stored posterior, in a policy by label."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"e": np.repeat(range(20), 5), "grade": rng.choice(["hi", "lo"], 100), "load": 1})
+    frame = frame.assign(a=rng.choice(["go", "stay"], 100), r=rng.normal(size=100))
+    log = read_log(frame, state=["grade", "load"], action="a", reward="r", episode="e")
+    assert "2 states ((grade='hi', load=1), (grade='lo', load=1))" in str(log)
+    prior = bm.models.dirichlet_normal_gamma()
+    posterior = bm.infer(jax.random.key(0), prior, log, space=StateActionSpace.from_log(log))
+    assert posterior.space.factors == ("grade", "load")
+    bm.save(posterior, tmp_path / "posterior.bmdp")
+    again = bm.load(tmp_path / "posterior.bmdp")
+    assert again.space.factors == ("grade", "load") and again.space.state_names == posterior.space.state_names
+    assert pickle.loads(pickle.dumps(posterior.space.state_names))[0].names == ("grade", "load")
+    policy = {("hi", 1): "go", ("lo", 1): "stay"}
+    value = bm.policy_value(jax.random.key(1), posterior, policy, bm.Discounted(0.9), initial=("hi", 1), num_draws=20)
+    assert "state grade=hi, load=1" in str(value)
+    objective = bm.Discounted(0.5)
+    decision = bm.decide(jax.random.key(1), "default", log, objective, policies={"this": policy}, num_draws=100)
+    assert len(decision.differences) and "grade=" in str(decision) and "(hi, 1)" not in str(decision)
+    given = read_log(frame, state=["grade", "load"], action="a", episode="e", states=[("lo", 1), ("hi", 1), ("hi", 2)])
+    assert StateActionSpace.from_log(given).factors == ("grade", "load") and given.states[2] == ("hi", 2)
