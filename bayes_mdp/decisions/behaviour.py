@@ -14,8 +14,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
-from scipy.special import ndtri
-from scipy.stats import chi2
+from scipy.special import chdtrc, ndtri
 
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, optimum, policy_set
 from bayes_mdp.decisions.policy_evaluation import policy_values
@@ -205,7 +204,7 @@ def step_p_value(log: Log) -> float:
     each = (score**2 / np.maximum(taken, 1)).sum(-1) * (visits - 1) / np.maximum(squares, 1e-300)
     used = (squares > 1e-9 * visits) & ((taken > 0).sum(-1) > 1)
     degrees = ((taken > 0).sum(-1) - 1)[used].sum()
-    return float(chi2.sf(each[used].sum(), degrees)) if degrees else 1.0
+    return float(chdtrc(degrees, each[used].sum())) if degrees else 1.0
 
 
 def behaviour_in_halves(log: Log, whole: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "2 S A"]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -248,6 +249,8 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
             observed=branches.observed,
         )
 
+    alike = _differ_in_rows_alone(branches.components)
+
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
         if data is None:
@@ -257,7 +260,9 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         for k, component in enumerate(branches.components):
             own = jax.tree.map(np.array, component)
             try:
-                after.append(refit(own, data))
+                # Where only the concentrations differ, all components have the statistics of the first.
+                counted = alike and k > 0 and not refusals
+                after.append(_with_rows(after[0], own.transition_probs.prior) if counted else refit(own, data))
                 weights[k] += after[-1].log_evidence
             except ValueError as error:  # impossible under this value: it is ruled out
                 refusals.append(error)
@@ -283,6 +288,20 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         return posterior(data_statistics, _normalised(np.asarray(log_prior) + evidence))
 
     return Fit("mixture", space, summarise, infer, on_host, draws_on_host)
+
+
+def _with_rows(posterior: ConjugatePosterior, prior: Float[AnyArray, "M K"]) -> ConjugatePosterior:
+    return eqx.tree_at(lambda p: p.transition_probs.prior, posterior, prior)
+
+
+def _differ_in_rows_alone(components: Sequence[ConjugatePosterior]) -> bool:
+    """Whether all are the first one but for the concentrations of rows, of which the same are positive."""
+    first, *others = (_with_rows(each, np.asarray(each.transition_probs.prior) > 0) for each in components)
+    return all(
+        jax.tree.structure(each) == jax.tree.structure(first)
+        and all(map(np.array_equal, jax.tree.leaves(each), jax.tree.leaves(first)))
+        for each in others
+    )
 
 
 def _normalised(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

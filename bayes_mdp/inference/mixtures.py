@@ -512,10 +512,12 @@ class Mixture(MixturePosterior):
         first = function(self.component(0))
         # About the first component: what all agree on (a known reward) is exact, however many there are.
         centre = jax.tree.map(lambda x: np.where(np.isfinite(x), x, 0.0), first)
-        total = jax.tree.map(lambda x, c: c + self.weights[0] * (x - c), first, centre)
-        for k in range(1, self.num_components):
+        weights = self.weights
+        total = jax.tree.map(lambda x, c: c + weights[0] * (x - c), first, centre)
+        # In a long log most weights are zero to the last bit.
+        for k in (np.flatnonzero(weights[1:]) + 1).tolist():
             answer = function(self.component(k))
-            total = jax.tree.map(lambda t, x, c, k=k: t + self.weights[k] * (x - c), total, answer, centre)
+            total = jax.tree.map(lambda t, x, c, k=k: t + weights[k] * (x - c), total, answer, centre)
         return total
 
     def component(self, k: IntScalar) -> ConjugatePosterior:
