@@ -14,6 +14,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.models import MDPSpec
+from bayes_mdp.models.priors import ClosedForms, closed_form_of, ready
 from tests.inference.branching_programs import DATA, SPACE, Branching
 
 KEY = jax.random.key(0)
@@ -45,6 +46,29 @@ def test_one_at_a_time_is_all_at_once():
         np.testing.assert_allclose(other.weights, once.weights, rtol=2e-5)
         np.testing.assert_allclose(other.mean_mdp().transition_probs, once.mean_mdp().transition_probs, rtol=1e-5)
         np.testing.assert_allclose(float(other.log_evidence), once.log_evidence, rtol=1e-5)
+
+
+@pytest.mark.parametrize("varied", ["rows alone", "rows and rewards", "which rows are possible"])
+def test_data_that_are_counted_once_are_those_of_each_component(varied):
+    """Bit for bit the posteriors that each closed form has by itself."""
+    possible = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0 if varied == "which rows are possible" else 1.0]])
+    loc = (0.0, 2.0) if varied == "rows and rewards" else (0.0, 0.0)
+    stays = bm.Transitions([0] * 5, [0] * 5, [0.5, 1.0, -2.0, 0.0, 0.1], [0] * 5)
+    each = [
+        bm.models.dirichlet_normal_gamma(concentration=c * support, loc=mean)
+        for c, support, mean in zip((0.1, 2.0), possible, loc, strict=True)
+    ]
+    space = bm.StateActionSpace(3, 1)
+    together = ready(known_or_not, ClosedForms("which", tuple(closed_form_of(one) for one in each)))
+    mixed = posterior_of(together, stays, space)
+    alone = [bm.infer(KEY, one, stays, space=space) for one in each]
+    for k, one in enumerate(alone):
+        rows, cells = mixed.component(k).transition_probs, mixed.component(k).reward_cells
+        np.testing.assert_array_equal(rows.concentration, one.transition_probs.concentration)
+        for mine, theirs in zip(jax.tree.leaves(cells), jax.tree.leaves(one.reward_cells), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    evidence = np.array([one.log_evidence for one in alone])
+    np.testing.assert_array_equal(mixed.log_weights, (evidence - np.log(2)) - np.logaddexp.reduce(evidence - np.log(2)))
 
 
 def known_or_not(space):
