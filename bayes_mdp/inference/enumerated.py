@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -249,28 +248,13 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
             observed=branches.observed,
         )
 
-    alike = _differ_in_rows_alone(branches.components)
-
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
+        before = posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
         if data is None:
-            return posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
-        # w_k = p(value k) p(data | value k), in logs; data that are impossible under a value give it weight zero.
-        after, weights, refusals = [], np.array(log_prior), []
-        for k, component in enumerate(branches.components):
-            own = jax.tree.map(np.array, component)
-            try:
-                # Where only the concentrations differ, all components have the statistics of the first.
-                counted = alike and k > 0 and not refusals
-                after.append(_with_rows(after[0], own.transition_probs.prior) if counted else refit(own, data))
-                weights[k] += after[-1].log_evidence
-            except ValueError as error:  # impossible under this value: it is ruled out
-                refusals.append(error)
-                after.append(own)
-                weights[k] = -np.inf
-        if len(refusals) == len(after):
-            raise refusals[0]
-        return posterior(jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *after), _normalised(weights))
+            return before
+        data = jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data
+        return before.update(data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.vmap(lambda component: component.update(transitions))(jax.tree.map(np.array, stacked))
@@ -288,20 +272,6 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         return posterior(data_statistics, _normalised(np.asarray(log_prior) + evidence))
 
     return Fit("mixture", space, summarise, infer, on_host, draws_on_host)
-
-
-def _with_rows(posterior: ConjugatePosterior, prior: Float[AnyArray, "M K"]) -> ConjugatePosterior:
-    return eqx.tree_at(lambda p: p.transition_probs.prior, posterior, prior)
-
-
-def _differ_in_rows_alone(components: Sequence[ConjugatePosterior]) -> bool:
-    """Whether all are the first one but for the concentrations of rows, of which the same are positive."""
-    first, *others = (_with_rows(each, np.asarray(each.transition_probs.prior) > 0) for each in components)
-    return all(
-        jax.tree.structure(each) == jax.tree.structure(first)
-        and all(map(np.array_equal, jax.tree.leaves(each), jax.tree.leaves(first)))
-        for each in others
-    )
 
 
 def _normalised(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

@@ -2,6 +2,8 @@
 
 # pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportAttributeAccessIssue=false
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,7 +61,8 @@ def test_data_that_are_counted_once_are_those_of_each_component(varied):
         for c, support, mean in zip((0.1, 2.0), possible, loc, strict=True)
     ]
     space = bm.StateActionSpace(3, 1)
-    together = ready(known_or_not, ClosedForms("which", tuple(closed_form_of(one) for one in each)))
+    program = functools.partial(known_or_not)  # its own, which the closed forms stay with
+    together = ready(program, ClosedForms("which", tuple(closed_form_of(one) for one in each)))
     mixed = posterior_of(together, stays, space)
     alone = [bm.infer(KEY, one, stays, space=space) for one in each]
     for k, one in enumerate(alone):
