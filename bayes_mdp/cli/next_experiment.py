@@ -112,7 +112,7 @@ def _inferred(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") ->
     import bayes_mdp as bm
 
     space = space_of(arguments, log)
-    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
+    prior = prior_of(arguments, space, log)
     route = bm.explain(prior, space=space).route
     if route not in ("exact", "mixture"):
         raise ValueError(

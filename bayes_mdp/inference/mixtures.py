@@ -440,10 +440,16 @@ class Mixture(MixturePosterior):
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many components carry the weight, for `describe`."""
         of = f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
-        size = float(self.effective_sample_size())
+        size, evidence = float(self.effective_sample_size()), self.known_log_evidence
+        known = (
+            {}
+            if evidence is None
+            else {"log evidence": f"{evidence:.6g} = log p(next states, rewards | states, actions)"}
+        )
         return {
             "method": f"mixture of {self.num_components} posteriors in closed form{of}",
             "weights": f"effective sample size {size:.4g} of {self.num_components}",
+            **known,
             **program_data(self.observed),
         }
 
@@ -587,7 +593,9 @@ class Mixture(MixturePosterior):
             try:
                 # Where only concentrations differ, all components have the statistics of the first.
                 counted = alike and k > 0 and not refusals
-                after[k] = with_rows(after[0], before.transition_probs.prior) if counted else before.update(data, weight)
+                after[k] = (
+                    with_rows(after[0], before.transition_probs.prior) if counted else before.update(data, weight)
+                )
             except ValueError as error:
                 refusals.append(error)
                 log_weights[k] = -np.inf
@@ -601,7 +609,7 @@ class Mixture(MixturePosterior):
 
     @property
     def _differ_in_rows_alone(self) -> bool:
-        """Whether all components are the first one but for the concentrations of rows, of which the same are positive."""
+        """Whether components differ in the concentrations of their rows alone, of which the same are positive."""
         possible = with_rows(self.components, np.asarray(self.components.transition_probs.prior) > 0)
         return all(bool((x == x[:1]).all()) for x in map(np.asarray, jax.tree.leaves(possible)))
 
