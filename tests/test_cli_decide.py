@@ -125,6 +125,6 @@ def test_what_was_entered_is_what_is_judged(capsys, log):
     """The baseline in the table of differences, the start in the line above."""
     more = ("--baseline", "0=stay,1=jump", "--initial", "0=0.25,1=0.75")
     code, out, _ = run(capsys, "decide", log, *COLUMNS, *PRIOR, *GIVEN, *more)
-    assert code == 0 and "; start: the given distribution (0 0.25, 1 0.75)\n" in out
+    assert code == 0 and "; start: the given distribution (0 0.25, 1 0.75) the " in " ".join(out.split())
     rows = [line.split() for line in out.splitlines()]
     assert ["1", "jump", "1"] in [row[:3] for row in rows] and ["0", "stay", "1"] in [row[:3] for row in rows]

@@ -113,8 +113,8 @@ class RarelyTried(NamedTuple):
         which = f": {few}{more}" if self.pairs else ""
         return (
             f"left to the baseline: pairs that the data which choose have less than {self.below} times "
-            f"({len(self.pairs)} of {self.of}{which}; bootstrap_below={self.below}); what trying them is worth: "
-            f"bm.next_experiment {see('how-to/value-of-information')}"
+            f"({len(self.pairs)} of {self.of}{which}; bootstrap_below={self.below}, --bootstrap-below); what trying "
+            f"them is worth: bm.next_experiment {see('how-to/value-of-information')}"
         )
 
 

@@ -65,7 +65,10 @@ def wrapped(line: str) -> list[str]:
     Args:
         line: with its own indent.
     """
-    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    # "95 %" stays together.
+    kept = line.replace(" %", "\N{NO-BREAK SPACE}%")
+    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
 
 
 def see(page: str) -> str:

@@ -114,5 +114,5 @@ def test_the_page_says_it(tmp_path):
     decision: Any = bm.decide(KEY, PRIOR, log, OBJECTIVE, num_draws=100, checks=False)
     write_report(decision, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "<p>Limits: pairs seen less than 5 times by the data that choose keep" in page
+    assert "<p>Limits: left to the baseline: pairs that the data which choose have less than 5 times" in page
     assert "--bootstrap-below" in page and "<th>that of rewards</th>" in page
