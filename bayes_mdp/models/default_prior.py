@@ -219,12 +219,12 @@ class Rewards(NamedTuple):
     """The rewards that were observed: one by one, or by cells of a folded log.
 
     Args:
-        count, mean, ss: [M], number, mean and sum of squared deviations of the rewards behind each entry.
+        number, mean, ss: [M], number, mean and sum of squared deviations of the rewards behind each entry.
         pair: [M], number of the pair.
         outcome: [M], next state, S for the end, S + 1 where it was not observed.
     """
 
-    count: Float[np.ndarray, " M"]
+    number: Float[np.ndarray, " M"]
     mean: Float[np.ndarray, " M"]
     ss: Float[np.ndarray, " M"]
     pair: Int[np.ndarray, " M"]
@@ -259,19 +259,19 @@ def _rewards_of(log: Log | FoldedLog) -> Rewards:
         pair = np.asarray(transitions.state).astype(np.int64) * len(log.actions) + np.asarray(transitions.action)
         outcome, reward = np.asarray(transitions.outcome(len(log.states))), np.asarray(reward, np.float64)
         found = Rewards(np.asarray(weight, np.float64), reward, np.zeros(reward.shape), pair, outcome)
-    found = found.take(found.count != 0)
-    if not len(found.count):
+    found = found.take(found.number != 0)
+    if not len(found.number):
         raise ValueError("log holds no reward that was observed, expected some")
     return found
 
 
 def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:
     """Of rewards less their mean, whose squares keep their digits."""
-    count, total = rewards.count, float(rewards.count.sum())
+    count, total = rewards.number, float(rewards.number.sum())
     centre = float((count * rewards.mean).sum() / total)
     away = rewards.mean - centre
     _, cell = np.unique(cell, return_inverse=True)
-    number = np.bincount(cell, count)
+    number = np.bincount(cell, count)  # of each cell
     means = np.bincount(cell, count * away) / number
     squares = float((rewards.ss + count * (away - means[cell]) ** 2).sum())
     free = int((number - 1).sum())
@@ -297,7 +297,7 @@ def _fitting(rewards: Rewards, moments: RewardMoments, folded: bool) -> RewardLa
 
 def _possible(law: str, rewards: Rewards) -> Bool[np.ndarray, " M"]:
     """Which rewards the law can give, as far as their moments show."""
-    count, mean, ss = rewards.count, rewards.mean, rewards.ss
+    count, mean, ss = rewards.number, rewards.mean, rewards.ss
     if law == "bernoulli":
         # Of numbers in [0, 1] those of 0 and 1 alone have squares that add up to what they do themselves.
         spread = np.abs(ss - count * mean * (1.0 - mean)) <= ROUNDING * count

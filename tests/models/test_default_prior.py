@@ -201,11 +201,20 @@ def test_a_folded_log_has_the_prior_of_the_whole_one(kind):
     data = log.transitions
     frame = pd.DataFrame({"s": data.state, "a": np.array(log.actions)[data.action], "r": data.reward})
     frame = frame.assign(t=data.next_state, over=False if data.terminated is None else data.terminated)
-    read = {"state": "s", "action": "a", "reward": "r", "next_state": "t", "terminated": "over", "states": log.states}
-    folded = bm.fold_log(frame, **read, actions=log.actions)
+    read: Any = {
+        "state": "s",
+        "action": "a",
+        "reward": "r",
+        "next_state": "t",
+        "terminated": "over",
+        "states": log.states,
+    }
+    folded = bm.fold_log(frame, actions=log.actions, **read)
     space = bm.StateActionSpace.from_log(folded)
     whole, parts = (bm.default_prior(each, space=space) for each in (log, folded))
     assert str(whole) == str(parts)
+    one: Any
+    other: Any
     one, other = (bm.infer(KEY, prior, each, space=space) for prior, each in ((whole, log), (parts, folded)))
     np.testing.assert_allclose(one.log_weights, other.log_weights, rtol=1e-9, atol=1e-9)
     assert one.log_evidence == pytest.approx(other.log_evidence, rel=1e-11)
