@@ -46,8 +46,8 @@ def add_next_experiment(commands: Commands) -> None:
     add_labels(parser)
     parser.add_argument(
         "--prior",
-        help="a name of `list`, or MODULE:FUNCTION, whose posterior has a closed form (default: "
-        "dirichlet_normal_gamma)",
+        help="a name of `list`, or MODULE:FUNCTION, whose posterior has a closed form, or a mixture of such (default: "
+        "as of `fit`)",
     )
     add_objective(parser)
     add_problem(parser)

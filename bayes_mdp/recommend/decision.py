@@ -16,7 +16,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence
 from bayes_mdp.recommend.in_words import value_in_words
-from bayes_mdp.utils.messages import amount, amounts, see, shown_as_html, wrapped
+from bayes_mdp.utils.messages import amount, amounts, shown_as_html, wrapped
 from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class RarelyTried(NamedTuple):
         which = f": {few}{more}" if self.pairs else ""
         return (
             f"left to the baseline: pairs that the data which choose have less than {self.below} times "
-            f"({len(self.pairs)} of {self.of}{which}; bootstrap_below={self.below}, --bootstrap-below); what trying "
-            f"them is worth: bm.next_experiment {see('how-to/value-of-information')}"
+            f"({len(self.pairs)} of {self.of}{which}; bootstrap_below={self.below}, --bootstrap-below); worth of "
+            "trying them: bm.next_experiment"
         )
 
 
