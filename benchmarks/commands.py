@@ -29,6 +29,8 @@ COMMANDS = {
     "fit, policies": f"fit short.csv {COLUMNS} --discount 0.9",
     "fit, long log": f"fit long.csv {COLUMNS}",
     "fit, long log, policies": f"fit long.csv {COLUMNS} --discount 0.9",
+    "decide": f"decide short.csv {COLUMNS} --discount 0.95",
+    "decide, long log": f"decide long.csv {COLUMNS} --discount 0.95",
     "demo": "demo --out demo-{turn}",
 }
 """Row of the table -> the arguments of `bayes-mdp`; of "import": none, `import bayes_mdp` alone."""

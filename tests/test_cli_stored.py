@@ -49,7 +49,7 @@ def test_fit_says_of_a_stored_posterior_what_it_says_of_its_log(capsys, files, t
     other.write_bytes(stored.read_bytes())
     for path in (stored, other):
         code, told, _ = run(capsys, "fit", path, *asked)
-        assert code == 0 and told == by_log.split("\n\n", 1)[1]
+        assert code == 0 and told == by_log.split("\n\n", 2)[2]
     assert "logged" in told and "greedy" in told and "start: the given distribution (state new)" in told
 
 
@@ -91,7 +91,7 @@ def test_next_experiment_ranks_as_after_the_log(capsys, files, tmp_path):
 
 def test_explain_says_how_a_stored_posterior_was_inferred(capsys, files):
     code, told, _ = run(capsys, "explain", files[2])
-    assert code == 0 and "method         exact" in told and "40 transitions, 40 rewards" in told
+    assert code == 0 and "method         mixture of" in told and "40 transitions, 40 rewards" in told
     refused(capsys, "--states is given with", "explain", files[2], "--states", 2)
 
 
@@ -155,6 +155,13 @@ def test_update_prints_rows_added_and_values_before_and_after(capsys, files, tmp
         assert [float(x) for x in shown] == pytest.approx([value.mean, *value.interval], rel=1e-3)
     code, told, _ = run(capsys, *more, "--discount-data", 0.5)
     assert code == 0 and "40 before, 60 after" in told and "no values before and after: no objective was given" in told
+
+
+def test_update_refuses_what_does_not_learn(capsys, files, tmp_path):
+    drawn = bm.infer(jax.random.key(0), bm.models.partial_pooling(), None, space=bm.StateActionSpace(2, 2))
+    bm.save(drawn, tmp_path / "pooled.bmdp")
+    message = "is a PooledPosterior, expected a posterior in closed form or a mixture of such"
+    refused(capsys, message, "update", tmp_path / "pooled.bmdp", files[1], *COLUMNS, "--save", tmp_path / "q.bmdp")
 
 
 def test_the_version_is_told(capsys):

@@ -21,6 +21,7 @@ from bayes_mdp.cli.options import (
 from bayes_mdp.cli.problem import (
     BEHAVIOUR,
     add_choice,
+    add_prior,
     add_problem,
     baseline_of,
     initial_of,
@@ -53,11 +54,7 @@ def add_decide(commands: Commands) -> None:
     parser.add_argument("log", help="CSV or Parquet file, one transition per row, in the order of time")
     add_columns(parser, required=True)
     add_labels(parser)
-    parser.add_argument(
-        "--prior",
-        help="a name of `list`, or MODULE:FUNCTION (default: rows of a concentration that is learnt, and rewards of a "
-        "law that the log suggests, see bm.default_prior)",
-    )
+    add_prior(parser)
     add_objective(parser)
     add_problem(parser)
     add_choice(parser)
@@ -112,7 +109,7 @@ def _decide(arguments: argparse.Namespace) -> None:
     space = space_of(arguments, log)
     decision = bm.decide(
         jax.random.key(arguments.seed),
-        "default" if arguments.prior is None and arguments.known_reward is None else prior_of(arguments, space, ""),
+        prior_of(arguments, space, log),
         log,
         objective,
         policies=policies_of(arguments, space),

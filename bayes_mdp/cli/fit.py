@@ -22,7 +22,7 @@ from bayes_mdp.cli.options import (
     say_log,
     seed,
 )
-from bayes_mdp.cli.problem import add_choice, add_problem, initial_of, prior_of, space_of
+from bayes_mdp.cli.problem import add_choice, add_prior, add_problem, initial_of, prior_of, space_of
 from bayes_mdp.cli.stored import load_stored, stored_in
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_fit(commands: Commands) -> None:
     add_columns(parser, required=False)
     add_labels(parser)
     add_chunks(parser)
-    parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
+    add_prior(parser)
     add_method(parser)
     parser.add_argument(
         "--successors",
@@ -78,6 +78,8 @@ def _fit(arguments: argparse.Namespace) -> int:
     import jax
 
     import bayes_mdp as bm
+    from bayes_mdp.recommend.in_words import prior_in_words
+    from bayes_mdp.utils.messages import wrapped
     from bayes_mdp.utils.validation import check_count
 
     check_outputs(arguments, "save", "netcdf", "figure", "report", inputs=arguments.log)
@@ -95,11 +97,12 @@ def _fit(arguments: argparse.Namespace) -> int:
         return 0
     log = _read(arguments)
     space = space_of(arguments, log, arguments.successors)
-    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
+    prior = prior_of(arguments, space, log)
     initial = initial_of(arguments, space, log)
     posterior = bm.infer(key, prior, log, space=space, method=method)
     say_log(log)
-    print(posterior)
+    told = [part for line in prior_in_words(prior).splitlines() for part in wrapped(f"prior: {line}")]
+    print(*told, "", posterior, sep="\n")
     if objective is not None:
         _judge(arguments, key, posterior, log, space, objective, initial)
     _keep(arguments, key, posterior, log)

@@ -46,8 +46,8 @@ def add_next_experiment(commands: Commands) -> None:
     add_labels(parser)
     parser.add_argument(
         "--prior",
-        help="a name of `list`, or MODULE:FUNCTION, whose posterior has a closed form (default: "
-        "dirichlet_normal_gamma)",
+        help="a name of `list`, or MODULE:FUNCTION, whose posterior has a closed form, or a mixture of such (default: "
+        "as of `fit`)",
     )
     add_objective(parser)
     add_problem(parser)
@@ -112,7 +112,7 @@ def _inferred(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") ->
     import bayes_mdp as bm
 
     space = space_of(arguments, log)
-    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
+    prior = prior_of(arguments, space, log)
     route = bm.explain(prior, space=space).route
     if route not in ("exact", "mixture"):
         raise ValueError(

@@ -75,8 +75,17 @@ def space_of(
     return bm.StateActionSpace.from_log(log, legal=arguments.legal, support=support, successors=successors)  # type: ignore[arg-type] - choices of argparse
 
 
-def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", default: str) -> "Prior":
-    """The prior that was named, or that of known rewards.
+def add_prior(parser: argparse.ArgumentParser) -> None:
+    """--prior."""
+    parser.add_argument(
+        "--prior",
+        help="a name of `list`, or MODULE:FUNCTION (default: rows of a concentration that is learnt, and rewards of a "
+        "law that the log suggests, see bm.default_prior)",
+    )
+
+
+def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", log: "Log | FoldedLog") -> "Prior":
+    """The prior that was named, or that of known rewards; else `default_prior`, whose rewards need some in the log.
 
     Raises:
         ValueError: both were given; an unknown name; a table without the reward of a legal pair.
@@ -84,8 +93,11 @@ def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", default: 
     import bayes_mdp as bm
     from bayes_mdp.experiments.registry_names import find_prior
 
+    if arguments.known_reward is None and arguments.prior is None:
+        rewarded = log.has_rewards if isinstance(log, bm.FoldedLog) else log.transitions.reward is not None
+        return bm.default_prior(log, space=space) if rewarded else bm.models.dirichlet_normal_gamma()
     if arguments.known_reward is None:
-        return find_prior(default if arguments.prior is None else arguments.prior)
+        return find_prior(arguments.prior)
     if arguments.prior is not None:
         raise ValueError(
             f"--prior is {arguments.prior!r} with --known-reward, expected one of them: write a prior with known "

@@ -26,7 +26,7 @@ from bayes_mdp.cli.options import (
 from bayes_mdp.cli.problem import add_initial, initial_of
 
 if TYPE_CHECKING:
-    from bayes_mdp.inference import ConjugatePosterior
+    from bayes_mdp.inference import ConjugatePosterior, Mixture
     from bayes_mdp.inference.route import InferredPosterior
     from bayes_mdp.mdp import Objective
     from bayes_mdp.utils.typing import InitialLike
@@ -126,17 +126,17 @@ def add_update(commands: Commands) -> None:
 
 def _update(arguments: argparse.Namespace) -> None:
     import bayes_mdp as bm
-    from bayes_mdp.inference import ConjugatePosterior
+    from bayes_mdp.inference import ConjugatePosterior, Mixture
     from bayes_mdp.utils.validation import check_count
 
     check_outputs(arguments, "save", inputs=[arguments.posterior, *arguments.log])
     check_count("--draws", arguments.draws, 2)
     objective = objective_of(arguments)
     before = bm.load(arguments.posterior)
-    if not isinstance(before, ConjugatePosterior):
+    if not isinstance(before, ConjugatePosterior | Mixture):
         raise TypeError(
-            f"{arguments.posterior} is a {type(before).__name__}, expected a ConjugatePosterior, which learns from "
-            "sufficient statistics"
+            f"{arguments.posterior} is a {type(before).__name__}, expected a posterior in closed form or a mixture of "
+            "such, which learn from sufficient statistics"
         )
     log = folded_of(arguments, before.space)
     initial = initial_of(arguments, before.space, log)
@@ -158,8 +158,8 @@ def _update(arguments: argparse.Namespace) -> None:
 
 def _print_values(
     arguments: argparse.Namespace,
-    before: "ConjugatePosterior",
-    after: "ConjugatePosterior",
+    before: "ConjugatePosterior | Mixture",
+    after: "ConjugatePosterior | Mixture",
     objective: "Objective",
     initial: "InitialLike | None",
 ) -> None:

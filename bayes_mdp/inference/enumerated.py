@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -250,22 +250,11 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
+        before = posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
         if data is None:
-            return posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
-        # w_k = p(value k) p(data | value k), in logs; data that are impossible under a value give it weight zero.
-        after, weights, refusals = [], np.array(log_prior), []
-        for k, component in enumerate(branches.components):
-            own = jax.tree.map(np.array, component)
-            try:
-                after.append(refit(own, data))
-                weights[k] += after[-1].log_evidence
-            except ValueError as error:  # impossible under this value: it is ruled out
-                refusals.append(error)
-                after.append(own)
-                weights[k] = -np.inf
-        if len(refusals) == len(after):
-            raise refusals[0]
-        return posterior(jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *after), _normalised(weights))
+            return before
+        data = jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data
+        return before.update(data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.vmap(lambda component: component.update(transitions))(jax.tree.map(np.array, stacked))

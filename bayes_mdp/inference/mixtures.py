@@ -36,6 +36,7 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rows,
     urn_of,
 )
+from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -43,7 +44,16 @@ from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
-from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import (
+    MDP,
+    Counts,
+    FoldedLog,
+    PriorWeight,
+    SparseMDP,
+    StateActionSpace,
+    Transitions,
+    check_transitions,
+)
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.sizes import Sizes
@@ -53,7 +63,7 @@ from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, in_numpy, pick, xp
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
-from bayes_mdp.utils.validation import as_real, check_shape, check_type, is_concrete, require
+from bayes_mdp.utils.validation import as_real, check_bool, check_shape, check_type, is_concrete, require
 
 Pairs = Float[AnyArray, "*H S A"]
 Tree = TypeVar("Tree")
@@ -359,6 +369,7 @@ class Mixture(MixturePosterior):
         program: the prior program; None after `load`, and of `mixture`.
         site_tables: for each component, where the sites of the program lie in its arrays; (): not known.
         observed: (name, number of values) of the sites that the program observes itself.
+        sources: SHA-256 of the content of the logs that it has learnt from; None: of none that has one.
     """
 
     components: ConjugatePosterior
@@ -369,6 +380,7 @@ class Mixture(MixturePosterior):
     program: Prior | None = eqx.field(static=True, default=None)  # type: ignore[override]
     site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
     observed: Observed | None = eqx.field(static=True, default=())
+    sources: Digests | None = None
 
     @property
     def method(self) -> str:
@@ -428,10 +440,16 @@ class Mixture(MixturePosterior):
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many components carry the weight, for `describe`."""
         of = f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
-        size = float(self.effective_sample_size())
+        size, evidence = float(self.effective_sample_size()), self.known_log_evidence
+        known = (
+            {}
+            if evidence is None
+            else {"log evidence": f"{evidence:.6g} = log p(next states, rewards | states, actions)"}
+        )
         return {
             "method": f"mixture of {self.num_components} posteriors in closed form{of}",
             "weights": f"effective sample size {size:.4g} of {self.num_components}",
+            **known,
             **program_data(self.observed),
         }
 
@@ -512,36 +530,113 @@ class Mixture(MixturePosterior):
         first = function(self.component(0))
         # About the first component: what all agree on (a known reward) is exact, however many there are.
         centre = jax.tree.map(lambda x: np.where(np.isfinite(x), x, 0.0), first)
-        total = jax.tree.map(lambda x, c: c + self.weights[0] * (x - c), first, centre)
-        for k in range(1, self.num_components):
+        weights = self.weights
+        total = jax.tree.map(lambda x, c: c + weights[0] * (x - c), first, centre)
+        # In a long log most weights are zero to the last bit.
+        for k in (np.flatnonzero(weights[1:]) + 1).tolist():
             answer = function(self.component(k))
-            total = jax.tree.map(lambda t, x, c, k=k: t + self.weights[k] * (x - c), total, answer, centre)
+            total = jax.tree.map(lambda t, x, c, k=k: t + weights[k] * (x - c), total, answer, centre)
         return total
 
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`."""
         return jax.tree.map(lambda x: pick(x, k), self.components)
 
-    def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> "Mixture":
-        """The mixture after one transition or a block: components by conjugacy, weights by predictive likelihood.
+    def update(
+        self,
+        transitions: Transitions | Counts | FoldedLog,
+        weight: ArrayLike = 1.0,
+        *,
+        discount_data: RealScalar | None = None,
+        allow_duplicates: bool = False,
+    ) -> "Mixture":
+        """The mixture after one transition, a block, or statistics: components by conjugacy, weights by Bayes' rule.
 
         Args:
-            transitions: data; a block is taken one transition after the other.
+            transitions: data, as `ConjugatePosterior.update` takes them; inside a trace transitions alone, and a block
+                of these one after the other.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.
+            discount_data: factor by which earlier data count from now on, see the method of that name; None: fully.
+            allow_duplicates: whether a folded log that was learnt from already is counted again.
 
         Raises:
-            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace), a log that was
+                learnt from already.
         """
+        if discount_data is not None:
+            return self.discount_data(discount_data).update(transitions, weight, allow_duplicates=allow_duplicates)
+        if isinstance(transitions, FoldedLog):
+            check_bool("allow_duplicates", allow_duplicates)
+            sources = after_sources(self.sources, transitions.sources, allow_duplicates=allow_duplicates)
+            counts = transitions.counts(self.space, by_outcome=self.reference.rewards_by_outcome)
+            return replace(self.update(counts, weight), sources=sources)
         check_weighted(transitions, weight)
-        if is_concrete(transitions, weight, self.log_weights):
-            self.check(transitions, weight)
+        if is_concrete(self, transitions, weight):
+            return self._learnt(transitions, weight)
+        if isinstance(transitions, Counts):
+            raise TypeError("transitions are Counts, expected Transitions inside a compiled function")
         if jnp.ndim(transitions.state) == 0:
             return self._observe(transitions, weight)
         # One transition after the other: the predictive of each is conditional on those before.
         weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         start, block = jax.tree.map(jnp.asarray, (self, transitions))
         return lax.scan(lambda belief, x: (belief._observe(*x), None), start, (block, weights))[0]
+
+    def _learnt(self, data: Transitions | Counts, weight: ArrayLike) -> "Mixture":
+        """`update` on the host: w_k' = w_k p(data | value k), in logs. A value that excludes the data gets weight 0."""
+        alike, possible = self._differ_in_rows_alone, np.flatnonzero(self._possible).tolist()
+        after = [self.component(k) for k in range(self.num_components)]
+        log_weights, refusals = np.array(self.log_weights, np.float64), []
+        for k in possible:
+            before = after[k]
+            try:
+                # Where only concentrations differ, all components have the statistics of the first.
+                counted = alike and k > 0 and not refusals
+                after[k] = (
+                    with_rows(after[0], before.transition_probs.prior) if counted else before.update(data, weight)
+                )
+            except ValueError as error:
+                refusals.append(error)
+                log_weights[k] = -np.inf
+                continue
+            gain = after[k].log_evidence - (0.0 if self.log_prior is not None else before.log_evidence)
+            log_weights[k] = gain + (self.log_prior if self.log_prior is not None else log_weights)[k]
+        if len(refusals) == len(possible):
+            raise refusals[0]
+        components = jax.tree.map(lambda *each: np.stack([np.asarray(x) for x in each]), *after)
+        return replace(self, components=components, log_weights=log_weights - np.logaddexp.reduce(log_weights))
+
+    @property
+    def _differ_in_rows_alone(self) -> bool:
+        """Whether components differ in the concentrations of their rows alone, of which the same are positive."""
+        possible = with_rows(self.components, np.asarray(self.components.transition_probs.prior) > 0)
+        return all(bool((x == x[:1]).all()) for x in map(np.asarray, jax.tree.leaves(possible)))
+
+    def discount_data(self, factor: RealScalar) -> "Mixture":
+        """The mixture for which each transition so far counts as `factor` transitions, and so do its weights.
+
+        Args:
+            factor: as of `ConjugatePosterior.discount_data`.
+
+        Raises:
+            ValueError, TypeError: as there; the weights before any data are not known.
+        """
+        if self.log_prior is None:
+            raise ValueError("the mixture has no log_prior, expected one from infer to discount what it has learnt")
+        each = [self.component(k).discount_data(factor) for k in range(self.num_components)]
+        components = jax.tree.map(lambda *parts: np.stack([np.asarray(x) for x in parts]), *each)
+        evidence = np.array([float(component.log_evidence) for component in each])
+        log_weights = np.where(self._possible, np.asarray(self.log_prior, np.float64) + evidence, -np.inf)
+        return replace(self, components=components, log_weights=log_weights - np.logaddexp.reduce(log_weights))
+
+    def with_sources(self, sources: Digests) -> "Mixture":
+        """The same belief, which remembers the logs that it has learnt from.
+
+        Args:
+            sources: digests of the logs.
+        """
+        return replace(self, sources=sources)
 
     def _observe(self, transition: Transitions, weight: ArrayLike) -> "Mixture":
         def one(component: ConjugatePosterior) -> tuple[ConjugatePosterior, Float[Array, ""]]:
@@ -551,6 +646,16 @@ class Mixture(MixturePosterior):
         components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
         log_weights = self.log_weights + gain
         return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
+
+
+def with_rows(posterior: ConjugatePosterior, prior: AnyArray) -> ConjugatePosterior:
+    """The same posterior with other concentrations of its rows before data.
+
+    Args:
+        posterior: as it is.
+        prior: [M K], as that of its `DirichletRows`.
+    """
+    return eqx.tree_at(lambda p: p.transition_probs.prior, posterior, prior)
 
 
 @jax.jit

@@ -75,7 +75,8 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     with jax.enable_x64(True):
         # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
         own = ready(isolated_prior(prior), _copied(form)) if has_arrays else prior
-    each = [ReadyMade(own, one, space, _digest(one, space)) for one in forms]
+    words = repr(space)
+    each = [ReadyMade(own, one, space, _digest(one, space, words)) for one in forms]
     if not isinstance(form, ClosedForms):
         return _belief(each[0])
     digest = hashlib.sha256(f"{form.site} {len(each)} {' '.join(one.fingerprint for one in each)}".encode())
@@ -86,8 +87,8 @@ def _copied(form: ClosedForm | ClosedForms) -> ClosedForm | ClosedForms:
     return jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, form)
 
 
-def _digest(form: ClosedForm, space: StateActionSpace) -> str:
-    digest = hashlib.sha256(f"{space!r} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
+def _digest(form: ClosedForm, space: StateActionSpace, words: str) -> str:
+    digest = hashlib.sha256(f"{words} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
     for value in (*jax.tree.leaves(space), *form.numbers):
         array = np.asarray(value)
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())

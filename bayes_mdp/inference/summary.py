@@ -306,7 +306,7 @@ def _without_data(posterior: Summarised) -> list[str]:
     if posterior.space.legal is not None:
         missing &= posterior.space.legal
     informed, weight = np.zeros(missing.shape, bool), np.zeros(missing.shape)
-    if isinstance(posterior, CanCountPrior):
+    if missing.any() and isinstance(posterior, CanCountPrior):
         weight, is_empty = map(np.asarray, posterior.prior_weight())
         informed = missing & ~is_empty & np.isfinite(weight)
     found = []

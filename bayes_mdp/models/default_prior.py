@@ -20,7 +20,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.mdp import Log, StateActionSpace
+from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
+from bayes_mdp.mdp.data.folded_log import END, FIRST_STATE, UNKNOWN
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.priors import (
@@ -54,6 +55,8 @@ WEIGHTS = 0.05, 100.0
 BY_OUTCOME, LEAST_FREE, MOST_CELLS = 0.5, 20, 2**22
 """Rewards depend on the outcome where they vary at most so much less within a pair and outcome than within a pair, by
 at least so many degrees of freedom, in a space of at most so many such cells."""
+ROUNDING = 1e-12
+"""Of the squares of a cell's rewards, within which they are those of 0 and 1."""
 POISSON = 0.5, 2.0
 """Counts are Poisson where their variance in a pair is so many times their mean."""
 
@@ -102,14 +105,16 @@ class DefaultPrior:
     def __str__(self) -> str:
         """Two lines."""
         low, high = min(self.concentrations), max(self.concentrations)
-        near = ", and whether outcomes near the state in the order of the states are likelier" if self.near else ""
+        near = ", and whether outcomes near the state are likelier" if self.near else ""
         return (
             f"rows: Dirichlet, one concentration for all pairs, learnt ({len(self.concentrations)} values from "
             f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near}\nrewards: {self.rewards}"
         )
 
 
-def default_prior(log: Log, *, space: StateActionSpace | None = None, rewards: RewardLaw | None = None) -> DefaultPrior:
+def default_prior(
+    log: Log | FoldedLog, *, space: StateActionSpace | None = None, rewards: RewardLaw | None = None
+) -> DefaultPrior:
     """A prior for a log of which nothing else is known; see the module. Host-side.
 
     The concentration of the rows is learnt with its uncertainty, and so is whether outcomes near the state, in the
@@ -119,10 +124,12 @@ def default_prior(log: Log, *, space: StateActionSpace | None = None, rewards: R
     larger than that between pairs.
 
     Args:
-        log: as a whole; its labels, and its rewards. How often an outcome follows is not used.
+        log: as a whole, or folded (see `fold_log`); its labels, and its rewards. How often an outcome follows is not
+            used.
         space: of the posterior; None: `StateActionSpace.from_log(log)`.
         rewards: "bernoulli" (0 or 1), "poisson" (counts), "normal" (unknown mean and variance); None: what fits: 0 and
-            1 alone are Bernoulli, counts whose variance is near their mean Poisson, all others normal.
+            1 alone are Bernoulli, counts whose variance is near their mean Poisson (not of a folded log, which does not
+            keep every reward), all others normal.
 
     Returns:
         A prior program, as those of `bayes_mdp.models`; its posterior is exact (route "mixture").
@@ -139,7 +146,8 @@ def default_prior(log: Log, *, space: StateActionSpace | None = None, rewards: R
         rows: Dirichlet, one concentration for all pairs, learnt (7 values from 0.062 to 4 for an outcome)
         rewards: 0 or 1, Bernoulli; a mean reward is 0.5 beforehand, which weighs as 0.05 rewards
     """
-    check_type("log", log, Log, "a Log (see read_log)")
+    if not isinstance(log, FoldedLog):
+        check_type("log", log, Log, "a Log (see read_log) or a FoldedLog (see fold_log)")
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     factory, words = reward_law_of(log, rewards)
@@ -180,7 +188,7 @@ def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
     ]
 
 
-def reward_law_of(log: Log, rewards: RewardLaw | None = None) -> tuple[Callable[..., Prior], str]:
+def reward_law_of(log: Log | FoldedLog, rewards: RewardLaw | None = None) -> tuple[Callable[..., Prior], str]:
     """The law of the rewards: the prior of rows and rewards given a concentration, and the law in words.
 
     Args:
@@ -189,14 +197,17 @@ def reward_law_of(log: Log, rewards: RewardLaw | None = None) -> tuple[Callable[
     Raises:
         ValueError: as `default_prior`.
     """
-    reward, pair, outcome = _rewards_of(log)
-    moments = _moments(reward, pair)
-    law = _fitting(reward, moments) if rewards is None else rewards
+    observed = _rewards_of(log)
+    moments = _moments(observed, observed.pair)
+    folded = isinstance(log, FoldedLog)
+    law = _fitting(observed, moments, folded) if rewards is None else rewards
     check_name("rewards", law, get_args(RewardLaw))
-    _check_law(law, reward)
+    _check_law(law, observed, folded)
     outcomes, pairs = len(log.states) + 1, len(log.states) * len(log.actions)
     if outcomes * pairs <= MOST_CELLS:
-        by_outcome = _moments(reward, pair * outcomes + outcome)
+        # A reward says nothing of its outcome where that was not observed.
+        known = observed.take(observed.outcome < outcomes)
+        by_outcome = _moments(known, known.pair * outcomes + known.outcome)
         # 0/1 at the end of an episode is the outcome's: alone by its pair, it would be uncertain beside it.
         if by_outcome.free >= LEAST_FREE and by_outcome.within < BY_OUTCOME * moments.within:
             factory, words = _reward_law(law, by_outcome)
@@ -204,64 +215,107 @@ def reward_law_of(log: Log, rewards: RewardLaw | None = None) -> tuple[Callable[
     return _reward_law(law, moments)
 
 
-def _rewards_of(log: Log) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
-    """The rewards that were observed, and the number of the pair of each, and its outcome."""
-    transitions = log.transitions
-    if transitions.reward is None:
+class Rewards(NamedTuple):
+    """The rewards that were observed: one by one, or by cells of a folded log.
+
+    Args:
+        number, mean, ss: [M], number, mean and sum of squared deviations of the rewards behind each entry.
+        pair: [M], number of the pair.
+        outcome: [M], next state, S for the end, S + 1 where it was not observed.
+    """
+
+    number: Float[np.ndarray, " M"]
+    mean: Float[np.ndarray, " M"]
+    ss: Float[np.ndarray, " M"]
+    pair: Int[np.ndarray, " M"]
+    outcome: Int[np.ndarray, " M"]
+
+    def take(self, chosen: Bool[np.ndarray, " M"]) -> "Rewards":
+        """Some of them."""
+        return self if chosen.all() else Rewards(*(x[chosen] for x in self))
+
+
+def _rewards_of(log: Log | FoldedLog) -> Rewards:
+    """Those of a log.
+
+    Raises:
+        ValueError: there are none.
+    """
+    has = log.has_rewards if isinstance(log, FoldedLog) else log.transitions.reward is not None
+    if not has:
         raise ValueError("log holds no rewards, expected a column of them (read_log(reward=...))")
-    weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)), by_outcome=False)
-    observed = np.asarray(weight) != 0
-    if not observed.any():
+    if isinstance(log, FoldedLog):
+        cells = log.cells
+        outcome = np.select(
+            [cells.where.outcome == UNKNOWN, cells.where.outcome == END],
+            [len(log.states) + 1, len(log.states)],
+            cells.where.outcome - FIRST_STATE,
+        )
+        pair = cells.where.state.astype(np.int64) * len(log.actions) + cells.where.action
+        found = Rewards(cells.reward_count.astype(np.float64), *cells.reward_moments(), pair, outcome)
+    else:
+        transitions = log.transitions
+        weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)), by_outcome=False)
+        pair = np.asarray(transitions.state).astype(np.int64) * len(log.actions) + np.asarray(transitions.action)
+        outcome, reward = np.asarray(transitions.outcome(len(log.states))), np.asarray(reward, np.float64)
+        found = Rewards(np.asarray(weight, np.float64), reward, np.zeros(reward.shape), pair, outcome)
+    found = found.take(found.number != 0)
+    if not len(found.number):
         raise ValueError("log holds no reward that was observed, expected some")
-    pair = np.asarray(transitions.state) * len(log.actions) + np.asarray(transitions.action)
-    outcome = np.asarray(transitions.outcome(len(log.states)))
-    return np.asarray(reward, np.float64)[observed], pair[observed], outcome[observed]
+    return found
 
 
-def _moments(reward: Float[np.ndarray, " N"], cell: Int[np.ndarray, " N"]) -> RewardMoments:
+def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:
     """Of rewards less their mean, whose squares keep their digits."""
-    centre = float(reward.mean())
-    _, cell, count = np.unique(cell, return_inverse=True, return_counts=True)
-    means = np.bincount(cell, reward - centre) / count
-    squares = float(((reward - centre - means[cell]) ** 2).sum())
-    free = int((count - 1).sum())
+    count, total = rewards.number, float(rewards.number.sum())
+    centre = float((count * rewards.mean).sum() / total)
+    away = rewards.mean - centre
+    _, cell = np.unique(cell, return_inverse=True)
+    number = np.bincount(cell, count)  # of each cell
+    means = np.bincount(cell, count * away) / number
+    squares = float((rewards.ss + count * (away - means[cell]) ** 2).sum())
+    free = int((number - 1).sum())
     return RewardMoments(
         centre + float(means.mean()),
         squares / free if free else np.nan,
         float(means.var()) if len(means) > 1 else np.nan,
-        float(reward.var()),
-        len(reward),
-        float(reward.sum()),
+        float((rewards.ss + count * away**2).sum() / total),
+        int(total),
+        float((count * rewards.mean).sum()),
         free,
     )
 
 
-def _fitting(reward: Float[np.ndarray, " N"], moments: RewardMoments) -> RewardLaw:
-    """The law that rewards like these may have."""
-    if _possible("bernoulli", reward).all():
+def _fitting(rewards: Rewards, moments: RewardMoments, folded: bool) -> RewardLaw:
+    """The law that rewards like these may have; the evidence of Poisson needs every reward, which folding loses."""
+    if _possible("bernoulli", rewards).all():
         return "bernoulli"
     mean = moments.total / moments.number
-    if _possible("poisson", reward).all() and POISSON[0] * mean < moments.within < POISSON[1] * mean:
-        return "poisson"
-    return "normal"
+    poisson = not folded and _possible("poisson", rewards).all()
+    return "poisson" if poisson and POISSON[0] * mean < moments.within < POISSON[1] * mean else "normal"
 
 
-def _possible(law: str, reward: Float[np.ndarray, " N"]) -> Bool[np.ndarray, " N"]:
-    """Which rewards the law can give."""
+def _possible(law: str, rewards: Rewards) -> Bool[np.ndarray, " M"]:
+    """Which rewards the law can give, as far as their moments show."""
+    count, mean, ss = rewards.number, rewards.mean, rewards.ss
     if law == "bernoulli":
-        return np.isin(reward, (0.0, 1.0))
-    return (reward >= 0) & (reward == np.round(reward)) if law == "poisson" else np.ones(len(reward), bool)
+        # Of numbers in [0, 1] those of 0 and 1 alone have squares that add up to what they do themselves.
+        spread = np.abs(ss - count * mean * (1.0 - mean)) <= ROUNDING * count
+        return np.where(count == 1, np.isin(mean, (0.0, 1.0)), (mean >= 0) & (mean <= 1) & spread)
+    return (mean >= 0) & (mean == np.round(mean)) if law == "poisson" else np.ones(len(mean), bool)
 
 
-def _check_law(law: str, reward: Float[np.ndarray, " N"]) -> None:
+def _check_law(law: str, rewards: Rewards, folded: bool) -> None:
     """Refuse rewards that the law cannot give.
 
     Raises:
-        ValueError: names the first one.
+        ValueError: names the first one; counts of a folded log.
     """
-    possible = _possible(law, reward)
+    if law == "poisson" and folded:
+        raise ValueError('rewards is "poisson" with a folded log, which does not keep every reward, expected "normal"')
+    possible = _possible(law, rewards)
     if not possible.all():
-        first = reward[np.flatnonzero(~possible)[0]]
+        first = rewards.mean[np.flatnonzero(~possible)[0]]
         raise ValueError(f'rewards is "{law}", and the log has a reward of {amount(first)}, expected "normal" for it')
 
 

@@ -82,11 +82,8 @@ class Consequence(NamedTuple):
         """One sentence."""
         interval = amounts(*np.quantile(self.gain, (0.025, 0.975)))
         moved = f"the gain of {amount(self.before)} is {amount(float(self.gain.mean()))}, 95 % interval {interval}"
-        verdict = "the answer changes" if self.stops else "the answer stays"
-        return (
-            f"{self.what}; {self.belief} {moved}, P(no worse) {self.prob:.3f}: {verdict} "
-            f"{see('how-to/decide-from-a-log')}"
-        )
+        verdict = f"the answer changes {see('how-to/decide-from-a-log')}" if self.stops else "the answer stays"
+        return f"{self.what}; {self.belief} {moved}, P(no worse) {self.prob:.3f}: {verdict}"
 
 
 class Question(NamedTuple):

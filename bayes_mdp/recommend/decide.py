@@ -568,10 +568,10 @@ def differences(
     time, gain, both, q = _in_mean(posterior, chosen, baseline, objective, start)
     first, other = both
     counts = np.asarray(posterior.visit_counts())
-    # Of steps any: means over them may be the same.
+    # A state differs where any of its steps does: means over the steps may agree.
     different = np.abs(first - other).max(-1) > SAME
     weights = np.maximum(time, 1e-300)
-    # Steps are added: the likeliest actions are those over all of the time.
+    # One row for all steps of a state: each step weighs as the time that is spent there.
     mean = lambda probs: (probs * weights[..., None]).sum(0) / weights.sum(0)[:, None]  # noqa: E731
     stacked = time.ndim == 2
     first, other, q = (mean(x) if stacked else x for x in (first, other, q))
@@ -580,7 +580,7 @@ def differences(
     apart = np.flatnonzero(different.any(0) if stacked else different)
     apart = apart[np.argsort(-np.abs(gain[apart]), kind="stable")]
     new, old = first.argmax(-1), other.argmax(-1)
-    # Of the other actions the best one; what is illegal has no value.
+    # The best of the other actions; an illegal one is -inf.
     rest = np.where(np.arange(q.shape[-1]) == new[:, None], -np.inf, q)
     following = rest.argmax(-1)
     alone = np.isneginf(rest.max(-1))

@@ -16,7 +16,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
-from bayes_mdp.utils.messages import amount, amounts, see, shown_as_html
+from bayes_mdp.utils.messages import amount, amounts, shown_as_html, wrapped
 from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:
@@ -80,16 +80,12 @@ class Candidate:
 
 BASELINE, CHOSEN = "baseline", "chosen"
 SHOWN = 5
+SCREEN = 24
+"""Lines of a terminal: where there is much to say, fewer differences are shown, but two."""
 LEFT_OUT = "the checks of the belief were left out (checks=False)"
-LEGEND = (
-    "today, today_prob: the baseline's likeliest action, and its probability",
-    "next, lead: the next best action, and by how much the chosen one is better there, by the posterior that judges",
-    "time: share of the chosen policy's; transitions: of the part that judges, with the chosen action",
-)
+LEGEND = "lead: over the next action; time: of the chosen policy; transitions: with its action"
 NOTHING = "no policy that the log supports is better on average"
-MORE = (
-    "More: .table(), .comparison, .criticism, .choice, .variance_shares, .anchored; bm.recommend.write_report(decision)"
-)
+MORE = "More: .table(), .comparison, .criticism, .choice, .anchored; bm.recommend.write_report"
 WORTH = "What data are worth for the decision: bm.next_experiment"
 ANCHORED = (
     "mean return of the log plus the gain under the posterior. How often their intervals hold the truth is an "
@@ -116,9 +112,9 @@ class RarelyTried(NamedTuple):
         more = ", ..." if len(self.pairs) > SHOWN else ""
         which = f": {few}{more}" if self.pairs else ""
         return (
-            f"pairs seen less than {self.below} times by the data that choose keep the baseline's probability "
-            f"({len(self.pairs)} of {self.of}{which}; PolicyLimits(bootstrap_below={self.below}), in the shell "
-            f"--bootstrap-below); what trying them is worth: bm.next_experiment {see('how-to/value-of-information')}"
+            f"left to the baseline: pairs that the data which choose have less than {self.below} times "
+            f"({len(self.pairs)} of {self.of}{which}; bootstrap_below={self.below}, --bootstrap-below); worth of "
+            "trying them: bm.next_experiment"
         )
 
 
@@ -291,8 +287,8 @@ class Decision:
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(
-                f"the whole log chose and judged {CHOSEN!r}: its interval is {chosen.spread:.2g} times as wide as the "
-                "posterior's, to allow for the choice (a heuristic)"
+                f"{CHOSEN!r}: interval {chosen.spread:.2g} times the posterior's, as the same data chose it "
+                "(a heuristic)"
             )
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
@@ -334,37 +330,45 @@ class Decision:
 
     def __str__(self) -> str:
         """The answer and what it rests on, on one screen."""
-        lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}"]
-        lines += [f"  because {reason}" for reason in self.reasons]
         baseline = self.comparison.values[BASELINE]
         low, high = baseline.interval
-        lines += [
+        costs, worth = f"costs {amount(-baseline.mean)}", f"is worth {amount(baseline.mean)}"
+        said = [
+            f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}",
+            *(f"  because {reason}" for reason in self.reasons),
             f"  a value is the {self.unit}; {describe_start(baseline)}",
-            f"  the baseline costs {amount(-baseline.mean)}, 95 % interval {amounts(-high, -low)}"
+            f"  the baseline {costs}, 95 % interval {amounts(-high, -low)}"
             if self.costs
-            else f"  the baseline is worth {amount(baseline.mean)}, 95 % interval {amounts(low, high)}",
+            else f"  the baseline {worth}, 95 % interval {amounts(low, high)}",
         ]
-        if self.candidates:
-            width = max(6, *map(len, self.candidates))
-            titles = f"{self.verb.removesuffix('s'):>9}  {'95 % interval':>22}  P(no worse)  what it rests on"
-            lines.append(f"  {'policy':<{width}}  {titles}")
-            for name, each in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
-                lines.append(
-                    f"  {name:<{width}}  {amount(each.mean):>9}  {amounts(*each.interval):>22}  "
-                    f"{each.improvement.prob:>11.3f}  {each.support}"
-                )
-        lines += [f"  {note}" for note in self.notes]
-        lines += [f"  prior: {line}" for line in self.prior.splitlines()]
-        lines += [] if self.rarely_tried is None else [f"  {self.rarely_tried}"]
+        notes = [*self.notes, *(f"prior: {line}" for line in self.prior.splitlines())]
+        notes += [str(self.rarely_tried)] if self.rarely_tried is not None and self.rarely_tried.pairs else []
+        lines = _wrapped(said) + self._told_candidates() + _wrapped([f"  {note}" for note in notes])
         if len(self.differences):
-            first = f"; the first {SHOWN}" if len(self.differences) > SHOWN else ""
-            lines += [
-                f"Where {self.lead} differs from the baseline ({_states(len(self.differences))}{first}):",
-                *_rows(self.differences),
-                *(f"  {line}" for line in LEGEND),
-            ]
+            # Room for the title of the table, its head, what it means, and the last line.
+            shown = min(max(SCREEN - 4 - len(lines), 2), SHOWN)
+            first = f"; the first {shown}" if len(self.differences) > shown else ""
+            title = f"Where {self.lead} differs from the baseline ({_states(len(self.differences))}{first}):"
+            lines += [title, *_rows(self.differences.head(shown)), *_wrapped([f"  {LEGEND}"])]
         lines.append(MORE)
         return "\n".join(lines)
+
+    def _told_candidates(self) -> list[str]:
+        """A line for each."""
+        if not self.candidates:
+            return []
+        rows = [("policy", self.verb.removesuffix("s"), "95 % interval", "P(no worse)", "least tried", "prior's share")]
+        for name, each in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
+            tried, share = each.fewest, each.prior_share
+            rest = "-" if tried is None else f"{tried:g}", "-" if share is None else f"{share:.2g}"
+            rows.append((name, amount(each.mean), amounts(*each.interval), f"{each.improvement.prob:.3f}", *rest))
+        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        told = [[f"{cell:>{size}}" for cell, size in zip(row[1:], width[1:], strict=True)] for row in rows]
+        return ["  ".join(["", row[0].ljust(width[0]), *each]) for row, each in zip(rows, told, strict=True)]
+
+
+def _wrapped(lines: list[str]) -> list[str]:
+    return [part for line in lines for part in wrapped(line)]
 
 
 def _states(number: int) -> str:
@@ -372,8 +376,8 @@ def _states(number: int) -> str:
 
 
 def _rows(frame: "pd.DataFrame") -> list[str]:
-    """The first rows, line by line."""
-    shown = frame.head(SHOWN).rename(columns={"count": "transitions"})
+    """Line by line."""
+    shown = frame.rename(columns={"count": "transitions"})
     return with_text_labels(shown).to_string(index=False, float_format=short, na_rep="-").splitlines()
 
 

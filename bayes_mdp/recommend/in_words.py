@@ -77,7 +77,7 @@ def key_in_words(key: PRNGKeyArray) -> str:
     """
     data = [int(x) for x in np.asarray(jax.random.key_data(key)).ravel()]
     made = jax.random.key(data[-1])
-    if key.dtype == made.dtype and bool(jax.numpy.array_equal(jax.random.key_data(made), jax.random.key_data(key))):
+    if key.dtype == made.dtype and np.array_equal(jax.random.key_data(made), jax.random.key_data(key)):
         return f"jax.random.key({data[-1]})"
     return f"{jax.random.key_impl(key)} of {', '.join(map(str, data))}"
 

@@ -6,6 +6,7 @@ Nothing here loads JAX: a mistyped command needs none.
 
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -53,6 +54,22 @@ def amounts(low: SupportsFloat, high: SupportsFloat, digits: int = 4) -> str:
 
 DOCS = "docs/"
 """Where they are: in the checkout. A public address takes its place when there is one."""
+
+
+WIDTH = 88
+"""Of a terminal, for texts of sentences."""
+
+
+def wrapped(line: str) -> list[str]:
+    """A long line as several, those after the first indented by four.
+
+    Args:
+        line: with its own indent.
+    """
+    # "95 %" stays together.
+    kept = line.replace(" %", "\N{NO-BREAK SPACE}%")
+    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
 
 
 def see(page: str) -> str:

@@ -2,11 +2,14 @@
 
 # pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportAttributeAccessIssue=false
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from scipy.special import betaln
 
@@ -14,6 +17,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.models import MDPSpec
+from bayes_mdp.models.priors import ClosedForms, closed_form_of, ready
 from tests.inference.branching_programs import DATA, SPACE, Branching
 
 KEY = jax.random.key(0)
@@ -45,6 +49,80 @@ def test_one_at_a_time_is_all_at_once():
         np.testing.assert_allclose(other.weights, once.weights, rtol=2e-5)
         np.testing.assert_allclose(other.mean_mdp().transition_probs, once.mean_mdp().transition_probs, rtol=1e-5)
         np.testing.assert_allclose(float(other.log_evidence), once.log_evidence, rtol=1e-5)
+
+
+@pytest.mark.parametrize("varied", ["rows alone", "rows and rewards", "which rows are possible"])
+def test_data_that_are_counted_once_are_those_of_each_component(varied):
+    """Bit for bit the posteriors that each closed form has by itself."""
+    possible = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0 if varied == "which rows are possible" else 1.0]])
+    loc = (0.0, 2.0) if varied == "rows and rewards" else (0.0, 0.0)
+    stays = bm.Transitions([0] * 5, [0] * 5, [0.5, 1.0, -2.0, 0.0, 0.1], [0] * 5)
+    each = [
+        bm.models.dirichlet_normal_gamma(concentration=c * support, loc=mean)
+        for c, support, mean in zip((0.1, 2.0), possible, loc, strict=True)
+    ]
+    space = bm.StateActionSpace(3, 1)
+    program = functools.partial(known_or_not)  # its own, which the closed forms stay with
+    together = ready(program, ClosedForms("which", tuple(closed_form_of(one) for one in each)))
+    mixed = posterior_of(together, stays, space)
+    alone = [bm.infer(KEY, one, stays, space=space) for one in each]
+    for k, one in enumerate(alone):
+        rows, cells = mixed.component(k).transition_probs, mixed.component(k).reward_cells
+        np.testing.assert_array_equal(rows.concentration, one.transition_probs.concentration)
+        for mine, theirs in zip(jax.tree.leaves(cells), jax.tree.leaves(one.reward_cells), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    evidence = np.array([one.log_evidence for one in alone])
+    np.testing.assert_array_equal(mixed.log_weights, (evidence - np.log(2)) - np.logaddexp.reduce(evidence - np.log(2)))
+
+
+def folded(part) -> bm.FoldedLog:
+    """As `fold_log` reads it from a table."""
+    columns = {"s": part.state, "a": part.action, "r": part.reward, "t": part.next_state}
+    frame = pd.DataFrame({key: np.asarray(x) for key, x in columns.items()})
+    return bm.fold_log(frame, state="s", action="a", reward="r", next_state="t", states=range(3), actions=range(2))
+
+
+def three_states(seed: int, number: int) -> bm.Transitions:
+    rng = np.random.default_rng(seed)
+    state, action, reached = rng.integers(3, size=number), rng.integers(2, size=number), rng.integers(3, size=number)
+    return bm.Transitions(state, action, rng.normal(size=number) + state, reached)
+
+
+@pytest.mark.parametrize("by", ["transitions", "counts", "folded logs"])
+def test_what_is_learnt_later_is_what_is_learnt_at_once(by):
+    """The default prior of a first log, after a second one; a folded log is refused the second time."""
+    first, second = three_states(0, 60), three_states(1, 25)
+    space = bm.StateActionSpace(3, 2)
+    prior = bm.default_prior(folded(first), space=space)
+    both = jax.tree.map(lambda *x: np.concatenate(x), first, second)
+    whole = posterior_of(prior, both, space)
+    form = {"transitions": lambda x: x, "counts": lambda x: bm.Counts.of(x, space), "folded logs": folded}[by]
+    before = posterior_of(prior, form(first), space)
+    after = before.update(form(second))
+    tolerance = 1e-6 if by == "counts" else 1e-9  # `Counts.of` sums in single precision
+    assert after.log_evidence == pytest.approx(whole.log_evidence, rel=tolerance)
+    np.testing.assert_allclose(after.weights, whole.weights, rtol=0, atol=10 * tolerance)
+    for mine, theirs in zip(jax.tree.leaves(after.components), jax.tree.leaves(whole.components), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
+    if by == "folded logs":
+        assert before.sources is not None and len(after.sources) == 2
+        with pytest.raises(ValueError, match="was learnt from already"):
+            after.update(form(second))
+        twice = after.update(form(second), allow_duplicates=True)
+        assert float(twice.visit_counts().sum()) == 60 + 25 + 25
+
+
+def test_earlier_data_count_less_where_they_are_discounted():
+    """Weights are those of the same counts times the factor; without the weights before data it is refused."""
+    first, second, space = three_states(0, 60), three_states(1, 25), bm.StateActionSpace(3, 2)
+    prior, counts = bm.default_prior(folded(first), space=space), bm.Counts.of(first, space)
+    posterior = posterior_of(prior, counts, space).update(second, discount_data=0.5)
+    expected = posterior_of(prior, None, space).update(counts, 0.5).update(second)
+    np.testing.assert_allclose(posterior.log_weights, expected.log_weights, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(posterior.visit_counts(), expected.visit_counts(), rtol=1e-12)
+    unknown = bm.inference.mixture([posterior.component(0), posterior.component(1)])
+    with pytest.raises(ValueError, match="the mixture has no log_prior"):
+        unknown.discount_data(0.5)
 
 
 def known_or_not(space):

@@ -188,3 +188,56 @@ def test_it_is_the_default_of_a_frame_with_gaps():
         frame, state="s", action="a", reward="r", next_state="t", terminated="end", missing_reward="ignore"
     )
     assert bm.default_prior(log).rewards.startswith("0 or 1, Bernoulli; a mean reward is 0.661 beforehand")
+
+
+@pytest.mark.parametrize("kind", ["normal", "0 or 1", "at the end"])
+def test_a_folded_log_has_the_prior_of_the_whole_one(kind):
+    """To rounding: its moments are those of the rewards; counts alone are normal there."""
+    if kind == "at the end":
+        log = chain_log(300)
+    else:
+        rng = np.random.default_rng(1)
+        log = log_of(rng.normal(3.0, 2.0, 300) if kind == "normal" else rng.integers(2, size=300) * 1.0)
+    data = log.transitions
+    frame = pd.DataFrame({"s": data.state, "a": np.array(log.actions)[data.action], "r": data.reward})
+    frame = frame.assign(t=data.next_state, over=False if data.terminated is None else data.terminated)
+    read: Any = {
+        "state": "s",
+        "action": "a",
+        "reward": "r",
+        "next_state": "t",
+        "terminated": "over",
+        "states": log.states,
+    }
+    folded = bm.fold_log(frame, actions=log.actions, **read)
+    space = bm.StateActionSpace.from_log(folded)
+    whole, parts = (bm.default_prior(each, space=space) for each in (log, folded))
+    assert str(whole) == str(parts)
+    one: Any
+    other: Any
+    one, other = (bm.infer(KEY, prior, each, space=space) for prior, each in ((whole, log), (parts, folded)))
+    np.testing.assert_allclose(one.log_weights, other.log_weights, rtol=1e-9, atol=1e-9)
+    assert one.log_evidence == pytest.approx(other.log_evidence, rel=1e-11)
+
+
+def test_counts_of_a_folded_log_are_normal():
+    log = log_of(np.random.default_rng(0).poisson(2.0, size=600) * 1.0)
+    data = log.transitions
+    frame = pd.DataFrame({"s": data.state, "a": data.action, "r": data.reward, "t": data.next_state})
+    folded = bm.fold_log(frame, state="s", action="a", reward="r", next_state="t")
+    assert bm.default_prior(folded).rewards.startswith("normal")
+    with pytest.raises(ValueError, match='rewards is "poisson" with a folded log, which does not keep every reward'):
+        bm.default_prior(folded, rewards="poisson")
+
+
+def test_a_reward_without_an_outcome_is_none_of_another_pair():
+    """Of rewards by outcome, those whose outcome was not observed say nothing."""
+    log = chain_log(400)
+    data = log.transitions
+    lost = np.arange(400) % 5 == 0
+    paid = np.where(lost, 7.0, np.asarray(data.reward))
+    over = np.asarray(data.terminated) & ~lost
+    partial = Transitions(data.state, data.action, paid, data.next_state, over, next_observed=~lost)
+    kept = jax.tree.map(lambda x: np.asarray(x)[~lost], data)
+    by_outcome = bm.default_prior(Log(partial, log.states, log.actions), rewards="normal")
+    assert by_outcome.rewards == bm.default_prior(Log(kept, log.states, log.actions), rewards="normal").rewards

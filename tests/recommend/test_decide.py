@@ -12,6 +12,8 @@ import bayes_mdp as bm
 from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
 from bayes_mdp.mdp.data.log_split import first_states, split_log
 from bayes_mdp.recommend.decide import LOOKS, MORE
+from bayes_mdp.recommend.decision import SCREEN
+from bayes_mdp.utils.messages import WIDTH
 from tests.recommend.shops import ACTIONS, BAD, REWARD, STATES, easy_log, right_prior
 
 KEY = jax.random.key(0)
@@ -25,14 +27,16 @@ def test_an_easy_log_and_a_right_prior_are_recommended(decided):
     np.testing.assert_array_equal(decision.policy, [1, 1])
     assert decision.policy is decision.candidate
     assert decision.headline.startswith("change to the chosen policy: it gains 0.9")
-    text = str(decision)
+    text, words = str(decision), " ".join(str(decision).split())
     assert text.startswith("Decision from log.csv, 600 transitions: change to")
+    assert len(text.splitlines()) <= SCREEN
+    assert all(len(line) <= WIDTH for line in text.partition("Where ")[0].splitlines())
     assert "  because " not in text and "checks passed: new outcomes" in text
-    assert f"{BAD} " in text and len(text.splitlines()) < 30
+    assert f"{BAD} " in text
     header = next(line for line in text.splitlines() if "today_prob" in line)
     assert header.split() == ["state", "today", "today_prob", "chosen", "next", "lead", "time", "transitions", "gain"]
     assert "(2 states):" in text
-    assert text.count("start: the first states of the log's 60 episodes (idle 0.") == 1
+    assert words.count("start: the first states of the log's 60 episodes (idle 0.") == 1
     (row,) = decision.table().to_dict("records")
     assert (row["policy"], row["prob"], row["answer"]) == ("chosen", 1.0, "recommended")
 
@@ -231,8 +235,9 @@ def test_a_prior_that_does_not_fit_is_named_by_a_check():
     assert decision.recommended
     told = decision.candidates["chosen"].consequences
     assert {each.check for each in told} == set(decision.criticism.alarms) and not any(each.stops for each in told)
-    assert "the check 'new outcomes' failed; with rows whose concentration is learnt" in str(decision)
-    assert "the answer stays" in str(decision)
+    shown = " ".join(str(decision).split())
+    assert "the check 'new outcomes' failed; with rows whose concentration is learnt" in shown
+    assert "the answer stays" in shown
 
 
 def test_a_log_with_one_action_has_nothing_to_choose():

@@ -91,7 +91,7 @@ def test_what_it_says(page, decided):
         "Decision from log.csv",
         decided().headline,
         "Today's practice is worth 1",
-        "the whole log chose and judged 'chosen'",
+        "as the same data chose it",
         "discount 0.5",
         "log log.csv, 600 transitions prior known_rewards (concentration 1.0, reward an array (2, 2)) key jax.random",
         "Checks of the belief",

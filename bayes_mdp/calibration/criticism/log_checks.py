@@ -121,6 +121,17 @@ def drawn_outcomes(
     return np.clip(np.searchsorted(cumulative, target, side="right"), pair * width, pair * width + width - 1)
 
 
+def drawn_counts(
+    rng: np.random.Generator, rows: Float[np.ndarray, "Q K"], pair: Int[np.ndarray, " N"]
+) -> Int[np.ndarray, "Q K"]:
+    """How many of N transitions of these pairs come to each place of their row."""
+    if len(pair) <= rows.size:
+        return np.bincount(drawn_outcomes(rng, rows, pair), minlength=rows.size).reshape(rows.shape)
+    # A number for each place costs less than one for each transition.
+    number = np.bincount(pair, minlength=len(rows))
+    return rng.multinomial(number, rows / rows.sum(-1, keepdims=True))
+
+
 class Replicated(NamedTuple):
     """A statistic of held-out data and of its replicates.
 
@@ -324,17 +335,16 @@ def chosen_value(
     inside = pair >= 0
     reached = np.asarray(second.outcome(used.shape[0]))[inside]
     pair = pair[inside]
-    place = rows.place(pair, reached)
+    seen = np.bincount(rows.place(pair, reached), minlength=rows.mean.size).reshape(rows.mean.shape)
     value = _value_of(mean, rows, policy, objective, start)
 
-    def statistic(place: Int[np.ndarray, " n"]) -> float:
-        counts = np.bincount(place, minlength=rows.mean.size).reshape(rows.mean.shape)
+    def statistic(counts: Int[np.ndarray, "Q K"]) -> float:
         return value((counts + rows.mean) / (counts.sum(-1, keepdims=True) + 1.0))
 
-    observed = statistic(place)
+    observed = statistic(seen)
     replicates = []
     for _ in range(num_replicates):
-        replicates.append(statistic(drawn_outcomes(rng, rows.draw(), pair)))
+        replicates.append(statistic(drawn_counts(rng, rows.draw(), pair)))
         done()
     return Replicated(observed, np.array(replicates))
 

@@ -17,7 +17,7 @@ from typing import ClassVar, TypeAlias
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from bayes_mdp.utils.messages import amount
 from bayes_mdp.utils.validation import check_name, check_number, described, require
@@ -370,7 +370,7 @@ class Improvement(eqx.Module):
     def _share_at_least(self, count: int) -> float:
         """The lower Clopper-Pearson bound of so many of the draws."""
         error = MONTE_CARLO_ERROR / self.looks
-        return float(beta.ppf(error, count, len(self.gain) - count + 1)) if count else 0.0
+        return float(betaincinv(count, len(self.gain) - count + 1, error)) if count else 0.0
 
     @property
     def settled(self) -> bool:

@@ -108,7 +108,9 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
         number, episodes = np.arange(len(number)), len(number)
     draw = np.asarray(jax.random.permutation(key, episodes))
     first = int(np.clip(round(float(share) * episodes), 1, episodes - 1))
-    chosen = np.isin(number, draw[:first])
+    chosen = np.zeros(episodes, bool)
+    chosen[draw[:first]] = True
+    chosen = chosen[number]
     return _part(log, chosen, "first part"), _part(log, ~chosen, "second part")
 
 
