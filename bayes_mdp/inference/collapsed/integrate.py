@@ -169,6 +169,7 @@ class Given:
         self.constant = float(np.asarray(data_statistics.constant))
         rewards = data_statistics.reward_cells
         self._cells = rewards if isinstance(rewards, RewardCells) else None
+        self._remembered: tuple[bytes, float] | None = None
         if self._cells is None:  # no hyperparameter enters the rewards
             self.constant += float(in_numpy(rewards.log_evidence))
             return
@@ -193,12 +194,20 @@ class Given:
             return evidence
         data = self._data[self._seen]
         if all((x == x[:1]).all() for x in parameters[1:]):  # no hyperparameter enters the rewards
-            return evidence + np.asarray(self._belief(parameters, slice(1), self._seen).log_marginal(data)).sum()
+            return evidence + self._log_rewards(parameters)
         parts = [
             np.asarray(self._belief(parameters, at, self._seen).log_marginal(data)).sum(-1)
             for at in self._at_once(len(prior), len(self._seen))
         ]
         return evidence + np.concatenate(parts)
+
+    def _log_rewards(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> float:
+        """log p(rewards | hyperparameters) at the first point; where it is asked for again, it is remembered."""
+        asked = b"".join(x[0].tobytes() for x in parameters[1:])
+        if self._remembered is None or self._remembered[0] != asked:
+            belief = self._belief(parameters, slice(1), self._seen)
+            self._remembered = asked, float(np.asarray(belief.log_marginal(self._data[self._seen])).sum())
+        return self._remembered[1]
 
     @property
     def num_elements(self) -> int:
