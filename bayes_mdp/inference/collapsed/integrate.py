@@ -173,7 +173,7 @@ class Given:
         self.constant = float(np.asarray(data_statistics.constant))
         rewards = data_statistics.reward_cells
         self._cells = rewards if isinstance(rewards, RewardCells) else None
-        self._constants: dict[str, tuple[bytes, Float[np.ndarray, "1"]]] = {}
+        self._constants: dict[str, tuple[bytes, np.ndarray]] = {}
         if self._cells is None:  # no hyperparameter enters the rewards
             self.constant += float(in_numpy(rewards.log_evidence))
             return

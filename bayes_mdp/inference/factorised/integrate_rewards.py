@@ -381,7 +381,7 @@ def _free(
 
 @lru_cache(maxsize=64)
 def _prior_terms_of(recipe: Recipe, sites: tuple[str, ...], names: tuple[str, ...]) -> HostProgram:
-    """(shared [D], elements [E]) -> log densities without data, and these parameters of the law in each cell; mapped."""
+    """(shared [D], elements [E]) -> log densities without data, these parameters of the law in each cell; mapped."""
     model = model_of(recipe)
 
     def at(rows: tuple[Array, Array]) -> tuple[Array, Array, tuple[Array, ...]]:
@@ -397,6 +397,7 @@ def _prior_terms_of(recipe: Recipe, sites: tuple[str, ...], names: tuple[str, ..
 @lru_cache(maxsize=64)
 def _terms_of(model: UnconstrainedModel, sites: tuple[str, ...], quick: bool) -> HostProgram:
     """(shared [D], elements [Q E]), element of each strip of rewards, data -> terms; mapped over the former."""
+
     def at(shared: Array, x: Array, of_strip: Array, data: PyTree) -> tuple[Array, Array]:
         # What is shared and what is not are kept apart: the former is computed once for all values of the latter.
         found, _ = model.densities(_free(model, sites, shared, x), data)

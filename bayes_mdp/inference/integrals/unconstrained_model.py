@@ -230,9 +230,7 @@ class UnconstrainedModel:
         order = rng.permutation(len(next(iter(joined.values()))))
         return {name: x[order] for name, x in joined.items()}
 
-    def points(
-        self, rng: np.random.Generator, held: Values, num: int = NUM_DRAWS
-    ) -> Float[np.ndarray, "num D"] | None:
+    def points(self, rng: np.random.Generator, held: Values, num: int = NUM_DRAWS) -> Float[np.ndarray, "num D"] | None:
         """What `draws` are made of: draws of the continuous numbers on the unconstrained scale; None: no density.
 
         Args:
