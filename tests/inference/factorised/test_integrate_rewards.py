@@ -16,6 +16,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised import integrate_rewards
 from bayes_mdp.inference.factorised.integrate_rewards import CellModel, Profiles, find_cells
+from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.models import MDPSpec
 
@@ -174,6 +175,43 @@ def seen_elsewhere(space):
 @pytest.mark.parametrize("program", [above, two_in_a_cell, neighbours, bent, seen_elsewhere])
 def test_what_is_not_apart_is_left_as_it_is(program):
     assert find_cells(recipe_for(program, SPACE, NUTS(), rewards_only=True)) is None
+
+
+def simulated_pits(simulations: int) -> np.ndarray:
+    """Posterior probability below the truth, of the scale and of a mean of `student`: [simulations, 2]."""
+    rng, pits = np.random.default_rng(5), []
+    recipe = recipe_for(student, SPACE, NUTS(), rewards_only=True)
+    state, action = np.repeat(np.arange(S), 6), np.arange(18) % A
+    where = np.stack([state, action, 0 * action], -1)
+    for _ in range(simulations):
+        scale, mean = abs(rng.normal()), rng.normal(0.0, 3.0, size=(S, A))
+        reward = mean[state, action] + scale * rng.standard_t(4, size=18)
+        rows = Rows(np.zeros((S, A, S)), where, reward, np.ones(18), np.asarray(18))
+        sites, log_weights, _ = integrate_rewards.integrate_rewards(recipe, rows, rng)
+        below = np.stack([sites["scale"] < scale, sites["mean"][:, 0, 0] < mean[0, 0]])
+        pits.append(below @ np.exp(log_weights))
+    return np.array(pits)
+
+
+@pytest.mark.slow
+def test_truths_are_anywhere_among_weighted_draws(monkeypatch):
+    """1,000 simulations: probabilities below the truth are uniform (KS at 1e-6), central intervals of .8 cover."""
+    for pits in simulated_pits(1000).T:
+        assert stats.kstest(pits, "uniform").pvalue > 1e-6
+        assert abs((np.abs(pits - 0.5) < 0.4).mean() - 0.8) < 5.0 * np.sqrt(0.8 * 0.2 / 1000)
+
+
+def test_weights_that_are_forgotten_are_seen_in_simulations(monkeypatch):
+    """A twin for which all nodes of the scale, and all draws, are alike."""
+    grid, weigh = integrate_rewards.integrate_by_grid, integrate_rewards.rate
+
+    def alike(*arguments, **options):
+        whole = grid(*arguments, **options)
+        return whole._replace(log_weights=np.full(len(whole.points), -np.log(len(whole.points))))
+
+    monkeypatch.setattr(integrate_rewards, "integrate_by_grid", alike)
+    monkeypatch.setattr(integrate_rewards, "rate", lambda points, logs, heights: weigh(points, 0.0 * logs, heights))
+    assert stats.kstest(simulated_pits(60)[:, 0], "uniform").pvalue < 1e-6
 
 
 def spread_by_action(space):
