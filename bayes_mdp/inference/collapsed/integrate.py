@@ -58,7 +58,7 @@ from bayes_mdp.random.resampling import systematic_on_host
 NUMBERS_IN_BLOCK = 2**15
 """Prior parameters that one call of the traced program makes."""
 MANY = 4
-"""Blocks in one where there are many points: draws."""
+"""Blocks in one where there are more points than that: draws."""
 NUMBERS_AT_ONCE = 2**21
 """Numbers of prior parameters, and of cells of rewards, that are held at once."""
 
@@ -123,7 +123,7 @@ class Marginal:
             points: on the unconstrained scale.
             held: values of the discrete hyperparameters.
         """
-        size = self.block if len(points) <= 2 * self.block else MANY * self.block
+        size = self.block if len(points) <= MANY * self.block else MANY * self.block
         return PlacedParameters(*self._placed.in_blocks(size, points, held))
 
     @cached_property

@@ -16,6 +16,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised import integrate_rewards
 from bayes_mdp.inference.factorised.integrate_rewards import CellModel, Profiles, find_cells
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.models import MDPSpec
@@ -178,7 +179,10 @@ def test_what_is_not_apart_is_left_as_it_is(program):
 
 
 def simulated_pits(simulations: int) -> np.ndarray:
-    """Posterior probability below the truth, of the scale and of a mean of `student`: [simulations, 2]."""
+    """Posterior probability below the truth, of the scale and of a mean of `student`: [at most simulations, 2].
+
+    Data that are handed on to chains are left out: which these are does not depend on the truth but by the data.
+    """
     rng, pits = np.random.default_rng(5), []
     recipe = recipe_for(student, SPACE, NUTS(), rewards_only=True)
     state, action = np.repeat(np.arange(S), 6), np.arange(18) % A
@@ -187,7 +191,10 @@ def simulated_pits(simulations: int) -> np.ndarray:
         scale, mean = abs(rng.normal()), rng.normal(0.0, 3.0, size=(S, A))
         reward = mean[state, action] + scale * rng.standard_t(4, size=18)
         rows = Rows(np.zeros((S, A, S)), where, reward, np.ones(18), np.asarray(18))
-        sites, log_weights, _ = integrate_rewards.integrate_rewards(recipe, rows, rng)
+        try:
+            sites, log_weights, _ = integrate_rewards.integrate_rewards(recipe, rows, rng)
+        except NotIntegrableError:
+            continue
         below = np.stack([sites["scale"] < scale, sites["mean"][:, 0, 0] < mean[0, 0]])
         pits.append(below @ np.exp(log_weights))
     return np.array(pits)
@@ -196,9 +203,11 @@ def simulated_pits(simulations: int) -> np.ndarray:
 @pytest.mark.slow
 def test_truths_are_anywhere_among_weighted_draws(monkeypatch):
     """1,000 simulations: probabilities below the truth are uniform (KS at 1e-6), central intervals of .8 cover."""
-    for pits in simulated_pits(1000).T:
+    simulated = simulated_pits(1000)
+    assert len(simulated) > 950
+    for pits in simulated.T:
         assert stats.kstest(pits, "uniform").pvalue > 1e-6
-        assert abs((np.abs(pits - 0.5) < 0.4).mean() - 0.8) < 5.0 * np.sqrt(0.8 * 0.2 / 1000)
+        assert abs((np.abs(pits - 0.5) < 0.4).mean() - 0.8) < 5.0 * np.sqrt(0.8 * 0.2 / 950)
 
 
 def test_weights_that_are_forgotten_are_seen_in_simulations(monkeypatch):
