@@ -67,7 +67,7 @@ def test_the_ranks_are_uniform(method):
     result = ranks(*PRIORS[method], method, num=1000)
     assert result.passed, str(result)
     for name in result.judged:
-        rank = np.asarray(result.dataset[name])
+        rank = result.dataset["rank"].sel(quantity=name).values
         covered = ((rank >= 6) & (rank < 58)).mean()
         assert abs(covered - 52 / 64) < 5.0 * np.sqrt(52 / 64 * 12 / 64 / 1000), (name, covered)
 
