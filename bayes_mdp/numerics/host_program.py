@@ -55,16 +55,17 @@ class HostProgram:
 
     Args:
         function: traceable, of trees of arrays.
-        quick: compiled in half the time, to run for about twice as long.
+        quick: compiled in half the time, to run for about twice as long; None: not at all, done by NumPy, where that is
+            small (see `small_jit`).
     """
 
-    def __init__(self, function: Callable[..., PyTree], *, quick: bool = True) -> None:
-        self._compiled = quick_jit(function, options=QUICK if quick else None)
+    def __init__(self, function: Callable[..., PyTree], *, quick: bool | None = True) -> None:
+        self._answer = small_jit(function) if quick is None else quick_jit(function, options=QUICK if quick else None)
 
     def __call__(self, *args: PyTree) -> PyTree:
         """The answer for arguments of NumPy, as arrays of NumPy."""
         with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
-            return jax.tree.map(np.asarray, self._compiled(*args))
+            return jax.tree.map(np.asarray, self._answer(*args))
 
     def in_blocks(self, size: int, rows: PyTree, *rest: PyTree) -> PyTree:
         """The answer [N ...] for many rows, which the function maps one by one: `size` rows a call, for one program.

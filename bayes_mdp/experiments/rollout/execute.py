@@ -179,12 +179,12 @@ def _belief(
     if not has_draws:
         return *split_constants(on_device(whole), _example(space)), False
     assert isinstance(whole, CanThin)
-    draw = partial(whole.thinned, num=number)
     # Thinned once for the split, whose structure is that of the draws of every seed.
-    parts = split_constants(on_device(draw(key)), _example(space))
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(case.num_seeds))
-    changing_leaves = jax.jit(jax.vmap(lambda key: changing(draw(key), parts[0])))(keys)
-    return changing_leaves, parts[1], True
+    parts = split_constants(on_device(whole.thinned(key, num=number)), _example(space))
+    # One seed after the other: a program for all of them takes longer to compile than 500 seeds take here.
+    own_draws = (whole.thinned(jax.random.fold_in(key, seed), num=number) for seed in range(case.num_seeds))
+    each = [changing(draws, parts[0]) for draws in own_draws]
+    return on_device(jax.tree.map(lambda *leaves: np.stack(leaves), *each)), parts[1], True
 
 
 def _example(space: StateActionSpace) -> Transitions:

@@ -7,6 +7,7 @@ not exist under a hierarchy (`missing_means`); the integral (`integrate`).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -56,6 +57,8 @@ from bayes_mdp.random.resampling import systematic_on_host
 
 NUMBERS_IN_BLOCK = 2**15
 """Prior parameters that one call of the traced program makes."""
+MANY = 4
+"""Blocks in one where there are more points than that: draws."""
 NUMBERS_AT_ONCE = 2**21
 """Numbers of prior parameters, and of cells of rewards, that are held at once."""
 
@@ -120,7 +123,8 @@ class Marginal:
             points: on the unconstrained scale.
             held: values of the discrete hyperparameters.
         """
-        return PlacedParameters(*self._placed.in_blocks(self.block, points, held))
+        size = self.block if len(points) <= MANY * self.block else MANY * self.block
+        return PlacedParameters(*self._placed.in_blocks(size, points, held))
 
     @cached_property
     def _patterns(self) -> tuple[Int[np.ndarray, " M"], scipy.sparse.csr_array]:
@@ -169,6 +173,7 @@ class Given:
         self.constant = float(np.asarray(data_statistics.constant))
         rewards = data_statistics.reward_cells
         self._cells = rewards if isinstance(rewards, RewardCells) else None
+        self._constants: dict[str, tuple[bytes, np.ndarray]] = {}
         if self._cells is None:  # no hyperparameter enters the rewards
             self.constant += float(in_numpy(rewards.log_evidence))
             return
@@ -184,21 +189,39 @@ class Given:
 
     def log_evidence(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
         """log p(data | hyperparameters), the conjugate sites integrated out."""
-        rows, prior = self._rows, parameters[0]
+        rows = self._remembered("rows", self._of_rows, parameters[:1])
+        if self._cells is None or not self._seen.size:
+            return rows + self.constant
+        return rows + self.constant + self._remembered("rewards", self._of_rewards, parameters[1:])
+
+    def _remembered(
+        self,
+        part: str,
+        evidence: Callable[[tuple[Float[np.ndarray, "N G"], ...]], Float[np.ndarray, " N"]],
+        parameters: tuple[Float[np.ndarray, "N G"], ...],
+    ) -> Float[np.ndarray, " N"]:
+        """The evidence of a part of the program; where no hyperparameter enters it, it is computed once for all."""
+        if not all((x == x[:1]).all() for x in parameters):
+            return evidence(parameters)
+        asked = b"".join(x[0].tobytes() for x in parameters)
+        if part not in self._constants or self._constants[part][0] != asked:
+            self._constants[part] = asked, evidence(tuple(x[:1] for x in parameters))
+        return np.broadcast_to(self._constants[part][1], len(parameters[0]))
+
+    def _of_rows(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
+        rows, (prior,) = self._rows, parameters
         # Dirichlet-multinomial of a sequence: prod_k rising(prior_k, n_k) / rising(sum prior, sum n).
         total = (prior @ self.marginal._patterns[1].T)[:, rows.pattern]
-        evidence = log_rising(prior[:, rows.entry], rows.count) @ rows.times
-        evidence = np.asarray(evidence - log_rising(total, rows.total) @ rows.rows + self.constant)
-        if self._cells is None or not self._seen.size:
-            return evidence
+        rising = log_rising(prior[:, rows.entry], rows.count) @ rows.times
+        return np.asarray(rising - log_rising(total, rows.total) @ rows.rows)
+
+    def _of_rewards(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
         data = self._data[self._seen]
-        if all((x == x[:1]).all() for x in parameters[1:]):  # no hyperparameter enters the rewards
-            return evidence + np.asarray(self._belief(parameters, slice(1), self._seen).log_marginal(data)).sum()
         parts = [
             np.asarray(self._belief(parameters, at, self._seen).log_marginal(data)).sum(-1)
-            for at in self._at_once(len(prior), len(self._seen))
+            for at in self._at_once(len(parameters[0]), len(self._seen))
         ]
-        return evidence + np.concatenate(parts)
+        return np.concatenate(parts)
 
     @property
     def num_elements(self) -> int:
@@ -235,7 +258,7 @@ class Given:
         cells = np.arange(len(self._data))
         with np.errstate(all="ignore"):
             parts = [
-                np.asarray(self._belief(parameters, at, cells).after(self._data).mean())
+                np.asarray(self._belief(parameters[1:], at, cells).after(self._data).mean())
                 for at in self._at_once(number, len(cells))
             ]
         return np.concatenate(parts).reshape(number, -1)
@@ -247,10 +270,10 @@ class Given:
     def _belief(
         self, parameters: tuple[Float[np.ndarray, "N G"], ...], at: slice, cells: Int[np.ndarray, " M"]
     ) -> RewardBelief:
-        """The prior belief of some cells at some points: its arrays [N M ...]."""
+        """The prior belief of some cells at some points, by the parameters of rewards: its arrays [N M ...]."""
         assert self._cells is not None
         index = [np.asarray(i)[cells] for i in self.marginal.classes.number[1:]]
-        leaves = [x[at][:, i] for x, i in zip(parameters[1:], index, strict=True)]
+        leaves = [x[at][:, i] for x, i in zip(parameters, index, strict=True)]
         return jax.tree.unflatten(jax.tree.structure(self._cells.prior), leaves)
 
 

@@ -10,17 +10,20 @@ draws of all x_e given it. The draws are weighted by the density of the whole pr
 corrected, and said by the weights. First these integrals (`CellModel`, `integrate_cells`), then `integrate_rewards`.
 """
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int, PyTree
 from scipy.spatial import KDTree
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from bayes_mdp.inference.detection.entries import NONE, OPAQUE
 from bayes_mdp.inference.detection.probe import Probe
@@ -46,10 +49,11 @@ from bayes_mdp.inference.integrals.quadrature import (
     integrate_by_grid,
     search,
 )
-from bayes_mdp.inference.integrals.unconstrained_model import Placed, UnconstrainedModel, Values
+from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.models.joint import OBSERVED_REWARD
+from bayes_mdp.models.mdp_spec import reward_table
 from bayes_mdp.numerics.host_program import HostProgram
 from bayes_mdp.random.resampling import systematic_on_host
 
@@ -71,6 +75,9 @@ FEW_REWARDS = 512
 """Up to which the traced program runs for less time than it takes to compile well."""
 BLOCK = 8
 """Of values of what is shared, in one call of the traced program."""
+ROWS, NUMBERS_AT_ONCE = 2048, 2**15
+"""Where the density is closed: values of all sites in one call of the program without data, and densities of rewards
+that NumPy takes at once."""
 MOST_AXES = 2
 """Numbers that are shared of which there is a grid."""
 TOLERANCE = 1e-3
@@ -154,22 +161,66 @@ class Profiles(NamedTuple):
         return points, lengths + np.log(t[1] - t[0])
 
 
+class Closed(NamedTuple):
+    """A reward law whose density NumPy takes an eighth of the time for that a compiled program does.
+
+    Args:
+        names: of its parameters.
+        log_density: rewards [M] of one cell, their weights [M], parameters [B] each -> weighted sums [B].
+    """
+
+    names: tuple[str, ...]
+    log_density: Callable[..., Float[np.ndarray, " B"]]
+
+
+def _student_t(
+    reward: Float[np.ndarray, " M"],
+    weight: Float[np.ndarray, " M"],
+    df: Float[np.ndarray, " B"],
+    loc: Float[np.ndarray, " B"],
+    scale: Float[np.ndarray, " B"],
+) -> Float[np.ndarray, " B"]:
+    z = (reward - loc[:, None]) / (np.sqrt(df) * scale)[:, None]
+    height = gammaln((df + 1.0) / 2.0) - gammaln(df / 2.0) - 0.5 * np.log(np.pi * df) - np.log(scale)
+    return weight.sum() * height - 0.5 * (df + 1.0) * (np.log1p(z * z) @ weight)
+
+
+def _laplace(
+    reward: Float[np.ndarray, " M"],
+    weight: Float[np.ndarray, " M"],
+    loc: Float[np.ndarray, " B"],
+    scale: Float[np.ndarray, " B"],
+) -> Float[np.ndarray, " B"]:
+    return -weight.sum() * np.log(2.0 * scale) - (np.abs(reward - loc[:, None]) @ weight) / scale
+
+
+CLOSED: Mapping[type[dist.Distribution], Closed] = MappingProxyType(
+    {dist.StudentT: Closed(("df", "loc", "scale"), _student_t), dist.Laplace: Closed(("loc", "scale"), _laplace)}
+)
+
+
 class CellModel:
     """The density of a program whose cells are independent, given data.
 
     Args:
-        model: of all sites.
+        recipe: of the rewards.
         cells: what is independent in it.
         data: rewards one by one.
     """
 
-    def __init__(self, model: UnconstrainedModel, cells: Cells, data: Rows) -> None:
+    def __init__(self, recipe: Recipe, cells: Cells, data: Rows) -> None:
+        model = model_of(recipe)
         self.model, self.data = model, data
         self.elements = np.concatenate([model.places[name].ravel() for name in cells.sites])
         self.shared = np.setdiff1d(np.arange(model.dimension), self.elements)
         row = cells.element[tuple(np.asarray(data.where)[:, : cells.element.ndim].T)]
         row = np.where((row < 0) | (np.asarray(data.weight) == 0), len(self.elements), row)
         self.seen = np.bincount(row, minlength=len(self.elements) + 1)[:-1] > 0
+        self._closed = None if recipe.law is None else CLOSED.get(recipe.law)
+        if self._closed is not None:
+            self._prior_terms = _prior_terms_of(recipe, cells.sites, self._closed.names)
+            self._cells = _rewards_by_cell(cells.element.shape, row, data)
+            return
         # Rewards of one element lie together, filled up to whole strips with others of weight zero.
         strips = -(-np.bincount(row) // STRIP)
         place = np.full((strips.sum(), STRIP), -1)
@@ -193,14 +244,38 @@ class CellModel:
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N Q E"]]:
         """Log density of what is shared, and of each element with its rewards for Q values, a multiple of `NODES`."""
         number, many, size = elements.shape
+        if self._closed is not None:
+            flat = np.repeat(shared, many, axis=0), elements.reshape(number * many, size)
+            rest, each, parameters = self._prior_terms.in_blocks(ROWS, flat)
+            sums = self._log_rewards(self._closed, parameters)
+            rest, each = rest + sums[:, -1], each + sums[:, :-1]
+            return rest[::many], each.reshape(number, many, size)
         parts = many // NODES
         rows = np.repeat(shared, parts, axis=0), elements.reshape(number * parts, NODES, size)
         rest, each = self._terms.in_blocks(BLOCK, rows, self._of_strip, self._rows)
         return rest[::parts], each.reshape(number, many, size)
 
-    def place(self, points: Float[np.ndarray, "N D"]) -> Placed:
-        """What the whole program says at points."""
-        return self.model.place(points, {}, self.data, quick=self._quick)
+    def _log_rewards(
+        self, closed: Closed, parameters: tuple[Float[np.ndarray, "B *cells"], ...]
+    ) -> Float[np.ndarray, "B E1"]:
+        """Log densities of the rewards of each element, of those of none last."""
+        number = len(parameters[0])
+        sums = np.zeros((number, len(self.elements) + 1))
+        for cell, element, reward, weight in self._cells:
+            own = [x.reshape(number, -1)[:, cell] for x in parameters]
+            size = max(1, NUMBERS_AT_ONCE // len(reward))
+            for part in (slice(i, i + size) for i in range(0, number, size)):
+                with np.errstate(all="ignore"):
+                    sums[part, element] += closed.log_density(reward, weight, *(x[part] for x in own))
+        return sums
+
+    def place(self, points: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarray, " N"], dict[str, np.ndarray]]:
+        """Log densities of the whole program at points, and the values of its sites."""
+        if self._closed is None:
+            placed = self.model.place(points, {}, self.data, quick=self._quick)
+            return placed.log_density, placed.values
+        rest, each = self.terms(points[:, self.shared], points[:, None, self.elements])
+        return rest + each.sum((1, 2)), self.model.place(points, {}).values
 
     def marginal(self, profiles: Profiles) -> LogDensity:
         """Values of what is shared -> log densities of these and of the data."""
@@ -279,19 +354,53 @@ class CellModel:
         return points, (np.log(np.maximum(left + slope * s, 1e-300)) - np.log(total * spacing) - length).sum(-1)
 
 
+def _rewards_by_cell(
+    shape: tuple[int, ...], row: Int[np.ndarray, " M"], data: Rows
+) -> list[tuple[int, int, Float[np.ndarray, " m"], Float[np.ndarray, " m"]]]:
+    """(cell, element, rewards, weights) of all cells with rewards."""
+    weight, reward = np.asarray(data.weight, np.float64), np.asarray(data.reward, np.float64)
+    seen = np.flatnonzero(weight != 0)
+    cell = np.ravel_multi_index(tuple(np.asarray(data.where)[seen, : len(shape)].T), shape)
+    seen, cell = seen[np.argsort(cell, kind="stable")], np.sort(cell)
+    number, first = np.unique(cell, return_index=True)
+    groups = np.split(seen, first[1:]) if len(seen) else []
+    return [(int(c), int(row[i[0]]), reward[i], weight[i]) for c, i in zip(number, groups, strict=True)]
+
+
+def _free(
+    model: UnconstrainedModel, sites: tuple[str, ...], shared: Float[Array, " D"], x: Float[Array, " E"]
+) -> dict[str, Array]:
+    """The unconstrained values of all sites: of those of the elements, and of the others."""
+    others = [name for name in model.places if name not in sites]
+    rest = np.sort(np.concatenate([np.zeros(0, int), *(model.places[name].ravel() for name in others)]))
+    sizes = np.cumsum([model.places[name].size for name in sites])[:-1]
+    parts = dict(zip(sites, jnp.split(x, sizes), strict=True))
+    free = {name: part.reshape(model.places[name].shape) for name, part in parts.items()}
+    return free | {name: shared[np.searchsorted(rest, model.places[name])] for name in others}
+
+
+@lru_cache(maxsize=64)
+def _prior_terms_of(recipe: Recipe, sites: tuple[str, ...], names: tuple[str, ...]) -> HostProgram:
+    """(shared [D], elements [E]) -> log densities without data, these parameters of the law in each cell; mapped."""
+    model = model_of(recipe)
+
+    def at(rows: tuple[Array, Array]) -> tuple[Array, Array, tuple[Array, ...]]:
+        densities, spec = model.densities(_free(model, sites, *rows), None)
+        own = jnp.concatenate([jnp.ravel(sum(densities.pop(name))) for name in sites])  # pyright: ignore
+        total = sum((jnp.sum(logs) + jnp.sum(slope) for logs, slope in densities.values()), jnp.zeros(()))
+        law = reward_table(spec, recipe.space).law
+        return jnp.asarray(total), own, tuple(getattr(law, name) for name in names)
+
+    return HostProgram(jax.vmap(at), quick=None)
+
+
 @lru_cache(maxsize=64)
 def _terms_of(model: UnconstrainedModel, sites: tuple[str, ...], quick: bool) -> HostProgram:
     """(shared [D], elements [Q E]), element of each strip of rewards, data -> terms; mapped over the former."""
-    others = [name for name in sorted(model.places) if name not in sites]
-    sizes = np.cumsum([model.places[name].size for name in sites])[:-1]
-    rest = np.sort(np.concatenate([np.zeros(0, int), *(model.places[name].ravel() for name in others)]))
 
     def at(shared: Array, x: Array, of_strip: Array, data: PyTree) -> tuple[Array, Array]:
         # What is shared and what is not are kept apart: the former is computed once for all values of the latter.
-        parts = dict(zip(sites, jnp.split(x, sizes), strict=True))
-        free = {name: part.reshape(model.places[name].shape) for name, part in parts.items()}
-        free |= {name: shared[np.searchsorted(rest, model.places[name])] for name in others}
-        found = model.densities(free, data)
+        found, _ = model.densities(_free(model, sites, shared, x), data)
         rewards = found.pop(OBSERVED_REWARD)[0]
         own = jnp.concatenate([jnp.ravel(sum(found.pop(name))) for name in sites])  # pyright: ignore
         by_element = jax.ops.segment_sum(rewards.reshape(-1, STRIP).sum(-1), of_strip, len(own) + 1)
@@ -356,11 +465,11 @@ def integrate_cells(
     x, log_density = model.draw_elements(rng, profile[0], given, which)
     together = np.zeros((len(points), model.model.dimension))
     together[:, model.shared], together[:, model.elements] = points, x
-    placed = model.place(together)
-    drawn = rate(together, logs - log_density + placed.log_density, placed.log_density)
+    heights, values = model.place(together)
+    drawn = rate(together, logs - log_density + heights, heights)
     # Hardly ever a draw has no weight.
     whole = len(drawn.points) == len(together)
-    return drawn, placed.values if whole else model.place(drawn.points).values
+    return drawn, values if whole else model.place(drawn.points)[1]
 
 
 def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:
@@ -414,10 +523,13 @@ def integrate_rewards(
     model = model_of(recipe)
     expected = None if near is None else model.unconstrained(near, {}, data)
     # Draws of the prior show the scale of every number.
-    draws, cells, found = model.unconstrained(model.draws(rng), {}), cells_of(recipe), None
+    points, cells, found = model.points(rng, {}), cells_of(recipe), None
+    if points is None:
+        raise NotIntegrableError("no place where the sites have a positive density was found")
+    draws = rng.permutation(points)
     if cells is not None and isinstance(data, Rows):
         with suppress(NotIntegrableError):  # all numbers at once, below
-            found = integrate_cells(CellModel(model, cells, data), rng, draws, expected)
+            found = integrate_cells(CellModel(recipe, cells, data), rng, draws, expected)
     if found is None:
         density = model.log_density({}, data)
         looked = search(density, draws, expected)
@@ -448,7 +560,7 @@ def weighted_rewards(
 
 @lru_cache(maxsize=64)
 def _tables(recipe: Recipe) -> HostProgram:
-    return HostProgram(recipe.reward_tables)
+    return HostProgram(recipe.reward_tables, quick=None)
 
 
 def rate_weights(log_weights: Float[np.ndarray, " N"], log_evidence: float, numbers: int) -> Integration:

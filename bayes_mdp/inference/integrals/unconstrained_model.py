@@ -98,8 +98,10 @@ class UnconstrainedModel:
         return places
 
     @traced_alone
-    def densities(self, free: Mapping[str, Array], data: PyTree) -> dict[str, tuple[Array, Array]]:
-        """{site: (log density, log |dx / du|)} at unconstrained values of a model without discrete sites. Traceable.
+    def densities(self, free: Mapping[str, Array], data: PyTree) -> tuple[dict[str, tuple[Array, Array]], Any]:
+        """{site: (log density, log |dx / du|)} at unconstrained values, and what the model returns there. Traceable.
+
+        The model has no discrete sites.
 
         Args:
             free: {site: value on the unconstrained scale}.
@@ -107,8 +109,9 @@ class UnconstrainedModel:
         """
         model = self._conditioned({})
         values: Any = constrain_fn(model, (data,), {}, dict(free))
-        trace = handlers.trace(handlers.substitute(model, data=values)).get_trace(data)
         found = {}
+        with handlers.trace() as trace:
+            returned = handlers.substitute(model, data=values)(data)
         for name, site in trace.items():
             if site["type"] == "sample":
                 logs = site["fn"].log_prob(site["value"])
@@ -116,7 +119,7 @@ class UnconstrainedModel:
                 if name in free:
                     slope = biject_to(site["fn"].support).log_abs_det_jacobian(free[name], site["value"])
                 found[name] = logs, jnp.asarray(slope)
-        return found
+        return found, returned
 
     def _unravel(self, point: Float[Array, " D"]) -> dict[str, Array]:
         zeros = {name: jnp.zeros(x.shape, float) for name, x in self._shapes.items()}
@@ -149,9 +152,9 @@ class UnconstrainedModel:
         return jnp.asarray(height + sum(slopes)), jnp.asarray(height), values
 
     @cached_property
-    def _placed(self) -> dict[bool, HostProgram]:
+    def _placed(self) -> dict[bool | None, HostProgram]:
         each = jax.vmap(self.place_one, in_axes=(0, None, None))
-        return {quick: HostProgram(each, quick=quick) for quick in (True, False)}
+        return {quick: HostProgram(each, quick=quick) for quick in (True, False, None)}
 
     @cached_property
     def _freed(self) -> HostProgram:
@@ -182,9 +185,9 @@ class UnconstrainedModel:
             points: on the unconstrained scale.
             held: values of the discrete sites.
             data: of the model.
-            quick: compiled in half the time, to run for about twice as long.
+            quick: compiled in half the time, to run for about twice as long. Without data it is done by NumPy.
         """
-        return Placed(*self._placed[quick].in_blocks(BLOCK, points, held, data))
+        return Placed(*self._placed[None if data is None else quick].in_blocks(BLOCK, points, held, data))
 
     def log_density(self, held: Values, data: PyTree = None) -> LogDensity:
         """Points -> their log densities; minus infinity where that is no number.
@@ -218,7 +221,7 @@ class UnconstrainedModel:
         ]
         parts = []
         for held in chosen:
-            points = self._points(rng, held, NUM_DRAWS // len(chosen))
+            points = self.points(rng, held, NUM_DRAWS // len(chosen))
             if points is not None:
                 parts.append(self.place(points, held).values)
         if not parts:
@@ -227,8 +230,14 @@ class UnconstrainedModel:
         order = rng.permutation(len(next(iter(joined.values()))))
         return {name: x[order] for name, x in joined.items()}
 
-    def _points(self, rng: np.random.Generator, held: Values, num: int) -> Float[np.ndarray, "num D"] | None:
-        """Draws of the continuous numbers on the unconstrained scale; None: there is no density."""
+    def points(self, rng: np.random.Generator, held: Values, num: int = NUM_DRAWS) -> Float[np.ndarray, "num D"] | None:
+        """What `draws` are made of: draws of the continuous numbers on the unconstrained scale; None: no density.
+
+        Args:
+            rng: of the draws.
+            held: values of the discrete sites.
+            num: how many.
+        """
         density = self.log_density(held)
         starts = np.asarray(STARTS)[:, None] * np.ones(self.dimension)
         starts = np.concatenate([starts, 10.0 * rng.standard_normal((len(STARTS), self.dimension))])

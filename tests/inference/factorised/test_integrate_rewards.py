@@ -16,6 +16,8 @@ import bayes_mdp as bm
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised import integrate_rewards
 from bayes_mdp.inference.factorised.integrate_rewards import CellModel, Profiles, find_cells
+from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
+from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.models import MDPSpec
 
@@ -176,19 +178,108 @@ def test_what_is_not_apart_is_left_as_it_is(program):
     assert find_cells(recipe_for(program, SPACE, NUTS(), rewards_only=True)) is None
 
 
-def test_every_reward_counts_once():
+def simulated_pits(simulations: int) -> np.ndarray:
+    """Posterior probability below the truth, of the scale and of a mean of `student`: [at most simulations, 2].
+
+    Data that are handed on to chains are left out: which these are does not depend on the truth but by the data.
+    """
+    rng, pits = np.random.default_rng(5), []
+    recipe = recipe_for(student, SPACE, NUTS(), rewards_only=True)
+    state, action = np.repeat(np.arange(S), 6), np.arange(18) % A
+    where = np.stack([state, action, 0 * action], -1)
+    for _ in range(simulations):
+        scale, mean = abs(rng.normal()), rng.normal(0.0, 3.0, size=(S, A))
+        reward = mean[state, action] + scale * rng.standard_t(4, size=18)
+        rows = Rows(np.zeros((S, A, S)), where, reward, np.ones(18), np.asarray(18))
+        try:
+            sites, log_weights, _ = integrate_rewards.integrate_rewards(recipe, rows, rng)
+        except NotIntegrableError:
+            continue
+        below = np.stack([sites["scale"] < scale, sites["mean"][:, 0, 0] < mean[0, 0]])
+        pits.append(below @ np.exp(log_weights))
+    return np.array(pits)
+
+
+@pytest.mark.slow
+def test_truths_are_anywhere_among_weighted_draws(monkeypatch):
+    """1,000 simulations: probabilities below the truth are uniform (KS at 1e-6), central intervals of .8 cover."""
+    simulated = simulated_pits(1000)
+    assert len(simulated) > 950
+    for pits in simulated.T:
+        assert stats.kstest(pits, "uniform").pvalue > 1e-6
+        assert abs((np.abs(pits - 0.5) < 0.4).mean() - 0.8) < 5.0 * np.sqrt(0.8 * 0.2 / 950)
+
+
+def test_weights_that_are_forgotten_are_seen_in_simulations(monkeypatch):
+    """A twin for which all nodes of the scale, and all draws, are alike."""
+    grid, weigh = integrate_rewards.integrate_by_grid, integrate_rewards.rate
+
+    def alike(*arguments, **options):
+        whole = grid(*arguments, **options)
+        return whole._replace(log_weights=np.full(len(whole.points), -np.log(len(whole.points))))
+
+    monkeypatch.setattr(integrate_rewards, "integrate_by_grid", alike)
+    monkeypatch.setattr(integrate_rewards, "rate", lambda points, logs, heights: weigh(points, 0.0 * logs, heights))
+    assert stats.kstest(simulated_pits(60)[:, 0], "uniform").pvalue < 1e-6
+
+
+def spread_by_action(space):
+    """The pairs of a state have one mean, each action a spread of its own; rewards of state 0 see no element."""
+    with numpyro.plate("number", A):
+        spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    with numpyro.plate("state", S):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 3.0))
+    return MDPSpec(ROWS, dist.Laplace(jnp.where(jnp.arange(S) > 0, mean, 1.0)[:, None], spread))
+
+
+@pytest.mark.parametrize(
+    ("program", "closed"), [(student, True), (spread_by_action, True), (by_state, False)], ids=lambda x: str(x)[:18]
+)
+def test_every_reward_counts_once(program, closed):
     """The terms of the cells add up to the density of the program; weights and many rewards of one pair with them."""
-    recipe = inferred(student).rewards.recipe
+    recipe = recipe_for(program, SPACE, NUTS(), rewards_only=True)
     cells, model = find_cells(recipe), integrate_rewards.model_of(recipe)
-    assert cells.sites == ("mean",) and cells.element.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert cells.sites == ("mean",)
     rows = jax.tree.map(np.asarray, recipe.summarise(log(90)))
     rows = replace(rows, weight=rows.weight * np.where(np.arange(90) % 7 == 0, 0.0, 1.0 + 0.5 * (np.arange(90) % 2)))
-    apart, rng = CellModel(model, cells, rows), np.random.default_rng(0)
-    shared, elements = rng.normal(size=(3, 1)), rng.normal(size=(3, 17, 6))
+    apart, rng = CellModel(recipe, cells, rows), np.random.default_rng(0)
+    assert (apart._closed is not None) == closed
+    size = len(apart.shared), len(apart.elements)
+    shared, elements = rng.normal(size=(3, size[0])), rng.normal(size=(3, 17, size[1]))
     rest, each = apart.terms(shared, elements)
-    points = np.concatenate([elements, np.repeat(shared[:, None], 17, axis=1)], -1).reshape(-1, 7)
-    expected = model.log_density({}, rows)(points).reshape(3, 17)
-    np.testing.assert_allclose(rest[:, None] + each.sum(-1), expected, rtol=1e-9)
-    # Of an element without data the prior is left.
+    points = np.zeros((3, 17, sum(size)))
+    points[..., apart.shared], points[..., apart.elements] = shared[:, None], elements
+    expected = model.log_density({}, rows)(points.reshape(51, -1))
+    np.testing.assert_allclose((rest[:, None] + each.sum(-1)).ravel(), expected, rtol=1e-9)
+    heights, values = apart.place(points.reshape(51, -1))
+    np.testing.assert_allclose(heights, expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        values["mean"].ravel(), model.place(points.reshape(51, -1), {}, rows).values["mean"].ravel()
+    )
+
+
+def test_of_an_element_without_data_the_prior_is_left():
+    recipe = recipe_for(student, SPACE, NUTS(), rewards_only=True)
+    cells = find_cells(recipe)
+    assert cells.element.tolist() == [[0, 1], [2, 3], [4, 5]]
+    apart, rng = CellModel(recipe, cells, jax.tree.map(np.asarray, recipe.summarise(log(90)))), np.random.default_rng(0)
+    elements = rng.normal(size=(3, 17, 6))
+    _, each = apart.terms(rng.normal(size=(3, 1)), elements)
     np.testing.assert_array_equal(apart.seen, [True] * 5 + [False])
     np.testing.assert_allclose(each[..., 5], stats.norm(0.0, 3.0).logpdf(elements[..., 5]), rtol=1e-9)
+
+
+def test_closed_densities_against_scipy():
+    """Weighted sums over the rewards of a cell, for many values of the parameters."""
+    rng = np.random.default_rng(0)
+    far, weight = 5.0 * rng.standard_cauchy(40), rng.integers(1, 4, size=40) / 2.0
+    far[0], loc = 1e100, rng.normal(size=30)
+    df, scale = np.exp(rng.normal(1.0, 3.0, size=30)), np.exp(rng.uniform(-1.0, 1.0, size=30))
+    laws = {
+        dist.StudentT: (far, (df, loc, scale), stats.t(df, loc=loc, scale=scale)),
+        dist.Laplace: (np.clip(far, -100.0, 100.0), (loc, scale), stats.laplace(loc=loc, scale=scale)),
+    }
+    assert laws.keys() == integrate_rewards.CLOSED.keys()
+    for law, (reward, parameters, expected) in laws.items():
+        found = integrate_rewards.CLOSED[law].log_density(reward, weight, *parameters)
+        np.testing.assert_allclose(found, weight @ expected.logpdf(reward[:, None]), rtol=1e-10)
