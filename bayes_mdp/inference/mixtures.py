@@ -44,9 +44,9 @@ from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
 from bayes_mdp.mdp import MDP, PriorWeight, SparseMDP, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.models.sufficient_statistics import RewardSums
