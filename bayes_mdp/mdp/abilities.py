@@ -1,6 +1,6 @@
-"""Check that a posterior has the methods that a caller needs; the error is one sentence.
+"""What a caller asks of a posterior before it uses it: the methods that it needs, and what all draws have in common.
 
-`Sizes`: what all draws of a belief have in common; `sizes_of` any belief.
+`require_ability`: the error is one sentence. `Sizes`: of a belief; `sizes_of` any belief.
 """
 
 from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable

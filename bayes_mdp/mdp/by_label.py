@@ -1,8 +1,7 @@
-"""Policies and distributions of the first state by the labels of a space, as arrays, and back. Host-side.
+"""Labels of states and actions: policies and first states by label, as arrays, and back; what a log has as labels.
 
-Labels of a log: their natural order, 2 before 10, "s2" before "s10"; and a warning of two spellings of one.
-
-Each spelling becomes a state or an action of its own.
+Labels of a log have a natural order, 2 before 10, "s2" before "s10". Each spelling becomes a state or an action of its
+own: a warning names two that may be one. Host-side.
 """
 
 import re
