@@ -153,7 +153,7 @@ def evppi_row() -> dict[str, float]:
 
     def program() -> dict[str, Any]:
         row = numpyro.sample("row", dist.Dirichlet(alpha[0, 0]))
-        rows = numpyro.sample("rows", dist.Dirichlet(alpha).to_event(2)).at[0, 0].set(row)
+        rows = jnp.asarray(numpyro.sample("rows", dist.Dirichlet(alpha).to_event(2))).at[0, 0].set(row)
         values = {}
         for name, policy in policies.items():
             system = jnp.eye(20) - 0.95 * rows[jnp.arange(20), policy]
