@@ -7,6 +7,7 @@ of NumPy that a user would write where there are such (`numpy_values`). Printed:
 """
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -122,18 +123,59 @@ def infer_row() -> dict[str, float]:
     return {when: timed(lambda: bm.infer(key, prior, log, space=space))[0] for when in ("first", "again")}
 
 
+def evpi_row() -> dict[str, float]:
+    """EVPI by 10,000 draws, S = 20, first and again."""
+    import jax
+
+    import bayes_mdp as bm
+
+    _, posterior = case(20, 4)
+    ask = bm.expected_value_of_perfect_information
+    times = ("first", "again")
+    return {
+        x: timed(lambda: ask(jax.random.key(1), posterior, bm.Discounted(0.95), num_draws=10_000))[0] for x in times
+    }
+
+
+def evppi_row() -> dict[str, float]:
+    """EVPPI of one row among all, S = 20: three policies, 10,000 draws, the row's entries regressed on."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import numpyro
+    import numpyro.distributions as dist
+
+    import bayes_mdp as bm
+
+    rng, posterior = case(20, 4)
+    alpha, reward = np.asarray(posterior.transition_probs.concentration), np.asarray(posterior.reward.loc)
+    policies = {name: rng.integers(4, size=20) for name in "abc"}
+
+    def program() -> dict[str, Any]:
+        row = numpyro.sample("row", dist.Dirichlet(alpha[0, 0]))
+        rows = jnp.asarray(numpyro.sample("rows", dist.Dirichlet(alpha).to_event(2))).at[0, 0].set(row)
+        values = {}
+        for name, policy in policies.items():
+            system = jnp.eye(20) - 0.95 * rows[jnp.arange(20), policy]
+            values[name] = jnp.linalg.solve(system, reward[np.arange(20), policy]).mean()
+        return values
+
+    bm.evppi  # noqa: B018
+    modelling, model = timed(lambda: bm.decision_model(program))
+    ask = lambda: bm.evppi(jax.random.key(1), model, ["row"], method="regression", num_draws=10_000)  # noqa: E731
+    return {"decision model": modelling} | {when: timed(ask)[0] for when in ("first", "again")}
+
+
 def information_row() -> dict[str, float]:
-    """EVPI by 10,000 draws, S = 20; `next_experiment` and `probability_optimal`, S = 4."""
+    """`next_experiment` and `probability_optimal`, S = 4."""
     import jax
 
     import bayes_mdp as bm
 
     objective = bm.Discounted(0.95)
-    _, large = case(20, 4)
     _, small = case(4, 3)
-    bm.expected_value_of_perfect_information, bm.next_experiment, bm.probability_optimal  # noqa: B018
+    bm.next_experiment, bm.probability_optimal  # noqa: B018
     asked = {
-        "EVPI": lambda: bm.expected_value_of_perfect_information(jax.random.key(1), large, objective, num_draws=10_000),
         "next experiment": lambda: bm.next_experiment(jax.random.key(1), small, objective),
         "probability optimal": lambda: bm.probability_optimal(jax.random.key(1), small, objective),
     }
@@ -161,18 +203,78 @@ def machine_log(episodes: int = 60, steps: int = 30) -> Any:
     return bm.read_log(frame, state="state", action="action", reward="reward", next_state="after", episode="episode")
 
 
-def decide_row() -> dict[str, float]:
-    """`decide` on 1,800 rows of 4 states and 3 actions, first and again."""
+def timed_decisions(prior: Any, log: Any, objective: Any, space: Any = None, calls: int = 2) -> dict[str, float]:
+    """`decide`, as often as asked for: CPU-seconds in all, and by stage."""
     import jax
 
     import bayes_mdp as bm
+    from bayes_mdp.recommend import decide as stages
 
-    log, prior = machine_log(), bm.models.dirichlet_normal_gamma()
     bm.decide  # noqa: B018
-    return {
-        when: timed(lambda: bm.decide(jax.random.key(1), prior, log, bm.Discounted(0.95)))[0]
-        for when in ("first", "again")
-    }
+    row: dict[str, float] = {"rows": len(log.transitions.state)}
+    name = ""
+
+    @contextlib.contextmanager
+    def stage(text: str) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        row[f"{name}, {text.removeprefix('decide: ')}"] = time.process_time() - start
+
+    sys.modules[stages.__module__].stage = stage  # type: ignore[attr-defined] - the progress line of each stage
+    for name in ("first", "again")[:calls]:
+        row[name] = timed(lambda: bm.decide(jax.random.key(1), prior, log, objective, space=space))[0]
+    return row
+
+
+def decide_row() -> dict[str, float]:
+    """`decide` on 1,800 rows of 4 states and 3 actions, first and again."""
+    import bayes_mdp as bm
+
+    return timed_decisions(bm.models.dirichlet_normal_gamma(), machine_log(), bm.Discounted(0.95))
+
+
+def lake_row() -> dict[str, float]:
+    """`decide` on the log of `bayes-mdp demo`: 300 episodes of random moves in FrozenLake, by its better prior."""
+    import io
+    import tempfile
+    from pathlib import Path
+
+    import bayes_mdp as bm
+    from bayes_mdp.experiments import demo
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        log = demo._log(Path(folder) / "log.csv", 0)
+    return timed_decisions(demo.neighbours, log, bm.Discounted(demo.DISCOUNT))
+
+
+def million_row() -> dict[str, float]:
+    """`decide` on 10^6 rows of 50 states and 4 actions, one stretch, once with a flat prior."""
+    import numpy as np
+
+    import bayes_mdp as bm
+
+    rng, size = np.random.default_rng(0), 10**6
+    rows, reward = rng.dirichlet(np.full(50, 0.1), (50, 4)).cumsum(-1), rng.normal(size=(50, 4))
+    states, actions, uniform = np.zeros(size + 1, int), rng.integers(4, size=size), rng.random(size)
+    for i in range(size):
+        states[i + 1] = min(int(np.searchsorted(rows[states[i], actions[i]], uniform[i])), 49)
+    paid = reward[states[:-1], actions] + rng.normal(size=size)
+    transitions = bm.Transitions(states[:-1], actions, paid, states[1:])
+    log = bm.mdp.Log(transitions, tuple(range(50)), tuple(range(4)), "drawn")
+    return timed_decisions(bm.models.dirichlet_normal_gamma(), log, bm.Discounted(0.95), calls=1)
+
+
+def sepsis_row(episodes: int = 2000) -> dict[str, float]:
+    """`decide` on a log of ICU-Sepsis by its expert (extra `health`), rewards known, the prior 1 / S, once."""
+    import jax
+    import numpy as np
+
+    import bayes_mdp as bm
+
+    env = bm.envs.icu_sepsis()
+    prior = bm.models.known_rewards(np.asarray(env.mdp.reward), 1 / env.space.n_outcomes)
+    log = env.log(jax.random.key(0), episodes, env.expert)
+    return timed_decisions(prior, log, bm.FirstExit(), env.space, calls=1)
 
 
 def icu_row() -> dict[str, float]:
@@ -222,11 +324,16 @@ ROWS: dict[str, Callable[[], dict[str, float]]] = {
     "listed S=200": lambda: value_row(200, 4, 6),
     "listed S=714": lambda: value_row(714, 4, 6),
     "information": information_row,
+    "EVPI": evpi_row,
+    "EVPPI": evppi_row,
     "decide": decide_row,
+    "decide lake": lake_row,
     "icu": icu_row,
+    "decide million": million_row,
+    "decide sepsis": sepsis_row,
     **{f"choose {name}": lambda name=name: choose_row(name) for name in ("cvar", "percentile", "soft", "regret")},
 }
-QUICK = 11
+QUICK = 14
 """Rows that are measured if none is named: the first ones, which take minutes in all."""
 
 

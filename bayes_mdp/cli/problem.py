@@ -121,7 +121,7 @@ def initial_of(
             stored posterior.
     """
     import bayes_mdp as bm
-    from bayes_mdp.decisions.start import start_of_log
+    from bayes_mdp.decisions.policy_evaluation import start_of_log
 
     if arguments.initial not in (None, LOGGED):
         return start_of("--initial", arguments.initial, space)

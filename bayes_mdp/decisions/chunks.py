@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.sizes import Sizes
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.planning.linear_systems import LISTED_DIRECT
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray

@@ -196,8 +196,8 @@ class PolicyPairs:
         return scipy.sparse.csr_matrix((probs.ravel(), index, pointer), shape=(num * size, num * size))
 
 
-def stationary_values(chains: Chains, objective: Objective, precision: float = _EPS) -> Values:
-    """Values, or the gain, of a stationary policy.
+def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Values:
+    """Values, or the gain, of a stationary policy; the planner, in JAX, settles a gain that a linear system does not.
 
     Args:
         chains: of the policy.
@@ -206,14 +206,9 @@ def stationary_values(chains: Chains, objective: Objective, precision: float = _
     """
     if isinstance(objective, Discounted):
         return _discounted(chains, float(objective.discount), precision)
-    return _average(chains) if isinstance(objective, AverageReward) else _first_exit(chains)
-
-
-def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Values:
-    """`stationary_values`; draws whose gain one linear system does not settle are left to the planner, in JAX."""
-    answer = stationary_values(chains, objective, precision)
     if not isinstance(objective, AverageReward):
-        return answer
+        return _first_exit(chains)
+    answer = _average(chains)
     gain, gap = answer.first.copy(), answer.gap.copy()
     for n in np.flatnonzero(~np.isfinite(gap)).tolist():
         # Several recurrent classes may have one gain: value iteration settles it.

@@ -27,10 +27,9 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
-from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.abilities import can_split, require_ability, sizes_of
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_fit
-from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.planning.occupancy import find_cycle
 from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, InitialLike

@@ -1,8 +1,12 @@
-"""`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior."""
+"""`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior.
+
+`Start`, first: the distribution of the first state that values are for, and where it is from, in words.
+"""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,11 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.host_optima import episodic_values
-from bayes_mdp.decisions.host_values import Chains, PolicyPairs, Values, proven, row_faults, used_pairs
+from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
-from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import Drawn, pair_draws
+from bayes_mdp.inference.pair_draws import PairDraws, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -29,10 +32,10 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, logged_in_words, policy_of
 from bayes_mdp.mdp.objectives import check_fit
-from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.planning import policy_probs
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount, amounts, shown_as_html
@@ -40,6 +43,7 @@ from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
     check_count,
+    check_initial,
     check_key,
     check_name,
     check_number,
@@ -49,12 +53,82 @@ from bayes_mdp.utils.validation import (
 if TYPE_CHECKING:
     import xarray as xr
 
+
+NAMED = 3  # states at most that are named
+
+
+class Start(NamedTuple):
+    """A distribution of the first state.
+
+    Args:
+        probs: Float64[S].
+        given: whether someone stated it; if not it is uniform.
+        words: where it is from, for a person.
+    """
+
+    probs: Float[np.ndarray, " S"]
+    given: bool
+    words: str
+
+
+def start_of_log(log: Log) -> Log | None:
+    """What `initial` is where a log is at hand and nothing was given: the log, if it has episodes; else uniform (None).
+
+    Args:
+        log: as a whole.
+    """
+    return log if has_episodes(log) else None
+
+
+def read_start(
+    mdp: MDP | SparseMDP | Sizes, initial: InitialLike | None, space: StateActionSpace | None = None
+) -> Start:
+    """The distribution of the first state: what was given, or that of the drawn MDPs, or uniform.
+
+    Args:
+        mdp: a draw, or what has the sizes of one.
+        initial: what a caller gave (see `StateActionSpace.initial_probs`); None: nothing.
+        space: whose labels are meant; None: there are none, states have numbers.
+
+    Raises:
+        TypeError, ValueError: one sentence: as `StateActionSpace.initial_probs`.
+    """
+    size = mdp.n_states
+    if initial is None and mdp.initial is None:
+        words = f"uniform over the {size} states (no initial distribution was given)"
+        return Start(np.full(size, 1 / size), False, words)
+    if initial is None:
+        check_initial(mdp.initial, size)
+        probs, source = np.asarray(mdp.initial, np.float64), "the distribution of the drawn MDPs"
+    else:
+        names = StateActionSpace(size, mdp.n_actions) if space is None else space
+        probs = names.initial_probs(initial)
+        source = "the given distribution"
+        if isinstance(initial, Log):
+            number = len(first_rows(initial.transitions))
+            source = f"the first states of the log's {number} episodes" if number > 1 else "the first state of the log"
+    probs = probs / probs.sum()
+    return Start(probs, True, f"{source} {_which(probs, space)}")
+
+
+def _which(probs: Float[np.ndarray, " S"], space: StateActionSpace | None) -> str:
+    """The states, where they are few and have names."""
+    possible = np.flatnonzero(probs > 0)
+    if space is None or len(possible) > NAMED:
+        return f"over {len(possible)} of {len(probs)} states"
+    names = [str(space.state_names[s]) for s in possible]
+    if len(names) == 1:
+        return f"(state {names[0]})"
+    return f"({', '.join(f'{name} {probs[s]:.3g}' for name, s in zip(names, possible, strict=True))})"
+
+
 LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**21  # float64 numbers of draws, and of their chains, that are held at once: 16 MiB
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
 
 @jax.tree_util.register_static
+@dataclass(frozen=True, eq=False)
 class LateBasis:
     """One of `value_bases`, which are worked out together when the first of them is asked for.
 
@@ -65,12 +139,12 @@ class LateBasis:
         index: which one.
     """
 
-    def __init__(self, bases: Callable[[], list[ValueBasis | None]], index: int) -> None:
-        self._bases, self._index = bases, index
+    bases: Callable[[], list[ValueBasis | None]]
+    index: int
 
     def found(self) -> ValueBasis | None:
         """The basis."""
-        return self._bases()[self._index]
+        return self.bases()[self.index]
 
     def __reduce__(self) -> tuple[Callable[..., ValueBasis | None], tuple[ValueBasis | None]]:
         return _itself, (self.found(),)
@@ -246,12 +320,14 @@ def policy_values(
     check_fit(objective, sizes.shape)
     start, given, words = read_start(sizes, initial, space)
     with jax.enable_x64(True):
-        probs = _stack([read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()])
+        each = [read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()]
+    # Side by side; one that does not depend on the step is repeated where another does.
+    probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in each)))
     require_end(sizes.ends, objective)
     others = {} if outcomes is None else read_outcomes(outcomes, sizes.shape, sizes.ends, objective)
-    draws = PolicyDraws(key, posterior, probs, sizes)
+    draws = pair_draws(key, posterior, used_pairs(probs, sizes.horizon))
     jobs: dict[str | None, tuple[PairReward | None, Objective]] = {None: (None, objective), **others}
-    values, gaps = draws.evaluate(num_draws, list(jobs.values()), start, list(policies), list(jobs))
+    values, gaps = _values_in_draws(draws, probs, num_draws, jobs, start, list(policies), sizes.in_words)
     bases = late_bases(posterior, probs, objective, start)
     results = {}
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
@@ -269,84 +345,59 @@ def policy_values(
     return results
 
 
-class PolicyDraws:
-    """Policies in common draws of a belief, block by block.
+def _values_in_draws(
+    draws: PairDraws,
+    policies: Float[np.ndarray, "P *H S A"],
+    num_draws: int,
+    jobs: Mapping[str | None, tuple[PairReward | None, Objective]],
+    start: Float[np.ndarray, " S"],
+    names: list[str],
+    in_words: str,
+) -> tuple[list[Float[np.ndarray, "N P"]], list[Float[np.ndarray, "N P"]]]:
+    """Values and error bounds of every policy in every draw, for each of some rewards and objectives, block by block.
 
     Args:
-        key: of the draws.
-        posterior: the belief.
+        draws: of the pairs that the policies use.
         policies: action probabilities.
-        sizes: of the belief.
+        num_draws: how many.
+        jobs: name of an outcome (None: the reward of the draws) -> its rewards (None: those of the draws), and the
+            objective that they are summed by.
+        start: distribution of the first state.
+        names: of the policies, for errors.
+        in_words: what the belief is, likewise.
     """
-
-    def __init__(
-        self, key: PRNGKeyArray, posterior: CanSample, policies: Float[np.ndarray, "P *H S A"], sizes: Sizes
-    ) -> None:
-        self.policies, self.sizes = policies, sizes
-        self.draws = pair_draws(key, posterior, used_pairs(policies, sizes.horizon))
-
-    def evaluate(
-        self,
-        num_draws: int,
-        jobs: list[tuple[PairReward | None, Objective]],
-        start: Float[np.ndarray, " S"],
-        names: list[str],
-        outcomes: list[str | None],
-    ) -> tuple[list[Float[np.ndarray, "N P"]], list[Float[np.ndarray, "N P"]]]:
-        """Values and error bounds of every policy in every draw, for each of some rewards and objectives.
-
-        Args:
-            num_draws: how many.
-            jobs: rewards beside those of the draws (None: those) and the objective that they are summed by.
-            start: distribution of the first state.
-            names: of the policies, for errors.
-            outcomes: names of the jobs, likewise; None: the reward of the draws.
-        """
-        rows = self.draws.rows
-        stationary = not isinstance(jobs[0][1], Episodic)
-        taken = [PolicyPairs(rows, policy) for policy in self.policies] if stationary else []
-        numbers = len(rows.pair) + max((pairs.numbers for pairs in taken), default=0)
-        check_memory(self.sizes.in_words, 8.0 * COPIES * numbers, "lists of successors take less")
-        block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
-        values = [np.empty((num_draws, len(self.policies))) for _ in jobs]
-        gaps = [np.empty((num_draws, len(self.policies))) for _ in jobs]
-        for first in range(0, num_draws, block):
-            here = slice(first, min(first + block, num_draws))
-            drawn = self.draws.draw(here.stop - first)
-            excess, ends = row_faults(rows, drawn)
-            if isinstance(jobs[0][1], AverageReward):
-                require_endless(ends, first)
-            for i, policy in enumerate(self.policies):
-                chains = taken[i].chains(drawn) if stationary else None
-                for j, (reward, objective) in enumerate(jobs):
-                    answer = self._values(policy, taken[i] if taken else None, chains, drawn, reward, objective)
-                    values[j][here, i] = answer.at_start(objective, start)
-                    gaps[j][here, i] = answer.gap
-            for j, (_, objective) in enumerate(jobs):
-                what = [name if outcomes[j] is None else f"{name}, outcome {outcomes[j]!r}" for name in names]
-                require_usable(values[j][here], gaps[j][here], excess, what, objective, first)
-        return values, gaps
-
-    def _values(
-        self,
-        policy: Float[np.ndarray, "*H S A"],
-        pairs: PolicyPairs | None,
-        chains: Chains | None,
-        drawn: Drawn,
-        reward: PairReward | None,
-        objective: Objective,
-    ) -> Values:
-        rows = self.draws.rows
-        if isinstance(objective, Episodic):
-            steps = (len(drawn.probs), objective.horizon, len(rows.state))
-            paid = None if reward is None else reward.of_pairs(rows, drawn.probs, objective.horizon)
-            return episodic_values(
-                rows, drawn, policy, objective, None if paid is None else np.broadcast_to(paid, steps)
-            )
-        assert pairs is not None and chains is not None
-        if reward is not None:
-            chains = pairs.with_reward(chains, reward.of_pairs(rows, drawn.probs, None))
-        return proven(chains, objective)
+    rows = draws.rows
+    objective = jobs[None][1]
+    taken = None if isinstance(objective, Episodic) else [PolicyPairs(rows, policy) for policy in policies]
+    numbers = len(rows.pair) + max((pairs.numbers for pairs in taken or ()), default=0)
+    check_memory(in_words, 8.0 * COPIES * numbers, "lists of successors take less")
+    block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
+    values = [np.empty((num_draws, len(policies))) for _ in jobs]
+    gaps = [np.empty((num_draws, len(policies))) for _ in jobs]
+    for first in range(0, num_draws, block):
+        here = slice(first, min(first + block, num_draws))
+        drawn = draws.draw(here.stop - first)
+        excess, ends = row_faults(rows, drawn)
+        if isinstance(objective, AverageReward):
+            require_endless(ends, first)
+        for i, policy in enumerate(policies):
+            chains = None if taken is None else taken[i].chains(drawn)
+            for j, (reward, summed) in enumerate(jobs.values()):
+                horizon = summed.horizon if isinstance(summed, Episodic) else None
+                paid = None if reward is None else reward.of_pairs(rows, drawn.probs, horizon)
+                if isinstance(summed, Episodic):
+                    steps = (len(drawn.probs), summed.horizon, len(rows.state))
+                    by_step = None if paid is None else np.broadcast_to(paid, steps)
+                    answer = episodic_values(rows, drawn, policy, summed, by_step)
+                else:
+                    assert taken is not None and chains is not None
+                    answer = proven(chains if paid is None else taken[i].with_reward(chains, paid), summed)
+                values[j][here, i] = answer.at_start(summed, start)
+                gaps[j][here, i] = answer.gap
+        for j, (outcome, (_, summed)) in enumerate(jobs.items()):
+            what = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
+            require_usable(values[j][here], gaps[j][here], excess, what, summed, first)
+    return values, gaps
 
 
 def check_num_draws(num_draws: IntScalar, bytes_each: float = 24) -> None:
@@ -443,11 +494,6 @@ def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple
     """Mean, standard deviation and central 95 % interval."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
-
-
-def _stack(policies: list[Float[Array, "... S A"]]) -> Float[np.ndarray, "P *H S A"]:
-    """Policies side by side; one that does not depend on the step is repeated where another does."""
-    return np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in policies)))
 
 
 def read_action_probs(

@@ -18,14 +18,20 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
-from bayes_mdp.decisions.policy_evaluation import check_num_draws, describe_objective, read_action_probs, require_usable
-from bayes_mdp.decisions.start import Start, read_start
+from bayes_mdp.decisions.policy_evaluation import (
+    Start,
+    check_num_draws,
+    describe_objective,
+    read_action_probs,
+    read_start,
+    require_usable,
+)
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.objectives import check_objective, step_discount
-from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate

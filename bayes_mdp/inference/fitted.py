@@ -31,8 +31,7 @@ from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.collapsed.collapsed_posterior import ComponentDraws
-    from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-    from bayes_mdp.inference.conjugate.provenance import Digests
+    from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, Digests
     from bayes_mdp.inference.conjugate.site_table import SiteTable
     from bayes_mdp.inference.draws.chains import Chains, Model, Scalars
     from bayes_mdp.inference.draws.methods import NUTS

@@ -24,6 +24,8 @@ from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
 from bayes_mdp.inference.conjugate.conjugate_posterior import (
     Components,
     ConjugatePosterior,
+    Digests,
+    after_sources,
     conjugate_pair_draws,
     draw_batch,
 )
@@ -36,7 +38,6 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     lazy_rows,
     urn_of,
 )
-from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -54,9 +55,9 @@ from bayes_mdp.mdp import (
     Transitions,
     check_transitions,
 )
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.models.sufficient_statistics import RewardSums

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
 
 from bayes_mdp.mdp import MDP, CanSample, SparseMDP
-from bayes_mdp.mdp.sizes import Sizes, sizes_of
+from bayes_mdp.mdp.abilities import Sizes, sizes_of
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.typing import AnyArray

@@ -1,12 +1,21 @@
-"""`infer` (and `fit_for`, for many data sets): prior and data to a posterior, by the best route that can be proven."""
+"""`infer` (and `fit_for`, for many data sets): prior and data to a posterior, by the best route that can be proven.
 
+`ready_made`: the belief of a ready prior (`bayes_mdp.models`) before any data, from its hyperparameters.
+
+The closed form that `detection` would find in the program, array by array: every row of the law is a row of the site
+`transition`, every cell of the rewards one of the site `reward`.
+"""
+
+import hashlib
+import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias, overload
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
@@ -16,9 +25,11 @@ from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, Collaps
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, prove_hierarchy
 from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUADRATURE, method_of
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, refit
-from bayes_mdp.inference.conjugate.provenance import digests_of
-from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior, digests_of, refit
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
+from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -26,25 +37,32 @@ from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe,
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
+from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
 from bayes_mdp.inference.factorised import factorise
 from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
+from bayes_mdp.inference.families.bernoulli import BetaBelief
+from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import MOST_NODES
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.pooled import pooled_posterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
-from bayes_mdp.inference.ready_made import ready_made
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.space import program_cache
-from bayes_mdp.models.isolate import tracing
-from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.dirichlet_prior import row_concentrations
+from bayes_mdp.models.isolate import isolated_prior, tracing
+from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
 from bayes_mdp.models.partial_pooling import PartialPooling
+from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of, ready
 from bayes_mdp.models.reward_support import make_support
+from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.progress import stage
-from bayes_mdp.utils.validation import check_key, check_labels, check_name, check_type
+from bayes_mdp.utils.validation import check_key, check_labels, check_name, check_positive, check_type
 
 METHODS = (
     "auto",
@@ -220,7 +238,11 @@ def infer(
         transitions = data.counts(space, by_outcome=_by_outcome(belief, program))
     # Known rewards are constants of the prior: a log that contradicts them has probability zero.
     if transitions is not None:
-        known = _known_of(belief) if program is None else _known_rewards(program, proven=fit.method == "exact")
+        rewards, known = None if belief is None else belief.reward_cells, None
+        if program is not None:
+            known = _known_rewards(program, proven=fit.method == "exact")
+        elif isinstance(rewards, KnownRewards):
+            known = Known(np.asarray(rewards.known), rewards.by_outcome)
         if known is not None:
             _check_known_rewards(space, transitions, known)
     with jax.enable_x64(True):
@@ -229,7 +251,13 @@ def infer(
         if program is not None and why_not and fit.method not in ("exact", "mixture"):
             _say_once(program, f"infer: {route_line(fit.method, why_not)}\n")
         with stage(f"infer ({fit.method})"):
-            posterior = _with_sources(fit.on_host(key, transitions), data)
+            posterior = fit.on_host(key, transitions)
+            # It remembers the logs that it has learnt from where it can learn from more.
+            if isinstance(data, FoldedLog):
+                posterior = posterior.with_sources(digests_of(data.sources))
+            elif isinstance(data, Log) and data.digest is not None:
+                source = Source(data.source, data.digest, np.size(data.transitions.state))
+                posterior = posterior.with_sources(digests_of([source]))
             jax.block_until_ready(posterior)
     if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
         warn_of(posterior)
@@ -546,12 +574,6 @@ def _by_outcome(belief: ConjugatePosterior | None, program: Program | None) -> b
     return program is not None and program.law.by_outcome
 
 
-def _known_of(belief: ConjugatePosterior | None) -> Known | None:
-    """The rewards of a ready prior that knows them."""
-    rewards = None if belief is None else belief.reward_cells
-    return Known(np.asarray(rewards.known), rewards.by_outcome) if isinstance(rewards, KnownRewards) else None
-
-
 def _known_rewards(program: Program, *, proven: bool) -> Known | None:
     """The rewards of a program that knows them, in float64; of one that is `proven` they have been read already."""
     if program.law.family != KNOWN:
@@ -582,15 +604,6 @@ def _check_known_rewards(space: StateActionSpace, data: Transitions | Counts, kn
     cells.check("data.reward", np.asarray(data.reward, np.float64), seen != 0)
 
 
-def _with_sources(posterior: InferredPosterior, data: object) -> InferredPosterior:
-    """The posterior, which remembers the logs that it has learnt from where it can learn from more."""
-    if isinstance(data, FoldedLog):
-        return posterior.with_sources(digests_of(data.sources))
-    if isinstance(data, Log) and data.digest is not None:
-        return posterior.with_sources(digests_of([Source(data.source, data.digest, np.size(data.transitions.state))]))
-    return posterior
-
-
 def _check_data(data: object, space: StateActionSpace) -> Transitions | Counts | None:
     if data is None or isinstance(data, Counts):
         return data
@@ -606,3 +619,127 @@ def _check_data(data: object, space: StateActionSpace) -> Transitions | Counts |
     if not np.size(data.state):
         raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
     return data
+
+
+Sites = dict[str, tuple[int, ...]]
+"""Site -> shape, in the order of the program."""
+
+
+@dataclass(frozen=True)
+class ReadyMade:
+    """A ready prior of a space; equal ones have one `fingerprint`.
+
+    Args:
+        prior: with its own copies of the arrays, where it holds any.
+        form: its closed form.
+        space: sizes, names, masks.
+        fingerprint: of the form and of the space.
+    """
+
+    prior: Prior = field(compare=False)
+    form: ClosedForm = field(compare=False)
+    space: StateActionSpace = field(compare=False)
+    fingerprint: str
+
+
+def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Branches | None:
+    """The belief before any data, one for each value of a discrete site where there is one; None: `prior` is no ready
+    one with a closed form. Made once for equal ones.
+
+    Raises:
+        ValueError: hyperparameters that do not fit the space.
+    """
+    form = closed_form_of(prior)
+    if form is None:
+        return None
+    forms = form.forms if isinstance(form, ClosedForms) else (form,)
+    if len(forms) > 1 and len(forms) * math.prod((*space.shape, space.n_outcomes)) > MAX_NUMBERS:
+        return None
+    has_arrays = any(isinstance(value, np.ndarray) for each in forms for value in each.numbers)
+    with jax.enable_x64(True):
+        # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
+        own = ready(isolated_prior(prior), _copied(form)) if has_arrays else prior
+    words = repr(space)
+    each = [ReadyMade(own, one, space, _digest(one, space, words)) for one in forms]
+    if not isinstance(form, ClosedForms):
+        return _belief(each[0])
+    digest = hashlib.sha256(f"{form.site} {len(each)} {' '.join(one.fingerprint for one in each)}".encode())
+    return branches_of(own, digest.hexdigest(), form.site, range(len(each)), [_belief(one) for one in each])
+
+
+def _copied(form: ClosedForm | ClosedForms) -> ClosedForm | ClosedForms:
+    return jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, form)
+
+
+def _digest(form: ClosedForm, space: StateActionSpace, words: str) -> str:
+    digest = hashlib.sha256(f"{words} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
+    for value in (*jax.tree.leaves(space), *form.numbers):
+        array = np.asarray(value)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+@program_cache
+def _belief(ready: ReadyMade) -> ConjugatePosterior:
+    sites: Sites = {}
+    with jax.enable_x64(True):
+        rows, elements = _rows(ready.form, ready.space, sites)
+        start = sum(int(np.prod(shape)) for shape in sites.values())
+        rewards, cells = _rewards(ready.form, ready.space, sites, start)
+        size = sum(int(np.prod(shape)) for shape in sites.values())
+        table = SiteTable(tuple(sites.items()), site_rows(elements, size), cells, None, ready.prior)
+        return conjugate_posterior(rows, rewards, ready.space, table)
+
+
+def _rows(form: ClosedForm, space: StateActionSpace, sites: Sites) -> tuple[DirichletRows, Int[np.ndarray, "M K"]]:
+    """The belief about the rows, and which element of the sites is which of its concentrations."""
+    concentration, possible = row_concentrations(form.concentration, space)
+    shape = possible.shape
+    if (possible.sum(-1) == 1).all():
+        # Known rows; the belief about them has one row that nothing uses.
+        none = np.full(shape, -1)
+        rows = dirichlet_rows(np.eye(1, shape[-1]), shape, row=none[..., 0], column=none, known=possible.astype(float))
+        return rows, np.full((1, shape[-1]), -1)
+    # An illegal pair that stays where it is may have no concentration there.
+    positive = np.where(possible & (np.asarray(concentration) <= 0), 1.0, np.asarray(concentration))
+    prior = np.where(possible, positive, 0.0).reshape(-1, shape[-1])
+    check_positive("prior: transition.concentration", np.where(possible, positive, 1.0))
+    sites["transition"] = shape
+    return dirichlet_rows(prior, shape, sites=(("transition", shape[:-1]),)), np.arange(prior.size).reshape(prior.shape)
+
+
+def _rewards(
+    form: ClosedForm, space: StateActionSpace, sites: Sites, start: int
+) -> tuple[Rewards, tuple[Int[np.ndarray, " L"], ...]]:
+    """The belief about the rewards; for each of their parameters, the elements behind the cells."""
+    if form.rewards == "known":
+        reward = form.hyperparameters["reward"]
+        by_outcome = known_by_outcome(np.shape(reward), space)
+        return known_rewards(broadcast_to_cells("reward", reward, space, by_outcome), by_outcome=by_outcome), ()
+    by_outcome = bool(form.by_outcome)
+    names = form.hyperparameters.items()
+    numbers = [np.asarray(broadcast_to_cells(name, value, space, by_outcome)) for name, value in names]
+    shape = numbers[0].shape
+    number = np.arange(numbers[0].size)
+    paired = form.rewards == "normal_gamma"
+    sites["reward"] = (*shape, 2) if paired else shape
+    # Mean and precision of a normal-gamma lie side by side.
+    elements = (start + 2 * number, start + 2 * number + 1) if paired else (start + number,)
+    return reward_cells(
+        _reward_belief(form, numbers), shape, by_outcome=by_outcome, sites=(("reward", shape),)
+    ), elements
+
+
+def _reward_belief(form: ClosedForm, numbers: list[Float[np.ndarray, "*cells"]]) -> RewardBelief:
+    if form.rewards != "normal":
+        families = {"normal_gamma": NormalGammaBelief, "bernoulli": BetaBelief, "poisson": GammaBelief}
+        return families[form.rewards](*numbers)
+    loc, scale, noise_scale = numbers
+    # By way of the precisions that the program states, so that the numbers are those of `detection` to the last bit:
+    # NumPy's power of an array differs there from that of C, by which known numbers are computed in it.
+    small = compact(noise_scale)
+    with np.errstate(over="ignore", divide="ignore"):
+        precision = scale.ravel() ** -2.0
+        noise = np.broadcast_to(np.reshape([x**-2.0 for x in small.ravel()], small.shape), scale.shape)
+        check_positive("prior: reward.precision", precision)
+        return NormalBelief(loc.ravel(), precision**-0.5, noise.ravel() ** -0.5)

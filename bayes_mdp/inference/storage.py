@@ -44,7 +44,7 @@ from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
-from bayes_mdp.mdp.data.log_labels import ProductLabel
+from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside

@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.by_label import initial_array, initial_labels, policy_array, policy_labels
+from bayes_mdp.mdp.by_label import ProductLabel, initial_array, initial_labels, policy_array, policy_labels
 from bayes_mdp.mdp.data.folded_log import FoldedLog
-from bayes_mdp.mdp.data.log_labels import ProductLabel
 from bayes_mdp.mdp.data.log_split import first_states
 from bayes_mdp.mdp.data.observed_successors import observed_successors
 from bayes_mdp.mdp.data.transitions import Log

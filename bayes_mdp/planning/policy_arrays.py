@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from bayes_mdp.mdp import MDP, Policy, PolicyLike, SparseMDP
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.labels import policy_of
-from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.numerics.products import einsum
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import (

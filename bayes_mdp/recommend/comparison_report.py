@@ -10,11 +10,11 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
 from bayes_mdp.decisions.value_basis import Unvisited
 from bayes_mdp.decisions.verdict import Verdict
-from bayes_mdp.inference.conjugate.provenance import digests_of
+from bayes_mdp.inference.conjugate.conjugate_posterior import digests_of
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
+from bayes_mdp.mdp.abilities import sizes_of
 from bayes_mdp.mdp.data.folded_log import Source
 from bayes_mdp.mdp.labels import labels_of
-from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words, value_in_words
 from bayes_mdp.recommend.page import (
     OPEN_ROWS,

@@ -20,8 +20,13 @@ from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_c
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
-from bayes_mdp.decisions.policy_evaluation import check_num_draws, policy_values, read_action_probs, require_end
-from bayes_mdp.decisions.start import start_of_log
+from bayes_mdp.decisions.policy_evaluation import (
+    check_num_draws,
+    policy_values,
+    read_action_probs,
+    require_end,
+    start_of_log,
+)
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
@@ -37,10 +42,10 @@ from bayes_mdp.mdp import (
     PolicyOrLabels,
     StateActionSpace,
 )
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
 from bayes_mdp.mdp.labels import STEP_LEVEL, logged_in_words, logged_steps, policy_of, step_p_value
 from bayes_mdp.mdp.objectives import check_objective, step_discount
-from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.mdp_spec import Prior

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective
-from bayes_mdp.mdp.data.log_labels import ProductLabel
+from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.models.default_prior import DefaultPrior
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.typing import AnyArray

@@ -24,7 +24,24 @@ def free_bytes() -> int:
 def _free_at(tenth: int) -> int:
     """`free_bytes` in a tenth of a second."""
     del tenth
-    return min([_free_in_system(), *_free_in_groups()])
+    left = [1024 * int(line.split()[1]) for line in _lines(_MEMINFO) if line.startswith("MemAvailable:")]
+    if not left:
+        try:
+            left = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+        except (AttributeError, OSError, ValueError):
+            left = [UNKNOWN]
+    # What the control groups of this process leave (versions 2 and 1); nothing where there is no limit.
+    groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in _lines(_OWN_GROUPS))}
+    second = groups.get("", "/"), "memory.max", "memory.current"
+    first = groups.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"
+    for root, (path, most, used) in ((_GROUPS, second), (_GROUPS / "memory", first)):
+        # Inside a container the root is often the group itself.
+        for folder in {root, root / path.lstrip("/")}:
+            limit, now = ("".join(_lines(folder / name)).strip() for name in (most, used))
+            if limit.isdigit() and now.isdigit():
+                cached = [int(x.split()[1]) for x in _lines(folder / "memory.stat") if x.startswith("inactive_file ")]
+                left.append(max(int(limit) - int(now) + sum(cached), 0))
+    return min(left)
 
 
 def check_memory(what: str, needed: float, remedy: str = "a smaller one takes less") -> None:
@@ -61,32 +78,6 @@ def in_words(size: float) -> str:
         return "over a million GiB"
     unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
     return f"{size / unit:.3g} {name}"
-
-
-def _free_in_system() -> int:
-    for line in _lines(_MEMINFO):
-        if line.startswith("MemAvailable:"):
-            return 1024 * int(line.split()[1])
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return UNKNOWN
-
-
-def _free_in_groups() -> list[int]:
-    """What the control groups of this process leave (versions 2 and 1); nothing where there is no limit."""
-    groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in _lines(_OWN_GROUPS))}
-    second = groups.get("", "/"), "memory.max", "memory.current"
-    first = groups.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"
-    left = []
-    for root, (path, most, used) in ((_GROUPS, second), (_GROUPS / "memory", first)):
-        # Inside a container the root is often the group itself.
-        for folder in {root, root / path.lstrip("/")}:
-            limit, now = ("".join(_lines(folder / name)).strip() for name in (most, used))
-            if limit.isdigit() and now.isdigit():
-                cached = [int(x.split()[1]) for x in _lines(folder / "memory.stat") if x.startswith("inactive_file ")]
-                left.append(max(int(limit) - int(now) + sum(cached), 0))
-    return left
 
 
 def _lines(path: Path) -> list[str]:

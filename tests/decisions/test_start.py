@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.start import read_start, start_of_log
+from bayes_mdp.decisions.policy_evaluation import read_start, start_of_log
 from bayes_mdp.mdp import MDP, Log, StateActionSpace, Transitions
 
 SPACE = StateActionSpace(4, 1, states=("a", "b", "c", "d"))

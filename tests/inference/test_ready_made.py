@@ -13,7 +13,7 @@ from numpyro import handlers
 import bayes_mdp as bm
 from bayes_mdp.inference import route
 from bayes_mdp.inference.detection.trace import trace_program
-from bayes_mdp.inference.ready_made import ready_made
+from bayes_mdp.inference.route import ready_made
 from bayes_mdp.models import PRIORS
 from bayes_mdp.models.isolate import tracing
 

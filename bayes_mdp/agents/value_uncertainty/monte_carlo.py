@@ -20,9 +20,8 @@ from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import ValueUncertainty, discount_of, horizon_of, require_variances
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, policy_with_covariance
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.abilities import require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of, policy_of
-from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate, policy_probs

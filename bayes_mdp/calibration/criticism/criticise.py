@@ -19,16 +19,15 @@ from bayes_mdp.calibration.criticism.log_checks import (
     return_check,
 )
 from bayes_mdp.decisions.behaviour import greedy
-from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
-from bayes_mdp.decisions.start import read_start, start_of_log
+from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, read_start, start_of_log
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_parts, value_bases
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.route import InferredPosterior, infer
 from bayes_mdp.mdp import CanBorrow, Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp.abilities import sizes_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.messages import amount, see, shown_as_html

@@ -39,18 +39,17 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_start,
     late_bases,
     read_action_probs,
+    read_start,
     require_end,
     summarise_draws,
 )
-from bayes_mdp.decisions.start import read_start
 from bayes_mdp.decisions.verdict import pull_of
 from bayes_mdp.inference.pair_draws import Drawn
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.abilities import require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.sizes import sizes_of
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.messages import amount, amounts, shown_as_html
 from bayes_mdp.utils.progress import bar_of, stage

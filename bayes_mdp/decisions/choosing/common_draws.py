@@ -21,8 +21,13 @@ from bayes_mdp.decisions.host_optima import (
     expected_values,
 )
 from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, row_faults, solve
-from bayes_mdp.decisions.policy_evaluation import NUMBERS_AT_ONCE, require_endless, require_rows, require_usable
-from bayes_mdp.decisions.start import read_start
+from bayes_mdp.decisions.policy_evaluation import (
+    NUMBERS_AT_ONCE,
+    read_start,
+    require_endless,
+    require_rows,
+    require_usable,
+)
 from bayes_mdp.inference.pair_draws import (
     Drawn,
     PairDraws,
@@ -30,9 +35,9 @@ from bayes_mdp.inference.pair_draws import (
     pair_draws,
 )
 from bayes_mdp.mdp import AverageReward, CanSample, Episodic, Objective
+from bayes_mdp.mdp.abilities import Sizes, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.mdp.sizes import Sizes, sizes_of
 from bayes_mdp.utils.memory import check_memory, free_bytes
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 

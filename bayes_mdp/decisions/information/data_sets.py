@@ -27,7 +27,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Rewards, SiteDraws
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, draw_by_weight
-from bayes_mdp.mdp.sizes import Sizes
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.random.host_generator import SMALL, ElementStreams
 from bayes_mdp.utils.typing import AnyArray, Index

@@ -31,8 +31,7 @@ from bayes_mdp.decisions.information.gain_over_plan import (
     validity_after_data,
 )
 from bayes_mdp.decisions.information.updatable import Updatable, in_float64, require_exact, unknown_pairs
-from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit
-from bayes_mdp.decisions.start import read_start
+from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, read_start
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity

@@ -10,7 +10,7 @@ from jaxtyping import Bool
 
 from bayes_mdp.envs.logs.episodes import REPEATED, EpisodeOrder
 from bayes_mdp.envs.logs.tables import MISSING, MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
-from bayes_mdp.mdp.data.log_labels import ProductLabel, natural_order, warn_of_similar
+from bayes_mdp.mdp.by_label import ProductLabel, natural_order, warn_of_similar
 from bayes_mdp.utils.messages import amount, see, warn_user
 from bayes_mdp.utils.validation import as_names, check_names, label_list
 
@@ -580,7 +580,9 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
     if not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in numbers):
         return labels
     whole = [int(x) if isinstance(x, float) and x.is_integer() else x for x in numbers]
-    if _is_written_twice(labels, whole):
+    # Two texts write one number where there are more different ways of writing than numbers; -0.0 is zero.
+    pairs = [(n, x.removesuffix(".0") if n else "0") for x, n in zip(labels, whole, strict=True) if isinstance(x, str)]
+    if len(set(pairs)) > len({number for number, _ in pairs}):
         return labels
     if any(isinstance(x, str) for x in labels) and not all(isinstance(x, str) for x in labels):
         text = {number: label for number, label in zip(whole, labels, strict=True) if isinstance(label, str)}
@@ -590,17 +592,6 @@ def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | No
                     f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both "
                 )
     return whole
-
-
-def _is_written_twice(labels: Sequence[Hashable], numbers: Sequence[Hashable]) -> bool:
-    """Whether two texts write one number, other than zero (-0.0), and a whole one with and without ".0"."""
-    written: dict[Hashable, str] = {}
-    for label, number in zip(labels, numbers, strict=True):
-        if isinstance(label, str):
-            text = label.removesuffix(".0") if number else "0"
-            if written.setdefault(number, text) != text:
-                return True
-    return False
 
 
 def number_of(text: str) -> int | float | str:

@@ -26,7 +26,7 @@ from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, ep
 from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.data.log_labels import ProductLabel
+from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import ends_with_page, see, warn_user
 from bayes_mdp.utils.validation import check_name

@@ -251,7 +251,18 @@ def open_table(
         require_columns("the DataFrame", columns, list(source.columns))
         table = Table(source, "the DataFrame", columns, None)
     elif isinstance(source, (str, os.PathLike)):
-        table = _open_file(Path(source), columns, dialect)
+        path = Path(source)
+        if not path.is_file():
+            raise FileNotFoundError(f"source is {str(path)!r}, expected a file that exists")
+        try:
+            if path.suffix in (".parquet", ".pq"):
+                table = Table(_read_parquet(path, columns), path.name, columns, None)
+            else:
+                table = Table(_read_csv(path, columns, dialect), path.name, columns, path, 0, dialect)
+        except pd.errors.EmptyDataError:
+            raise ValueError(
+                f"{path.name} is empty, expected a header line and at least one transition {see('how-to/read-a-log')}"
+            ) from None
     else:
         raise TypeError(f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame")
     if len(table.frame) == 0:
@@ -300,7 +311,12 @@ class Blanks:
                     f"numbers, expected all labels ({listing(_LABELS[i][0])}=[...])"
                 )
             for name, found in labels.items():
-                words = [x for x in found if _is_word(x, kept) or (absent and self._absent[i] and _is_absent(x))]
+                words = [
+                    x
+                    for x in found
+                    if (isinstance(x, str) and x.strip() in MISSING and not {x, x.strip()} & kept)
+                    or (absent and self._absent[i] and _is_absent(x))
+                ]
                 if words:
                     changed[name] = _without(table.frame[name], words)
         return table.with_columns(changed)
@@ -320,10 +336,6 @@ def _different(column: Any) -> list[Any]:
         return list(column.unique()) if kind in "OUTS" else []
     except TypeError:  # what cannot be hashed is refused elsewhere, which names its row
         return []
-
-
-def _is_word(label: object, kept: set[str]) -> bool:
-    return isinstance(label, str) and label.strip() in MISSING and not {label, label.strip()} & kept
 
 
 def _is_absent(label: object) -> bool:
@@ -384,19 +396,6 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     if "next_state" in columns and columns.get("state") == columns["next_state"]:
         raise ValueError(f"state and next_state are both column {columns['state']!r}, expected two columns")
     return columns
-
-
-def _open_file(path: Path, columns: dict[str, Any], dialect: Dialect) -> Table:
-    import pandas as pd
-
-    if not path.is_file():
-        raise FileNotFoundError(f"source is {str(path)!r}, expected a file that exists")
-    try:
-        if path.suffix in (".parquet", ".pq"):
-            return Table(_read_parquet(path, columns), path.name, columns, None)
-        return Table(_read_csv(path, columns, dialect), path.name, columns, path, 0, dialect)
-    except pd.errors.EmptyDataError:
-        raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
 
 
 def _read_csv(path: Path, columns: dict[str, Any], dialect: Dialect) -> "pd.DataFrame":

@@ -34,7 +34,7 @@ from bayes_mdp.envs.logs.columns import (
 from bayes_mdp.envs.logs.episodes import REPEATED, Columns, OpenEpisodes, Settled, episode_order, follow
 from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Table, plain
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
+from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
 from bayes_mdp.utils.messages import ends_with_page
 from bayes_mdp.utils.typing import Names

@@ -1,12 +1,14 @@
 """`ConjugatePosterior`: the exact posterior of a conjugate prior, as plain arrays that learn inside a compiled loop.
 
+It remembers which logs it has learnt from, by the SHA-256 of the content of each, so that none is counted twice.
+
 `conjugate_posterior` builds it; where steps are independent a `LayeredPosterior`, which can be drawn while it is
 planned with, layer by layer.
 
 The draws of pairs that NumPy makes (`conjugate_pair_draws`) come last: from a posterior, or from a mixture of such.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -14,13 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8
 
 from bayes_mdp.inference.conjugate import variances
 from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, expected_information
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
-from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import ComponentPrior, Rewards, SiteDraws, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -40,9 +41,10 @@ from bayes_mdp.mdp import (
     Transitions,
     check_transitions,
 )
+from bayes_mdp.mdp.abilities import Sizes
+from bayes_mdp.mdp.data.folded_log import Source
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
@@ -59,6 +61,54 @@ from bayes_mdp.utils.validation import (
     is_concrete,
     require,
 )
+
+Digests = UInt8[AnyArray, "... 32"]
+
+
+def digests_of(sources: Sequence[Source]) -> UInt8[np.ndarray, "N 32"]:
+    """One row for each source."""
+    return np.array([list(bytes.fromhex(source.digest)) for source in sources], np.uint8).reshape(-1, 32)
+
+
+def after_sources(known: Digests | None, sources: Sequence[Source], *, allow_duplicates: bool) -> Digests:
+    """The digests after more sources.
+
+    Raises:
+        ValueError: one of them is known (names it), and duplicates are not allowed.
+    """
+    new = digests_of(sources)
+    if known is None:
+        return new
+    if not allow_duplicates:
+        seen = {bytes(row) for row in np.asarray(known)}
+        for source, row in zip(sources, new, strict=True):
+            if bytes(row) in seen:
+                raise ValueError(
+                    f"{source.name} was learnt from already (SHA-256 {source.digest[:12]}...), expected every log once "
+                    "(allow_duplicates=True counts it again; in the shell --allow-duplicates)"
+                )
+    return np.concatenate([np.asarray(known), new])
+
+
+def merged_sources(parts: Sequence[Digests | None], *, allow_duplicates: bool) -> Digests | None:
+    """The digests of all posteriors; None: none knows of any.
+
+    Raises:
+        ValueError: two of them learnt from one log (names both), and duplicates are not allowed.
+    """
+    first: dict[bytes, int] = {}
+    known = [(i, bytes(row)) for i, part in enumerate(parts) if part is not None for row in np.asarray(part)]
+    for i, row in known:
+        earlier = first.setdefault(row, i)
+        if earlier != i and not allow_duplicates:
+            raise ValueError(
+                f"posteriors[{i}] and posteriors[{earlier}] learnt from the same log (SHA-256 {row.hex()[:12]}...), "
+                "expected disjoint data (allow_duplicates=True counts it again; in the shell --allow-duplicates)"
+            )
+    if all(part is None for part in parts):
+        return None
+    return np.array([list(row) for _, row in known], np.uint8).reshape(-1, 32)
+
 
 Pairs = Float[AnyArray, "*H S A"]
 BLOCK = 2**21  # concentrations of components that are held at once
@@ -606,30 +656,15 @@ class ConjugatePosterior(Fitted):
         return self._add(transitions, jnp.asarray(weight, float))
 
     def _add(self, data: Transitions | Counts, weight: AnyArray) -> "ConjugatePosterior":
-        return self._add_counts(data, weight) if isinstance(data, Counts) else self._add_transitions(data, weight)
-
-    def _add_transitions(self, transitions: Transitions, weight: AnyArray) -> "ConjugatePosterior":
-        if is_concrete(transitions, weight, self.transition_probs.prior):
-            self.check(transitions, weight)
-        return self.update_at_outcomes(transitions, transitions.outcome(self.space), weight)
-
-    def update_at_outcomes(
-        self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike
-    ) -> "ConjugatePosterior":
-        """`update` with transitions that were checked and whose outcomes (as `Transitions.outcome`) are known.
-
-        Args:
-            transitions: N, checked.
-            outcome: index of the outcome of each.
-            weight: one number or [N].
-        """
+        if isinstance(data, Counts):
+            return self._add_counts(data, weight)
+        if is_concrete(data, weight, self.transition_probs.prior):
+            self.check(data, weight)
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
-        cell = transitions.cell(self.space)
-        weights: AnyArray = xp.broadcast_to(xp.asarray(weight, float), np.shape(transitions.state))
-        posterior = self._observe_outcomes(cell, outcome, transitions.row_weight(weights))
-        if transitions.reward is None:
-            return posterior
-        return posterior._observe_rewards(transitions, cell, outcome, weights)
+        cell, outcome = data.cell(self.space), data.outcome(self.space)
+        weights: AnyArray = xp.broadcast_to(xp.asarray(weight, float), np.shape(data.state))
+        posterior = self._observe_outcomes(cell, outcome, data.row_weight(weights))
+        return posterior if data.reward is None else posterior._observe_rewards(data, cell, outcome, weights)
 
     def discount_data(self, factor: RealScalar) -> "ConjugatePosterior":
         """The posterior for which each transition so far counts as `factor` transitions: forgetting.
@@ -683,28 +718,25 @@ class ConjugatePosterior(Fitted):
                 probability zero, a reward that the law cannot give.
         """
         check_transitions(transitions, self.space, weight)
-        unmasked_log = unmasked(transitions, weight)
-        if unmasked_log is not None:
-            # Numbers that are known inside a trace are looked at there.
-            with jax.ensure_compile_time_eval():
-                self._check_possible(unmasked_log)
+        kept = unmasked(transitions, weight)
+        if kept is None:
+            return
+        # Numbers that are known inside a trace are looked at there.
+        with jax.ensure_compile_time_eval():
+            complete = kept if kept.next_observed is None else unmasked(kept, kept.next_observed)
+            if complete is not None:
+                self.transition_probs.check(complete.cell(self.space), np.asarray(complete.outcome(self.space)))
+            if kept.reward is None:
+                return
+            # Where there is no outcome, a reward whose law needs one is not looked at.
+            outcome = np.minimum(kept.outcome(self.space), self.space.n_outcomes - 1)
+            counted, _ = kept.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
+            reward, seen = np.asarray(kept.reward, float), np.asarray(counted) != 0
+            self.reward_cells.check_rewards("transitions.reward", kept.cell(self.space), outcome, reward, seen)
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give, whatever is unknown. Host side."""
         return self.reward_cells.support()
-
-    def _check_possible(self, transitions: Transitions) -> None:
-        complete = (
-            transitions if transitions.next_observed is None else unmasked(transitions, transitions.next_observed)
-        )
-        if complete is not None:
-            self.transition_probs.check(complete.cell(self.space), np.asarray(complete.outcome(self.space)))
-        if transitions.reward is not None:
-            # Where there is no outcome, a reward whose law needs one is not looked at.
-            outcome = np.minimum(transitions.outcome(self.space), self.space.n_outcomes - 1)
-            counted, _ = transitions.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
-            reward, seen = np.asarray(transitions.reward, float), np.asarray(counted) != 0
-            self.reward_cells.check_rewards("transitions.reward", transitions.cell(self.space), outcome, reward, seen)
 
     def _observe_outcomes(
         self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"], weight: Float[AnyArray, "*N"]

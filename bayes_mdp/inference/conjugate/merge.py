@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, merged_sources
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.provenance import merged_sources
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.utils.typing import RealLike

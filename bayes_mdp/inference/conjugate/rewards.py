@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -45,11 +45,8 @@ class Rewards(eqx.Module):
     distinct: eqx.AbstractVar[bool]
     """Whether no parameter is used by two cells."""
     shape: eqx.AbstractVar[tuple[int, ...]]
-
-    @property
-    def learns(self) -> bool:
-        """Whether data change this belief."""
-        return True
+    learns: ClassVar[bool] = True
+    """Whether data change this belief."""
 
     @property
     def in_closed_form(self) -> bool:
@@ -234,6 +231,7 @@ class KnownRewards(Rewards):
     known: Cells
     by_outcome: bool = eqx.field(static=True, default=False)
     known_law: dist.Distribution | None = None
+    learns: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -249,11 +247,6 @@ class KnownRewards(Rewards):
     def distinct(self) -> bool:  # type: ignore[override]
         """Known rewards share no parameter."""
         return True
-
-    @property
-    def learns(self) -> bool:
-        """Nothing is unknown."""
-        return False
 
     @property
     def has_constant(self) -> bool:

@@ -9,9 +9,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, lazy_draws
 from bayes_mdp.inference.pair_draws import PairDraws, draws_of_sample, whole_draws
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.hypothesis import at_successors, check_mdp
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.sizes import Sizes
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealScalar
 from bayes_mdp.utils.validation import check_not_negative, check_shape, is_concrete

@@ -12,6 +12,7 @@ analysis of the Gaussian distribution*, section 3; Bernardo and Smith (1994), *B
 import abc
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -412,6 +413,7 @@ GAMMAS, NORMALS = 2, 3
 """Purposes of the random numbers of rewards (see `ElementStreams`)."""
 
 
+@dataclass(frozen=True, eq=False)
 class RewardStreams:
     """The random numbers of the elements of a belief: each kind from generators of its own, made where it is used.
 
@@ -420,18 +422,18 @@ class RewardStreams:
         elements: the numbers of the elements.
     """
 
-    def __init__(self, key: PRNGKeyArray, elements: Int[np.ndarray, " M"]) -> None:
-        self._key, self._elements = key, elements
+    key: PRNGKeyArray
+    elements: Int[np.ndarray, " M"]
 
     @cached_property
     def gamma(self) -> ElementStreams:
         """For gamma variables."""
-        return ElementStreams(self._key, GAMMAS, self._elements)
+        return ElementStreams(self.key, GAMMAS, self.elements)
 
     @cached_property
     def normal(self) -> ElementStreams:
         """For normal numbers."""
-        return ElementStreams(self._key, NORMALS, self._elements)
+        return ElementStreams(self.key, NORMALS, self.elements)
 
 
 def draw_beta(streams: RewardStreams, num: int, one: Cells, zero: Cells) -> Float[np.ndarray, "num M"]:

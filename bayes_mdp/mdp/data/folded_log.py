@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp.data.log_labels import natural_order, warn_of_similar
+from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts
 from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
 from bayes_mdp.utils.messages import see

@@ -56,18 +56,6 @@ def _reward(values: object) -> Any:
     return array
 
 
-def _check_squares(reward: np.ndarray, observed: Bool[AnyArray, "*N"] | None) -> None:
-    """The squares of finite rewards add to a number that JAX's default width holds: variances are made of them.
-
-    Here, since posteriors are inferred in float64 and used in that width.
-    """
-    reward = np.abs(reward.astype(np.float64))
-    limit = (float(np.finfo(jax.dtypes.canonicalize_dtype(float)).max) / max(reward.size, 1)) ** 0.5 / 4
-    large = np.isfinite(reward) & (reward > limit)
-    large = large if observed is None else large & np.asarray(observed)
-    require(large, "abs(transitions.reward)", reward, f"a number of at most {limit:.1g}: squares of rewards are added")
-
-
 def _flags(name: str, values: object) -> Any:
     return None if values is None else as_mask(f"transitions.{name}", values)
 
@@ -117,7 +105,14 @@ class Transitions(eqx.Module):
             if column is not None:
                 check_shape(f"transitions.{name}", column, jnp.shape(self.state), "as transitions.state")
         if self.reward is not None and is_concrete(self.reward, self.reward_observed):
-            _check_squares(np.asarray(self.reward), self.reward_observed)
+            # Squares of rewards are added to variances, in JAX's default width: here, since posteriors are inferred in
+            # float64 and used in that width.
+            reward = np.abs(np.asarray(self.reward).astype(np.float64))
+            limit = (float(np.finfo(jax.dtypes.canonicalize_dtype(float)).max) / max(reward.size, 1)) ** 0.5 / 4
+            large = np.isfinite(reward) & (reward > limit)
+            large = large if self.reward_observed is None else large & np.asarray(self.reward_observed)
+            expected = f"a number of at most {limit:.1g}: squares of rewards are added"
+            require(large, "abs(transitions.reward)", reward, expected)
         if self.terminated is not None and is_concrete(self.terminated, self.next_observed):
             both = self.terminated & ~np.asarray(True if self.next_observed is None else self.next_observed)
             row = first_index(np.asarray(both))

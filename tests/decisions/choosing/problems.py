@@ -13,7 +13,7 @@ from bayes_mdp.decisions.choosing.policy_search import Problem
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
 from bayes_mdp.inference.pair_draws import PairDraws, WholeDraws, draws_of_pairs, whole_draws
 from bayes_mdp.mdp import MDP, Discounted, Objective, SparseMDP
-from bayes_mdp.mdp.sizes import Sizes
+from bayes_mdp.mdp.abilities import Sizes
 
 GAMMA = 0.9
 REWARD = np.array([[9, 6, 10], [10, 10, 0], [3, 4, 3]]) / 10

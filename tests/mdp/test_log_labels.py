@@ -11,8 +11,8 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.behaviour import read_choices
 from bayes_mdp.cli import main
-from bayes_mdp.mdp.data import log_labels
-from bayes_mdp.mdp.data.log_labels import COMMON, is_one_edit, similar_pairs
+from bayes_mdp.mdp import by_label
+from bayes_mdp.mdp.by_label import COMMON, is_one_edit, similar_pairs
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_cost_is_of_the_order_of_the_labels(monkeypatch):
         compared["pairs"] += 1
         return is_one_edit(one, other)
 
-    monkeypatch.setattr(log_labels, "is_one_edit", count)
+    monkeypatch.setattr(by_label, "is_one_edit", count)
     letters = [chr(0x4E00 + i) for i in range(10_000)]
     rows = {f"plain{letter}": 1 + 30 * (i % 2) for i, letter in enumerate(letters)}
     assert len(list(similar_pairs(rows))) == 5000
