@@ -509,11 +509,13 @@ class Mixture(MixturePosterior):
         """
         if not is_concrete(self):
             return super().average(function)
-        first = function(self.component(0))
+        # What weighs less than rounding is left out: of a list of concentrations that is most of it.
+        first_of, *others = np.flatnonzero(self.weights > np.finfo(self.weights.dtype).eps * self.weights.max())
+        first = function(self.component(first_of))
         # About the first component: what all agree on (a known reward) is exact, however many there are.
         centre = jax.tree.map(lambda x: np.where(np.isfinite(x), x, 0.0), first)
-        total = jax.tree.map(lambda x, c: c + self.weights[0] * (x - c), first, centre)
-        for k in range(1, self.num_components):
+        total = jax.tree.map(lambda x, c: c + self.weights[first_of] * (x - c), first, centre)
+        for k in others:
             answer = function(self.component(k))
             total = jax.tree.map(lambda t, x, c, k=k: t + self.weights[k] * (x - c), total, answer, centre)
         return total
