@@ -1,6 +1,7 @@
 """Does `decide` recommend what is better, never what is worse, and say how sure it is? Worlds whose truth is known.
 
-`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...]`; all defaults of `decide`, the prior among them.
+`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...] [folder]`; all defaults of `decide`, the prior
+among them. A run goes on from the logs that the folder has.
 Of each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
 interval of the candidate's gain, as `decide` widens it, holds the truth, and the posterior's own; the share of the
 possible gain that is realised; whether a check failed, and whether one stopped the decision.
@@ -12,6 +13,7 @@ log has not), `by_step` (they act otherwise in the second half of an episode), `
 more often), `changing_rows` (wear is slower in the later half of the episodes; the truth is the later world).
 """
 
+import itertools
 import json
 import sys
 import time
@@ -206,7 +208,8 @@ def _from_environment(name: str, epsilon: float) -> World:
     np.add.at(rows, (*where, np.minimum(successor, states)), chance)
     rows[..., -1] += np.maximum(1 - rows.sum(-1), 0)
     legal = None if mdp.legal is None else np.asarray(mdp.legal)
-    world = World(rows, np.asarray(mdp.reward, float), np.zeros((states, actions)), 0.0, np.asarray(mdp.initial, float))
+    initial = np.asarray(mdp.initial, float)
+    world = World(rows, np.asarray(mdp.reward, float), np.zeros((states, actions)), 0.0, initial / initial.sum())
     world = replace(world, legal=legal, steps=100)
     evenly = np.ones((states, actions)) if legal is None else legal.astype(float)
     mixed = (1 - epsilon) * world.best() + epsilon * evenly / evenly.sum(-1, keepdims=True)
@@ -222,7 +225,7 @@ def frozen_lake(rng: np.random.Generator) -> World:
 def taxi(rng: np.random.Generator) -> World:
     """Gymnasium's Taxi, half of the moves at random."""
     del rng
-    return _from_environment("Taxi-v3", 0.5)
+    return _from_environment("Taxi-v4", 0.5)
 
 
 def icu_sepsis(rng: np.random.Generator) -> World:
@@ -377,30 +380,51 @@ def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
 
 
 def main(logs: int, sizes: list[int], families: list[str], folder: Path) -> None:
-    """A line for each family and size; what each log gave is kept, so that a run goes on where another one ended."""
+    """What `decide` said of each log is kept, so that a run goes on where another one ended; then all cells in a table.
+
+    Args:
+        logs: of a cell.
+        sizes: numbers of episodes.
+        families: names of worlds.
+        folder: a file for each cell, a line for each log, and `decide_grid.json`, a record for each cell.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for episodes, family in ((episodes, family) for family in families for episodes in sizes):
+    for family, episodes in itertools.product(families, sizes):
         kept = folder / f"{family}_{episodes}.jsonl"
         done = len(kept.read_text().splitlines()) if kept.exists() else 0
         for seed in range(done, logs):
             rng = np.random.default_rng([9, episodes, [*FAMILIES].index(family), seed])
             world = FAMILIES[family](rng)
+            said = json.dumps(row(world, log_of(world, episodes, rng), seed), default=float)
             with kept.open("a") as file:
-                file.write(json.dumps(row(world, log_of(world, episodes, rng), seed), default=float) + "\n")
-        print(family, episodes, summary(kept))
-        sys.stdout.flush()
+                file.write(f"{said}\n")
+    cells = [kept for kept in folder.glob("*.jsonl") if kept.stat().st_size]
+    table = pd.DataFrame([summary(kept) for kept in cells]).sort_values(
+        ["family", "episodes"], key=lambda column: column.map([*FAMILIES].index) if column.name == "family" else column
+    )
+    table.to_json(folder / "decide_grid.json", orient="records", indent=1, double_precision=3)
+    print(table.to_string(index=False, float_format="{:.2f}".format))
 
 
 def summary(kept: Path) -> dict[str, Any]:
-    """A row of the table, from what was kept of each log."""
+    """A row of the table, from what was kept of each log; of logs without a candidate nothing is covered or missed."""
     rows = pd.read_json(kept, lines=True)
-    better = rows["recommended_better"].sum() / max(rows["better"].sum(), 1)
-    means = {name: float(rows[name].mean()) for name in ("harm", "coverage", "coverage_decide", "realised", "stopped")}
-    alarm = float(rows["alarms"].map(bool).mean())
-    all_of = {"logs": len(rows), "better": int(rows["better"].sum()), "cpu": float(rows["cpu"].median())}
-    return {**all_of, "recommended": float(better), **means, "alarm": alarm}
+    family, _, episodes = kept.stem.rpartition("_")
+    better = rows["better"].sum()
+    means = {name: rows[name].mean() for name in ("harm", "coverage", "coverage_decide", "realised", "stopped")}
+    return {
+        "family": family,
+        "episodes": int(episodes),
+        "logs": len(rows),
+        "better": int(better),
+        "recommended": rows["recommended_better"].sum() / max(better, 1),
+        **means,
+        "alarm": rows["alarms"].map(bool).mean(),
+        "cpu": rows["cpu"].median(),
+    }
 
 
 if __name__ == "__main__":
-    given = [*sys.argv[1:], *["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7]), "decide_grid"][len(sys.argv) - 1 :]]
-    main(int(given[0]), [int(x) for x in given[1].split(",")], given[2].split(","), Path(given[3]))
+    defaults = ["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7]), "decide_grid"]
+    logs, sizes, families, folder = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    main(int(logs), [int(x) for x in sizes.split(",")], families.split(","), Path(folder))
