@@ -1,6 +1,7 @@
 """Does `decide` recommend what is better, never what is worse, and say how sure it is? Worlds whose truth is known.
 
-`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...]`; all defaults of `decide`, the prior among them.
+`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...] [folder]`; all defaults of `decide`, the prior
+among them. A run goes on from the logs that the folder has.
 Of each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
 interval of the candidate's gain, as `decide` widens it, holds the truth, and the posterior's own; the share of the
 possible gain that is realised; whether a check failed, and whether one stopped the decision.
@@ -12,9 +13,13 @@ log has not), `by_step` (they act otherwise in the second half of an episode), `
 more often), `changing_rows` (wear is slower in the later half of the episodes; the truth is the later world).
 """
 
+import itertools
+import json
 import sys
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,7 +27,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 import bayes_mdp as bm
-from bayes_mdp.recommend.decision import BASELINE, CHOSEN
+from bayes_mdp.recommend.decision import CHOSEN
 
 DISCOUNT, STEPS = 0.95, 30
 Array = np.ndarray
@@ -203,7 +208,8 @@ def _from_environment(name: str, epsilon: float) -> World:
     np.add.at(rows, (*where, np.minimum(successor, states)), chance)
     rows[..., -1] += np.maximum(1 - rows.sum(-1), 0)
     legal = None if mdp.legal is None else np.asarray(mdp.legal)
-    world = World(rows, np.asarray(mdp.reward, float), np.zeros((states, actions)), 0.0, np.asarray(mdp.initial, float))
+    initial = np.asarray(mdp.initial, float)
+    world = World(rows, np.asarray(mdp.reward, float), np.zeros((states, actions)), 0.0, initial / initial.sum())
     world = replace(world, legal=legal, steps=100)
     evenly = np.ones((states, actions)) if legal is None else legal.astype(float)
     mixed = (1 - epsilon) * world.best() + epsilon * evenly / evenly.sum(-1, keepdims=True)
@@ -219,7 +225,7 @@ def frozen_lake(rng: np.random.Generator) -> World:
 def taxi(rng: np.random.Generator) -> World:
     """Gymnasium's Taxi, half of the moves at random."""
     del rng
-    return _from_environment("Taxi-v3", 0.5)
+    return _from_environment("Taxi-v4", 0.5)
 
 
 def icu_sepsis(rng: np.random.Generator) -> World:
@@ -335,7 +341,7 @@ def log_of(world: World, episodes: int, rng: np.random.Generator) -> bm.mdp.Log:
     return bm.read_log(world.columns(episodes, rng), **columns, **ends, **names, missing_reward="ignore")
 
 
-def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, float]:
+def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
     """What `decide` says of one log, beside the truth."""
     began = time.process_time()
     start = {} if world.start is None else {"initial": world.start}
@@ -344,48 +350,81 @@ def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, float]:
         space = replace(space, legal=world.legal)
     decision = bm.decide(jax.random.key(seed), "default", log, bm.Discounted(DISCOUNT), space=space, **start)
     seconds = time.process_time() - began
-    today = np.asarray(decision.baseline, float)
     staff = world.value_of_staff()
     possible = world.value(world.best()) - staff
+    assert decision.criticism is not None
+    alarms = list(decision.criticism.alarms)
+    told = {"seed": seed, "recommended": 0, "harm": 0, "realised": 0.0, "cpu": seconds, "alarms": alarms}
     candidate = decision.candidates.get(CHOSEN)
-    found = {"recommended": 0.0, "harm": 0.0, "realised": 0.0, "cpu": seconds}
     if candidate is None:
-        return found
+        return told
     policy = np.asarray(candidate.policy)
-    policy = np.eye(today.shape[-1])[policy] if policy.ndim == 1 else policy
+    policy = np.eye(world.rows.shape[1])[policy] if policy.ndim == 1 else policy
     gain = candidate.improvement.gain
     true = world.value(policy) - staff
     low, high = np.quantile(gain, (0.05, 0.95))
     mean, spread, recommended = candidate.mean, candidate.spread, decision.recommended
-    assert decision.criticism is not None and BASELINE in decision.comparison.values
-    return found | {
-        "recommended": float(recommended),
-        "harm": float(recommended and true < -1e-9),
+    return told | {
+        "recommended": int(recommended),
+        "harm": int(recommended and true < -1e-9),
         "realised": true / possible if recommended else 0.0,
-        "better": float(true > gain.std()),
-        "recommended_better": float(recommended and true > gain.std()),
-        "covered": float(mean + spread * (low - mean) - 1e-9 <= true <= mean + spread * (high - mean) + 1e-9),
-        "covered_posterior": float(low - 1e-9 <= true <= high + 1e-9),
-        "alarm": float(bool(decision.criticism.alarms)),
-        "stopped": float(any(each.stops for each in candidate.consequences)),
+        "better": int(true > gain.std()),
+        "recommended_better": int(recommended and true > gain.std()),
+        "coverage_decide": int(mean + spread * (low - mean) - 1e-9 <= true <= mean + spread * (high - mean) + 1e-9),
+        "coverage": int(low - 1e-9 <= true <= high + 1e-9),
+        "stopped": int(any(each.stops for each in candidate.consequences)),
+        **{"true": true, "possible": possible, "mean": mean, "sd": float(gain.std()), "low": low, "high": high},
+        **{"spread": spread, "prob": candidate.improvement.prob, "share": candidate.prior_share},
+        **{"fewest": candidate.fewest, "reasons": list(candidate.reasons), "draws": len(gain)},
     }
 
 
-def main(logs: int, sizes: list[int], families: list[str]) -> None:
-    """A line for each family and size."""
-    for family in families:
-        for episodes in sizes:
-            rng = np.random.default_rng([8, episodes, len(family)])
-            rows = []
-            for seed in range(logs):
-                world = FAMILIES[family](rng)
-                rows.append(row(world, log_of(world, episodes, rng), seed))
-            mean = pd.DataFrame(rows).mean()
-            mean["of the better"] = mean["recommended_better"] / max(mean["better"], 1e-9)
-            print(f"{family} {episodes} ({logs} logs): " + ", ".join(f"{name} {x:.3g}" for name, x in mean.items()))
-            sys.stdout.flush()
+def main(logs: int, sizes: list[int], families: list[str], folder: Path) -> None:
+    """What `decide` said of each log is kept, so that a run goes on where another one ended; then all cells in a table.
+
+    Args:
+        logs: of a cell.
+        sizes: numbers of episodes.
+        families: names of worlds.
+        folder: a file for each cell, a line for each log, and `decide_grid.json`, a record for each cell.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for family, episodes in itertools.product(families, sizes):
+        kept = folder / f"{family}_{episodes}.jsonl"
+        done = len(kept.read_text().splitlines()) if kept.exists() else 0
+        for seed in range(done, logs):
+            rng = np.random.default_rng([9, episodes, [*FAMILIES].index(family), seed])
+            world = FAMILIES[family](rng)
+            said = json.dumps(row(world, log_of(world, episodes, rng), seed), default=float)
+            with kept.open("a") as file:
+                file.write(f"{said}\n")
+    cells = [kept for kept in folder.glob("*.jsonl") if kept.stat().st_size]
+    table = pd.DataFrame([summary(kept) for kept in cells]).sort_values(
+        ["family", "episodes"], key=lambda column: column.map([*FAMILIES].index) if column.name == "family" else column
+    )
+    table.to_json(folder / "decide_grid.json", orient="records", indent=1, double_precision=3)
+    print(table.to_string(index=False, float_format="{:.2f}".format))
+
+
+def summary(kept: Path) -> dict[str, Any]:
+    """A row of the table, from what was kept of each log; of logs without a candidate nothing is covered or missed."""
+    rows = pd.read_json(kept, lines=True)
+    family, _, episodes = kept.stem.rpartition("_")
+    better = rows["better"].sum()
+    means = {name: rows[name].mean() for name in ("harm", "coverage", "coverage_decide", "realised", "stopped")}
+    return {
+        "family": family,
+        "episodes": int(episodes),
+        "logs": len(rows),
+        "better": int(better),
+        "recommended": rows["recommended_better"].sum() / max(better, 1),
+        **means,
+        "alarm": rows["alarms"].map(bool).mean(),
+        "cpu": rows["cpu"].median(),
+    }
 
 
 if __name__ == "__main__":
-    given = [*sys.argv[1:], *["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7])][len(sys.argv) - 1 :]]
-    main(int(given[0]), [int(x) for x in given[1].split(",")], given[2].split(","))
+    defaults = ["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7]), "decide_grid"]
+    logs, sizes, families, folder = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    main(int(logs), [int(x) for x in sizes.split(",")], families.split(","), Path(folder))

@@ -528,13 +528,14 @@ class Mixture(MixturePosterior):
         """
         if not is_concrete(self):
             return super().average(function)
-        first = function(self.component(0))
+        # What weighs less than rounding is left out: of a list of concentrations that is most of it.
+        weights = self.weights
+        first_of, *others = np.flatnonzero(weights > np.finfo(weights.dtype).eps * weights.max()).tolist()
+        first = function(self.component(first_of))
         # About the first component: what all agree on (a known reward) is exact, however many there are.
         centre = jax.tree.map(lambda x: np.where(np.isfinite(x), x, 0.0), first)
-        weights = self.weights
-        total = jax.tree.map(lambda x, c: c + weights[0] * (x - c), first, centre)
-        # In a long log most weights are zero to the last bit.
-        for k in (np.flatnonzero(weights[1:]) + 1).tolist():
+        total = jax.tree.map(lambda x, c: c + weights[first_of] * (x - c), first, centre)
+        for k in others:
             answer = function(self.component(k))
             total = jax.tree.map(lambda t, x, c, k=k: t + weights[k] * (x - c), total, answer, centre)
         return total
@@ -586,24 +587,27 @@ class Mixture(MixturePosterior):
 
     def _learnt(self, data: Transitions | Counts, weight: ArrayLike) -> "Mixture":
         """`update` on the host: w_k' = w_k p(data | value k), in logs. A value that excludes the data gets weight 0."""
-        alike, possible = self._differ_in_rows_alone, np.flatnonzero(self._possible).tolist()
+        alike, possible = self._differ_in_rows_alone, np.array(self._possible)
         after = [self.component(k) for k in range(self.num_components)]
         log_weights, refusals = np.array(self.log_weights, np.float64), []
-        for k in possible:
-            before = after[k]
+        for k, before in enumerate(tuple(after)):
             try:
-                # Where only concentrations differ, all components have the statistics of the first.
+                # Where only concentrations differ, all components have the statistics of the first. Those of weight
+                # zero learn too: the statistics of the mixture are those of each component.
                 counted = alike and k > 0 and not refusals
                 after[k] = (
                     with_rows(after[0], before.transition_probs.prior) if counted else before.update(data, weight)
                 )
             except ValueError as error:
-                refusals.append(error)
+                if possible[k]:
+                    refusals.append(error)
+                possible[k] = False
                 log_weights[k] = -np.inf
+            if not possible[k]:
                 continue
             gain = after[k].log_evidence - (0.0 if self.log_prior is not None else before.log_evidence)
             log_weights[k] = gain + (self.log_prior if self.log_prior is not None else log_weights)[k]
-        if len(refusals) == len(possible):
+        if not possible.any():
             raise refusals[0]
         components = jax.tree.map(lambda *each: np.stack([np.asarray(x) for x in each]), *after)
         return replace(self, components=components, log_weights=log_weights - np.logaddexp.reduce(log_weights))

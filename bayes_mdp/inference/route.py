@@ -658,7 +658,8 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     has_arrays = any(isinstance(value, np.ndarray) for each in forms for value in each.numbers)
     with jax.enable_x64(True):
         # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
-        own = ready(isolated_prior(prior), _copied(form)) if has_arrays else prior
+        copied = form._replace(forms=tuple(map(_copied, forms))) if isinstance(form, ClosedForms) else _copied(form)
+        own = ready(isolated_prior(prior), copied) if has_arrays else prior
     words = repr(space)
     each = [ReadyMade(own, one, space, _digest(one, space, words)) for one in forms]
     if not isinstance(form, ClosedForms):
@@ -667,8 +668,13 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     return branches_of(own, digest.hexdigest(), form.site, range(len(each)), [_belief(one) for one in each])
 
 
-def _copied(form: ClosedForm | ClosedForms) -> ClosedForm | ClosedForms:
-    return jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, form)
+def _copied(form: ClosedForm) -> ClosedForm:
+    # Not by jax.tree.map, which sorts a dictionary by name: the order of the hyperparameters says what they are.
+    def copy(value: ArrayLike) -> ArrayLike:
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    numbers = {name: copy(value) for name, value in form.hyperparameters.items()}
+    return form._replace(concentration=copy(form.concentration), hyperparameters=numbers)
 
 
 def _digest(form: ClosedForm, space: StateActionSpace, words: str) -> str:

@@ -160,6 +160,29 @@ def test_the_posterior_of_a_ready_prior_is_that_of_its_program():
     assert ready.log_evidence == program.log_evidence
 
 
+@pytest.mark.parametrize("name", CLOSED)
+def test_the_program_of_a_posterior_is_the_prior_again(name):
+    # Of arrays it is a copy, which once had the hyperparameters in the order of the alphabet.
+    space = SPACES["plain"]
+    for prior in priors(name, space, "state_action"):
+        belief = ready_made(prior, space)
+        again = ready_made(belief.sites.program, space)
+        assert jax.tree.map(np.shape, without_program(again)) == jax.tree.map(np.shape, without_program(belief))
+        one, other = jax.tree.leaves(without_program(belief)), jax.tree.leaves(without_program(again))
+        assert all(np.array_equal(x, y) for x, y in zip(one, other, strict=True))
+
+
+def test_the_program_of_a_mixture_is_the_default_prior_again():
+    transitions = bm.Transitions([0, 1, 2, 0], [0, 1, 0, 1], [1.0, 2.5, 0.3, 9.0], [1, 2, 0, 2])
+    log = bm.mdp.Log(transitions, states=(0, 1, 2), actions=(0, 1))
+    space, key = SPACES["plain"], jax.random.key(0)
+    first = bm.infer(key, bm.default_prior(log, space=space), transitions, space=space)
+    again = bm.infer(key, first.program, transitions, space=space)
+    before, after = first.components.reward_cells.prior, again.components.reward_cells.prior
+    assert np.ptp(first.components.transition_probs.prior, axis=(1, 2)).max() > 0  # it has bases that are arrays
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
+
+
 def test_no_program_is_run(monkeypatch):
     monkeypatch.setattr(route, "trace_program", None)
     prior, space = bm.models.known_rewards(np.zeros((3, 2))), SPACES["plain"]
