@@ -28,6 +28,7 @@ from bayes_mdp.inference.pair_draws import (
     PairDraws,
     PairRows,
     WholeDraws,
+    at_most_held,
     draws_of_pairs,
     pair_draws,
     whole_draws,
@@ -269,6 +270,7 @@ def draws_of(
     Raises:
         ValueError: `initial` is no distribution; one draw does not fit in memory.
     """
+    posterior, num_draws = at_most_held(posterior, num_draws)
     sizes = sizes_of(posterior)
     used = sizes.possible if needed is None else np.broadcast_to(needed, sizes.shape)
     start, given, _ = read_start(sizes, initial, labels_of(posterior))
