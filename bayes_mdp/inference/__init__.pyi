@@ -5,6 +5,8 @@ from .conjugate.conjugate_posterior import LayeredPosterior as LayeredPosterior
 from .conjugate.merge import merge as merge
 from .draws.chains import Chains as Chains
 from .draws.chains import SamplingWarning as SamplingWarning
+from .draws.given_draws import GivenDraws as GivenDraws
+from .draws.given_draws import posterior_from_draws as posterior_from_draws
 from .draws.methods import NUTS as NUTS
 from .draws.methods import SVI as SVI
 from .draws.methods import Gibbs as Gibbs

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -145,6 +145,39 @@ class CanDrawPairs(Protocol):
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """Draws of the needed pairs; the same key gives a pair the same draws, whichever others are needed."""
         ...
+
+
+@runtime_checkable
+class HoldsDraws(Protocol):
+    """A belief that is a fixed number of draws: each is used once, as none can be drawn anew."""
+
+    @property
+    def num_held(self) -> int:
+        """How many there are."""
+        ...
+
+    def thinned(self, num: int) -> Self:
+        """`num` of them, evenly spaced; all where there are no more."""
+        ...
+
+    def halves(self) -> tuple[Self, Self]:
+        """Two disjoint halves: one to choose by, one to judge by."""
+        ...
+
+
+Belief = TypeVar("Belief", bound=CanSample)
+
+
+def at_most_held(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
+    """The belief and the number of draws to take of it: no more than it holds, where it is a fixed number of draws.
+
+    Args:
+        posterior: any belief.
+        num_draws: that were asked for.
+    """
+    if not isinstance(posterior, HoldsDraws):
+        return posterior, num_draws
+    return posterior.thinned(num_draws), min(num_draws, posterior.num_held)
 
 
 def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:

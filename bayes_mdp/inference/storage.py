@@ -32,6 +32,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
@@ -68,6 +69,7 @@ _RECORDS = {
         DirichletRows,
         FactorisedPosterior,
         Gibbs,
+        GivenDraws,
         Integration,
         KnownRewards,
         Laplace,

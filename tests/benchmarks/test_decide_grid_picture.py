@@ -27,5 +27,5 @@ def test_a_row_that_lacks_a_number_is_refused(tmp_path):
     assert read_rows(tmp_path / "whole.json") == [row]
     del row["harm"]
     (tmp_path / "part.json").write_text(json.dumps([row]))
-    with pytest.raises(ValueError, match="part.json has a row without 'harm'"):
+    with pytest.raises(ValueError, match=r"part\.json has a row without 'harm'"):
         read_rows(tmp_path / "part.json")

@@ -44,7 +44,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, at_most_held
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability, sizes_of
@@ -193,6 +193,9 @@ def choose(
     check_objective(objective)
     check_type("limits", limits, PolicyLimits, "PolicyLimits")
     criterion = read_criterion(criterion)
+    # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
+    searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
+    _, num_draws = at_most_held(searched, num_draws)
     check_choice(criterion, num_draws, confidence, slack, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
@@ -217,7 +220,7 @@ def choose(
     fewest = None
     if not isinstance(criterion, Robust):
         fewest = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
-    search = draws_of(search_key, posterior, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
+    search = draws_of(search_key, searched, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
     near = None
     if isinstance(criterion, Robust):
         with stage("policies searched"):
@@ -231,7 +234,7 @@ def choose(
         # Nothing but the pairs of the policies that are judged.
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
-    judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
+    judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
         return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
 

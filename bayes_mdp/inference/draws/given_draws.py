@@ -1,0 +1,442 @@
+"""A posterior from draws that another program made: PyMC, Stan, NumPyro by hand, R.
+
+`posterior_from_draws` finds the transition probabilities and rewards among the draws (arrays, xarray, ArviZ, NetCDF,
+CSV), checks every row, and gives `GivenDraws`: a belief that is these draws, each used once, in their order.
+"""
+
+import os
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, effective_size, split_r_hat
+from bayes_mdp.inference.draws.weighted_samples import PosteriorSamples
+from bayes_mdp.inference.pair_draws import PairDraws, WholeDraws, draws_of_pairs, whole_draws
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.space import END, check_space
+from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.validation import as_real, check_labels, check_shape, check_type, described, first_index
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+
+class HasGroups(Protocol):
+    """ArviZ's InferenceData, whose group `posterior` holds draws."""
+
+    def groups(self) -> list[str]:
+        """Names of the groups."""
+        ...
+
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+Draws: TypeAlias = "Mapping[str, ArrayLike] | xr.Dataset | xr.DataTree | HasGroups | AnyPath | Sequence[AnyPath]"
+"""Arrays by name; a dataset; ArviZ's InferenceData or DataTree (its group `posterior`); a NetCDF file of either; a CSV
+file of all chains, or one for each."""
+
+ByAction: TypeAlias = Mapping[str, str] | Mapping[Hashable, str]
+"""{action: variable}."""
+
+ROWS_SUM = 1e-6
+"""By how much the probabilities of a row may miss one: draws in text have six digits."""
+_CHAIN, _DRAW = ("chain", ".chain"), ("draw", ".draw", "iteration", ".iteration")
+
+
+class GivenDraws(PosteriorSamples):
+    """A belief that is a fixed number of draws, each used once (built by `posterior_from_draws`).
+
+    Args:
+        mdps: an MDP whose arrays have a leading axis N, chain after chain.
+        weights: [N], all equal.
+        space: sizes, names, masks.
+        num_chains: how many chains made the draws.
+    """
+
+    space: StateActionSpace
+    num_chains: int = eqx.field(static=True, default=1)
+
+    @property
+    def num_held(self) -> int:
+        """N, the number of draws (`HoldsDraws`)."""
+        return len(self.weights)
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: not here."""
+        return "given draws"
+
+    def take(self, index: Int[np.ndarray, " M"]) -> "GivenDraws":
+        """Some of the draws, of equal weight again.
+
+        Args:
+            index: which, in the order in which they are used.
+        """
+        mdps = jax.tree.map(lambda x: np.asarray(x)[index], self.mdps)
+        return GivenDraws(mdps, np.full(len(index), 1.0 / len(index)), self.space)
+
+    def thinned(self, num: int) -> "GivenDraws":
+        """`num` of the draws, evenly spaced (`HoldsDraws`); all of them where there are no more.
+
+        Args:
+            num: how many.
+        """
+        held = self.num_held
+        return self if num >= held else self.take(np.arange(num) * held // num)
+
+    def halves(self) -> "tuple[GivenDraws, GivenDraws]":
+        """Every second draw, and the others: what the one chooses, the other judges (`HoldsDraws`)."""
+        return self.take(np.arange(0, self.num_held, 2)), self.take(np.arange(1, self.num_held, 2))
+
+    def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """The draws of the needed pairs, one after the other; after the last comes the first again.
+
+        Args:
+            key: not used: nothing is drawn.
+            needed: which pairs.
+        """
+        del key
+        held, used = whole_draws(self.mdps), 0
+
+        def following(num: int) -> WholeDraws:
+            nonlocal used
+            index = np.arange(used, used + num) % self.num_held
+            used += num
+            return held.take((index,))
+
+        return draws_of_pairs(following, needed, self.sizes())
+
+    def by_chain(self) -> dict[str, Float[np.ndarray, "C N *axes"]]:
+        """{"transition_probs": [C N *H S A O], "reward_mean": [C N *H S A]}: the draws, with the axis of the chains."""
+        probs, reward, ends, _ = whole_draws(self.mdps)
+        rows = np.asarray(probs) if ends is None else np.concatenate([probs, np.asarray(ends)[..., None]], -1)
+        chains = (self.num_chains, self.num_held // self.num_chains)
+        values = {"transition_probs": rows, "reward_mean": np.asarray(reward)}
+        return {name: x.reshape(*chains, *x.shape[1:]) for name, x in values.items()}
+
+    def problems(self) -> list[str]:
+        """What r-hat and the effective sample size of rows and rewards say against the draws; empty: nothing."""
+        r_hat, size = 1.0, np.inf
+        for values in self.by_chain().values():
+            varies = np.ptp(values, axis=(0, 1)) > 0
+            if varies.any() and values.shape[1] >= 4:
+                r_hat = max(r_hat, float(np.nanmax(np.asarray(split_r_hat(values))[varies])))
+                size = min(size, float(np.nanmin(np.asarray(effective_size(values))[varies])))
+        lines = []
+        if r_hat > MAX_R_HAT:
+            lines.append(f"chains disagree: the largest r-hat of a row or reward is {r_hat:.3f}, expected {MAX_R_HAT}")
+        if size < MIN_ESS:
+            lines.append(f"few independent draws: the smallest effective sample size is {size:.0f}")
+        return lines
+
+    def __str__(self) -> str:
+        states, actions = self.space.shape[-2:]
+        chains = f"{self.num_chains} chain{'s' * (self.num_chains > 1)} of {self.num_held // self.num_chains}"
+        fixed = not np.ptp(np.asarray(self.mdps.reward), axis=0).any()
+        lines = [
+            f"Posterior over {states} states x {actions} actions, given by {self.num_held} draws ({chains})",
+            f"  rewards  {'the same in all draws' if fixed else 'drawn with the rows'}",
+            "  data     not known: what was tried, and what rests on the prior, cannot be said",
+            *(f"  warning  {line}" for line in self.problems()),
+        ]
+        return "\n".join(lines)
+
+
+class _Variable(NamedTuple):
+    """Values of one variable, chains and draws first.
+
+    Args:
+        values: [C N ...].
+        dims: names of the axes after these; None: the draws have none.
+        labels: {dim: its labels}, where it has any.
+    """
+
+    values: np.ndarray
+    dims: tuple[str, ...] | None
+    labels: Mapping[str, Sequence[Hashable]]
+
+
+def posterior_from_draws(
+    draws: Draws,
+    transition: str | ByAction = "P",
+    reward: str | ByAction | ArrayLike = "r",
+    *,
+    space: StateActionSpace | None = None,
+    dims: Mapping[str, str] | None = None,
+) -> GivenDraws:
+    """A posterior from draws of transition probabilities and rewards that any program made.
+
+    Every draw is used once, in its order: `policy_value` of 400 draws has 400 values, whatever `num_draws` is above it;
+    of fewer it takes as many, evenly spaced. `choose` lets every second draw choose and the others judge. The Monte
+    Carlo error that is stated is that of independent draws; `problems()` and `print` say where chains are far from it.
+
+    Args:
+        draws: see `Draws`. Arrays begin with an axis of draws, or with two, of chains and draws. Names of a CSV file
+            are those of Stan (`P.1.2.3`) or of R (`P[1,2,3]`), counted from 1; `.chain` says the chain of a row.
+        transition: the variable of the probabilities, (step,) state, action, outcome; or {action: variable} with state,
+            outcome. The last outcome is the end of an episode where there is one more than states.
+        reward: the variable of the mean rewards, (step,) state, action; {action: variable}; or known rewards, an array.
+        space: names, legal actions, horizon. None: as the draws have them; names are the coordinates of a dataset.
+        dims: {"state": name, "action": name, "outcome": name, "step": name}: which axis of a dataset is which. None:
+            in this order.
+
+    Raises:
+        ValueError: no such variable; a row that does not sum to one (within 1e-6; it is then divided by its sum), is
+            negative or not finite, with its chain, draw and pair; chains of unequal length; names that clash with those
+            of the space, or of another axis; a file that cannot be read.
+        TypeError: draws of another kind.
+
+    Example:
+        >>> rows = np.random.default_rng(0).dirichlet([1.0, 1.0], (2, 100, 2, 1))  # chain, draw, state, action
+        >>> posterior = bm.inference.posterior_from_draws({"P": rows}, reward=[[0.0], [1.0]])
+        >>> len(bm.policy_value(jax.random.key(0), posterior, [0, 0], bm.Discounted(0.9)).draws)
+        200
+    """
+    if space is not None:
+        check_space(space)
+    held = _read(draws)
+    steps = space is not None and space.horizon is not None
+    axes = (("step",) if steps else ()) + ("state", "action")
+    rows = _find(held, "transition", transition, (*axes, "outcome"), dims)
+    number, sizes = rows.values.shape[:2], rows.values.shape[2:]
+    space = _space_of(rows, sizes) if space is None else space
+    words = ", ".join(("chain", "draw", *axes))
+    check_shape("transition", rows.values, (*number, *space.shape, space.n_outcomes), f"{words}, outcome")
+    _check_names(rows, space)
+    if isinstance(reward, (str, Mapping)):
+        paid = _find(held, "reward", reward, axes, dims)
+        _check_names(paid, space)
+        check_shape("reward", paid.values, (*number, *space.shape), words)
+        mean = as_real("reward", paid.values).astype(np.float64)
+    else:
+        known = as_real("reward", reward).astype(np.float64)
+        check_shape("reward", known, space.shape, ", ".join(axes))
+        mean = np.broadcast_to(known, (*number, *space.shape))
+    probs, mean = _checked(as_real("transition", rows.values).astype(np.float64), mean, space)
+    with jax.enable_x64(True):
+        mdps = jax.vmap(space.mdp)(probs.reshape(-1, *probs.shape[2:]), mean.reshape(-1, *mean.shape[2:]))
+        mdps = jax.tree.map(np.asarray, mdps)
+    count = number[0] * number[1]
+    return GivenDraws(mdps, np.full(count, 1.0 / count), space, number[0])
+
+
+def _checked(
+    rows: Float[np.ndarray, "C N *H S A O"], reward: Float[np.ndarray, "C N *H S A"], space: StateActionSpace
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that sum to one, of legal pairs; of others nothing is asked."""
+    if space.legal is not None:
+        legal = np.broadcast_to(np.asarray(space.legal), space.shape)
+        rows = np.where(legal[..., None], rows, 1.0 / rows.shape[-1])
+        reward = np.where(legal, reward, 0.0)
+
+    def refuse(bad: Bool[np.ndarray, "C N *H S A"], name: str, shown: np.ndarray, expected: str) -> None:
+        index = first_index(bad)
+        if index is not None:
+            chain, draw, *step, state, action = index
+            where = f"chain {chain}, draw {draw}, " + "".join(f"step {h}, " for h in step)
+            where += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+            raise ValueError(f"{name} in {where} {shown[index]}, expected {expected}")
+
+    finite = np.asarray(np.isfinite(rows).all(-1))
+    refuse(np.asarray(~finite), "transition", np.where(finite, "", "is not finite"), "probabilities")
+    least = rows.min(-1)
+    refuse(
+        np.asarray(least < 0), "transition", np.char.add("has ", least.astype(str)), "probabilities of zero or greater"
+    )
+    total = rows.sum(-1)
+    refuse(
+        np.asarray(np.abs(total - 1.0) > ROWS_SUM),
+        "transition",
+        np.char.add("sums to ", total.astype(str)),
+        "a sum of 1",
+    )
+    refuse(np.asarray(~np.isfinite(reward)), "reward", np.char.add("is ", reward.astype(str)), "a finite number")
+    return rows / total[..., None], reward
+
+
+def _space_of(rows: _Variable, sizes: tuple[int, ...]) -> StateActionSpace:
+    states, actions, outcomes = sizes
+    if outcomes not in (states, states + 1):
+        raise ValueError(
+            f"transition has {states} states and {outcomes} outcomes, expected as many, or one more (the end of an "
+            "episode)"
+        )
+    dims = rows.dims or ("state", "action", "outcome")
+    named = zip(("states", "actions"), dims, strict=False)
+    names = {axis: tuple(rows.labels[dim]) for axis, dim in named if dim in rows.labels}
+    return StateActionSpace(states, actions, ends=outcomes > states, **names)
+
+
+def _check_names(variable: _Variable, space: StateActionSpace) -> None:
+    """Labels of a dataset are those of the space, in its order; outcomes are the states and perhaps the end."""
+    axes = (("step",) if space.horizon is not None else ()) + ("state", "action", "outcome")
+    for axis, dim in zip(axes, variable.dims or (), strict=False):
+        given = variable.labels.get(dim)
+        if given is None or axis == "step":
+            continue
+        known = {"state": space.state_names, "action": space.action_names, "outcome": space.outcome_names}[axis]
+        if axis == "outcome" and space.ends and len(given) == len(known):
+            given = (*given[:-1], END)  # what the end is called is another program's business
+        if _are_numbers(given) and not _are_numbers(known):
+            continue  # coordinates that only count
+        check_labels(f"the labels of {dim!r} ({axis})", tuple(given), tuple(known))
+
+
+def _are_numbers(names: Sequence[Hashable]) -> bool:
+    return list(names) in (list(range(len(names))), list(range(1, len(names) + 1)))
+
+
+def _find(
+    held: "_Held", what: str, name: str | ByAction, axes: tuple[str, ...], dims: Mapping[str, str] | None
+) -> _Variable:
+    """A variable [C N *axes]; one for each action, put side by side along the axis of the actions."""
+    if isinstance(name, Mapping):
+        if not name:
+            raise ValueError(f"{what} is empty, expected a variable for each action")
+        rest = tuple(axis for axis in axes if axis != "action")
+        each = [held.variable(what, one, rest, dims) for one in name.values()]
+        shapes = {one.values.shape for one in each}
+        if len(shapes) > 1:
+            raise ValueError(f"{what} has variables of shapes {sorted(shapes)}, expected one shape for all actions")
+        place = 2 + axes.index("action")
+        first = each[0].dims
+        names = None if first is None else (*first[: place - 2], "action", *first[place - 2 :])
+        labels = {**each[0].labels, "action": tuple(name)}
+        names = axes if names is None else names
+        return _Variable(np.stack([one.values for one in each], place), names, labels)
+    return held.variable(what, name, axes, dims)
+
+
+class _Held:
+    """Arrays by name, as [C N ...]; `xr.Dataset` keeps its dims and labels."""
+
+    def __init__(self, arrays: Mapping[str, ArrayLike] | None = None, dataset: "xr.Dataset | None" = None) -> None:
+        self.arrays, self.dataset = arrays, dataset
+
+    def variable(self, what: str, name: str, axes: tuple[str, ...], dims: Mapping[str, str] | None) -> _Variable:
+        """The variable with these axes after chains and draws.
+
+        Args:
+            what: the argument that names it, for messages.
+            name: of the variable.
+            axes: step, state, action, outcome, or some of them.
+            dims: which axis of a dataset is which.
+        """
+        names = list(self.arrays if self.arrays is not None else self.dataset.data_vars)  # type: ignore[union-attr]
+        if name not in names:
+            some = ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "")
+            raise ValueError(f"{what} is {name!r}, expected a variable of the draws, which have {some}")
+        if self.dataset is not None:
+            return self._of_dataset(what, name, axes, dims)
+        assert self.arrays is not None
+        values = np.asarray(self.arrays[name])
+        leading = values.ndim - len(axes)
+        if leading not in (1, 2):
+            listed = ", ".join(axes)
+            raise ValueError(
+                f"{what} is {name!r}, of shape {values.shape}, expected draw, {listed} or chain, draw, {listed}"
+                + ("" if "action" not in axes else " (without actions: {action: variable})")
+            )
+        return _Variable(values if leading == 2 else values[None], None, {})
+
+    def _of_dataset(self, what: str, name: str, axes: tuple[str, ...], dims: Mapping[str, str] | None) -> _Variable:
+        assert self.dataset is not None
+        array = self.dataset[name]
+        if "draw" not in array.dims:
+            raise ValueError(f"{what} is {name!r} with dims {array.dims}, expected a dim 'draw'")
+        if "chain" not in array.dims:
+            array = array.expand_dims("chain")
+        rest = [str(dim) for dim in array.dims if dim not in ("chain", "draw")]
+        if dims is not None:
+            check_type("dims", dims, Mapping, "a mapping from axes to names")
+            rest_named = [dims.get(axis, axis) for axis in axes]
+            missing = [dim for dim in rest_named if dim not in rest]
+            if missing:
+                raise ValueError(f"dims names {missing[0]!r}, expected one of {name!r}: {', '.join(rest)}")
+            rest = rest_named
+        if len(rest) != len(axes) or array.ndim != len(axes) + 2:
+            raise ValueError(f"{what} is {name!r} with dims {array.dims}, expected chain, draw, {', '.join(axes)}")
+        array = array.transpose("chain", "draw", *rest)
+        labels = {dim: array.coords[dim].values.tolist() for dim in rest if dim in array.coords}
+        return _Variable(np.asarray(array.values), tuple(rest), labels)
+
+
+def _read(draws: object) -> _Held:
+    """Whatever holds draws, told apart by what it is, never by what is in it."""
+    if isinstance(draws, (str, os.PathLike)):
+        return _read_file(Path(draws))
+    if isinstance(draws, Sequence) and draws and all(isinstance(one, (str, os.PathLike)) for one in draws):
+        return _Held(_of_csv([Path(one) for one in draws]))
+    group = getattr(draws, "posterior", None)  # InferenceData and DataTree
+    if hasattr(group, "data_vars") or hasattr(group, "to_dataset"):
+        return _Held(dataset=group.to_dataset() if hasattr(group, "to_dataset") else group)  # type: ignore[union-attr]
+    if hasattr(draws, "data_vars"):
+        return _Held(dataset=draws)  # type: ignore[arg-type]
+    if isinstance(draws, Mapping):
+        return _Held(draws)
+    raise TypeError(
+        f"draws is {described(draws)}, expected arrays by name, a dataset, InferenceData or DataTree, or a path"
+    )
+
+
+def _read_file(path: Path) -> _Held:
+    if not path.exists():
+        raise FileNotFoundError(f"draws is {str(path)!r}, which is not there")
+    if path.suffix.lower() in (".csv", ".txt"):
+        return _Held(_of_csv([path]))
+    import xarray as xr
+
+    try:
+        # ArviZ keeps draws in the group `posterior`; a plain dataset has none.
+        try:
+            with xr.open_dataset(path, group="posterior", engine="h5netcdf") as dataset:
+                return _Held(dataset=dataset.load())
+        except (OSError, KeyError):
+            with xr.open_dataset(path, engine="h5netcdf") as dataset:
+                return _Held(dataset=dataset.load())
+    except Exception as error:  # HDF5 raises errors of many types
+        raise ValueError(
+            f"draws is {str(path)!r}, expected a NetCDF file of draws, or a name that ends in .csv"
+        ) from error
+
+
+def _of_csv(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+    """Arrays [C N ...] of the columns `name.1.2` or `name[1,2]`; one file is all chains, several are one each."""
+    import pandas as pd
+
+    tables = [pd.read_csv(path, comment="#") for path in paths]
+    if len(tables) == 1:
+        chain = next((name for name in _CHAIN if name in tables[0]), None)
+        tables = tables if chain is None else [part for _, part in tables[0].groupby(chain, sort=True)]
+    lengths = [len(table) for table in tables]
+    if len(set(lengths)) > 1:
+        odd = next(i for i, length in enumerate(lengths) if length != lengths[0])
+        raise ValueError(
+            f"draws has {lengths[odd]} in chain {odd + 1} and {lengths[0]} in chain 1, expected as many in each"
+        )
+    if any(list(table.columns) != list(tables[0].columns) for table in tables):
+        raise ValueError("draws has files with differing columns, expected the same variables in each")
+    columns: dict[str, dict[tuple[int, ...], str]] = {}
+    for column in tables[0].columns:
+        match = re.fullmatch(r"(.+?)(?:\.(\d+(?:\.\d+)*)|\[(\d+(?:,\s*\d+)*)\])", str(column))
+        if match:
+            index = tuple(int(i) - 1 for i in re.split(r"[.,]\s*", match[2] or match[3]))
+            columns.setdefault(match[1], {})[index] = column
+    return {name: _array_of(tables, name, places) for name, places in columns.items()}
+
+
+def _array_of(tables: "Sequence[pd.DataFrame]", name: str, places: Mapping[tuple[int, ...], str]) -> np.ndarray:
+    """The array of the columns of one variable, which must be there for every index."""
+    index = np.array(list(places))
+    shape = tuple(index.max(0) + 1) if len({len(one) for one in places}) == 1 else ()
+    if len(places) != int(np.prod(shape)) or index.min() < 0:
+        raise ValueError(f"draws has {len(places)} columns of {name!r}, expected one for each index from 1")
+    flat = np.ravel_multi_index(tuple(index.T), shape)
+    order = [list(places.values())[i] for i in np.argsort(flat)]
+    return np.stack([table[order].to_numpy() for table in tables]).reshape(len(tables), -1, *shape)

@@ -1,0 +1,235 @@
+"""Draws of other programs: every format is one posterior, every draw is used once, what is wrong is named."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bayes_mdp as bm
+from bayes_mdp.inference import GivenDraws, posterior_from_draws
+
+KEY, OBJECTIVE, POLICY = jax.random.key(0), bm.Discounted(0.9), [0, 1, 0]
+CHAINS, DRAWS, STATES, ACTIONS = 4, 30, 3, 2
+_RNG = np.random.default_rng(0)
+ROWS = _RNG.dirichlet(np.ones(STATES), (CHAINS, DRAWS, STATES, ACTIONS))
+PAID = _RNG.normal(size=(CHAINS, DRAWS, STATES, ACTIONS))
+NAMES, MOVES = ("well", "ill", "worse"), ("wait", "treat")
+
+
+def dataset():
+    """The draws as xarray has them, with labels; axes of the rewards in another order."""
+    coords = {"s": list(NAMES), "a": list(MOVES), "to": list(NAMES)}
+    paid = np.moveaxis(PAID, 2, 3)
+    return xr.Dataset(
+        {"P": (("chain", "draw", "s", "a", "to"), ROWS), "r": (("chain", "draw", "a", "s"), paid)}, coords
+    )
+
+
+def table(form):
+    """The draws as columns, in a shuffled order: {chain: table}."""
+    columns = {}
+    for index in np.ndindex(STATES, ACTIONS, STATES):
+        columns[form("P", index)] = ROWS[(slice(None), slice(None), *index)]
+    for index in np.ndindex(STATES, ACTIONS):
+        columns[form("r", index)] = PAID[(slice(None), slice(None), *index)]
+    names = list(np.random.default_rng(1).permutation(list(columns)))
+    return [pd.DataFrame({name: columns[name][chain] for name in names}) for chain in range(CHAINS)]
+
+
+def stan(name, index):
+    return ".".join([name, *(str(i + 1) for i in index)])
+
+
+def in_r(name, index):
+    return f"{name}[{','.join(str(i + 1) for i in index)}]"
+
+
+def loop(policy=POLICY, rows=ROWS, paid=PAID):
+    """The value of every draw by one linear system each, started uniformly."""
+    place, values = np.arange(STATES), []
+    for probs, reward in zip(rows.reshape(-1, *rows.shape[2:]), paid.reshape(-1, *paid.shape[2:]), strict=True):
+        system = np.eye(STATES) - 0.9 * probs[place, policy][:, :STATES]
+        values.append(np.linalg.solve(system, reward[place, policy]).mean())
+    return np.array(values)
+
+
+def every_format(folder):
+    """{format: posterior}."""
+    dims = {"state": "s", "action": "a", "outcome": "to"}
+    whole = dataset()
+    yield "arrays", posterior_from_draws({"P": ROWS, "r": PAID})
+    yield (
+        "arrays without chains",
+        posterior_from_draws({"P": ROWS.reshape(-1, *ROWS.shape[2:]), "r": PAID.reshape(-1, 3, 2)}),
+    )
+    yield "dataset", posterior_from_draws(whole, dims=dims)
+    whole.to_netcdf(folder / "plain.nc", engine="h5netcdf")
+    yield "NetCDF", posterior_from_draws(folder / "plain.nc", dims=dims)
+    whole.to_netcdf(folder / "arviz.nc", engine="h5netcdf", group="posterior")
+    yield "ArviZ's file", posterior_from_draws(str(folder / "arviz.nc"), dims=dims)
+    paths = []
+    for chain, each in enumerate(table(stan)):
+        paths.append(folder / f"out-{chain}.csv")
+        text = each.assign(lp__=0.0).to_csv(index=False)
+        paths[-1].write_text("# stan_version_major = 2\n" + text + "# Elapsed Time: 1 seconds\n")
+    yield "Stan's files", posterior_from_draws(paths)
+    parts = [each.assign(**{".chain": 1 + i, ".iteration": 1 + np.arange(DRAWS)}) for i, each in enumerate(table(in_r))]
+    pd.concat(parts).to_csv(folder / "r.csv", index=False)
+    yield "R's table", posterior_from_draws(folder / "r.csv")
+    one_each = {f"P_{move}": ROWS[:, :, :, a] for a, move in enumerate(MOVES)}
+    paid = {f"r_{move}": PAID[:, :, :, a] for a, move in enumerate(MOVES)}
+    by_action = {move: f"P_{move}" for move in MOVES}, {move: f"r_{move}" for move in MOVES}
+    yield "a variable for each action", posterior_from_draws({**one_each, **paid}, *by_action)
+
+
+def test_every_format_gives_the_same_answers(tmp_path):
+    """The value of every draw, by an independent loop; a policy that is chosen; the file of `save`."""
+    expected, chosen = loop(), set()
+    for name, posterior in every_format(tmp_path):
+        draws = bm.policy_value(KEY, posterior, POLICY, OBJECTIVE).draws
+        np.testing.assert_allclose(draws, expected, rtol=0, atol=1e-12, err_msg=name)
+        chosen.add(tuple(np.asarray(bm.choose(KEY, posterior, OBJECTIVE, num_draws=60).policy).tolist()))
+        bm.save(posterior, tmp_path / "p.bmdp")
+        again = bm.load(tmp_path / "p.bmdp")
+        assert type(again) is GivenDraws
+        assert np.array_equal(bm.policy_value(KEY, again, POLICY, OBJECTIVE).draws, draws)
+    assert len(chosen) == 1
+
+
+def test_labels_of_a_dataset_are_those_of_the_space():
+    posterior = posterior_from_draws(dataset(), dims={"state": "s", "action": "a", "outcome": "to"})
+    assert posterior.space.state_names == NAMES and posterior.space.action_names == MOVES
+    by_label = {"well": "wait", "ill": "treat", "worse": "wait"}
+    np.testing.assert_allclose(bm.policy_value(KEY, posterior, by_label, OBJECTIVE).draws, loop(), atol=1e-12)
+
+
+def test_every_draw_is_used_once_and_fewer_are_spread_evenly():
+    posterior = posterior_from_draws({"P": ROWS, "r": PAID})
+    few = bm.policy_value(KEY, posterior, POLICY, OBJECTIVE, num_draws=40).draws
+    np.testing.assert_allclose(few, loop()[::3], atol=1e-12)
+    comparison = bm.compare_policies(KEY, posterior, {"a": POLICY, "b": [1, 1, 1]}, OBJECTIVE)
+    np.testing.assert_allclose(comparison.difference("a", "b").draws, loop() - loop([1, 1, 1]), atol=1e-12)
+
+
+def test_what_chooses_does_not_judge():
+    """All 8 policies by a loop: the best of the even draws, judged by the odd ones."""
+    posterior = posterior_from_draws({"P": ROWS, "r": PAID})
+    values = {policy: loop(list(policy)) for policy in np.ndindex(2, 2, 2)}
+    best = max(values, key=lambda policy: values[policy][::2].mean())
+    choice = bm.choose(KEY, posterior, OBJECTIVE, num_draws=1000)
+    assert tuple(np.asarray(choice.policy).tolist()) == best
+    np.testing.assert_allclose(choice.value.draws, values[best][1::2], atol=1e-10)
+
+
+def test_regret_and_probabilities_of_being_optimal():
+    posterior = posterior_from_draws({"P": ROWS, "r": PAID})
+    every = np.stack([loop(list(policy)) for policy in np.ndindex(2, 2, 2)])
+    found = bm.expected_value_of_perfect_information(KEY, posterior, OBJECTIVE, policy=POLICY)
+    np.testing.assert_allclose(found.draws, every.max(0) - loop(), atol=1e-9)
+    assert bm.probability_optimal(KEY, posterior, OBJECTIVE).attrs["num_draws"] == CHAINS * DRAWS
+
+
+def test_ends_horizons_known_rewards_and_illegal_pairs():
+    rows = np.random.default_rng(2).dirichlet(np.ones(4), (50, 3, 2))
+    known = np.arange(6.0).reshape(3, 2)
+    ending = posterior_from_draws({"P": rows}, reward=known)
+    assert ending.space.ends and ending.num_held == 50
+    np.testing.assert_allclose(
+        bm.policy_value(KEY, ending, POLICY, OBJECTIVE).draws,
+        loop(rows=rows[None], paid=np.broadcast_to(known, (1, 50, 3, 2))),
+        atol=1e-12,
+    )
+    steps = np.random.default_rng(3).dirichlet(np.ones(3), (2, 20, 2, 3, 2))
+    stepped = posterior_from_draws({"P": steps}, reward=np.ones((2, 3, 2)), space=bm.StateActionSpace(3, 2, horizon=2))
+    np.testing.assert_allclose(bm.policy_value(KEY, stepped, np.zeros((2, 3), int), bm.Episodic(2)).draws, 2.0)
+    legal = np.array([[True, True], [True, False], [True, True]])
+    gaps = ROWS.copy()
+    gaps[:, :, 1, 1] = np.nan
+    partly = posterior_from_draws({"P": gaps, "r": PAID}, space=bm.StateActionSpace(3, 2, legal=legal))
+    np.testing.assert_allclose(bm.policy_value(KEY, partly, [0, 0, 0], OBJECTIVE).draws, loop([0, 0, 0]), atol=1e-12)
+
+
+def test_it_goes_to_arviz_and_says_what_it_is():
+    posterior = posterior_from_draws({"P": ROWS, "r": PAID})
+    group = bm.to_arviz(posterior)["posterior"]
+    np.testing.assert_allclose(np.asarray(group["transition_probs"]), ROWS, atol=1e-15)
+    assert group["reward_mean"].dims == ("chain", "draw", "state", "action")
+    assert bm.to_arviz(posterior, num_draws=40)["posterior"].sizes["draw"] == 10
+    assert "120 draws (4 chains of 30)" in str(posterior) and "not known" in str(posterior)
+
+
+def test_what_arviz_holds_comes_back():
+    """InferenceData (ArviZ 0.x) or DataTree (1.x), with labels."""
+    posterior = posterior_from_draws(dataset(), dims={"state": "s", "action": "a", "outcome": "to"})
+    again = posterior_from_draws(bm.to_arviz(posterior), "transition_probs", "reward_mean")
+    assert again.space.state_names == NAMES and again.num_chains == CHAINS
+    np.testing.assert_allclose(bm.policy_value(KEY, again, POLICY, OBJECTIVE).draws, loop(), atol=1e-12)
+
+
+def test_chains_that_disagree_are_named():
+    """One chain elsewhere: r-hat sees it; chains of one law are not called so."""
+    rng = np.random.default_rng(4)
+    alike = rng.dirichlet([20.0] * 3, (4, 500, 3, 2))
+    assert posterior_from_draws({"P": alike}, reward=np.zeros((3, 2))).problems() == []
+    apart = alike.copy()
+    apart[0] = rng.dirichlet([40.0, 20.0, 20.0], (500, 3, 2))
+    assert "chains disagree" in posterior_from_draws({"P": apart}, reward=np.zeros((3, 2))).problems()[0]
+
+
+def changed(row):
+    """The draws with another row in one place."""
+    rows = ROWS.copy()
+    rows[2, 7, 1, 0] = row
+    return {"P": rows, "r": PAID}
+
+
+BAD = {
+    "a row that sums to 1.1": (
+        lambda: (changed(row=[0.5, 0.3, 0.3]),),
+        r"chain 2, draw 7, state 1, action 0 sums to 1\.1",
+    ),
+    "a negative entry": (lambda: (changed(row=[1.2, -0.2, 0.0]),), r"chain 2, draw 7, state 1, action 0 has -0\.2"),
+    "a nan": (lambda: (changed(row=np.nan),), r"chain 2, draw 7, state 1, action 0 is not finite"),
+    "no such variable": (lambda: ({"Q": ROWS},), "transition is 'P', expected a variable of the draws, which have Q"),
+    "too few axes": (lambda: ({"P": ROWS[0, 0, 0]},), r"expected draw, state, action, outcome or chain"),
+    "outcomes": (lambda: ({"P": ROWS[..., :1], "r": PAID},), "has 3 states and 1 outcomes"),
+    "lengths": (lambda: ({"P": ROWS, "r": PAID[:, :10]},), "reward has shape"),
+    "dims": (lambda: (dataset(), "P", "r"), None),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_named(case):
+    make, says = BAD[case]
+    if says is None:  # rewards whose axes have another order, without dims=
+        says = "labels|reward"
+    with pytest.raises(ValueError, match=says):
+        posterior_from_draws(*make())
+
+
+def test_files_that_do_not_fit(tmp_path):
+    one, two, *_ = table(stan)
+    one.to_csv(tmp_path / "1.csv", index=False)
+    two[:20].to_csv(tmp_path / "2.csv", index=False)
+    with pytest.raises(ValueError, match="has 20 in chain 2 and 30 in chain 1"):
+        posterior_from_draws([tmp_path / "1.csv", tmp_path / "2.csv"])
+    one.drop(columns="P.2.1.3").to_csv(tmp_path / "3.csv", index=False)
+    with pytest.raises(ValueError, match="has 17 columns of 'P', expected one for each index"):
+        posterior_from_draws(tmp_path / "3.csv")
+    (tmp_path / "4.nc").write_text("nothing")
+    with pytest.raises(ValueError, match="expected a NetCDF file of draws"):
+        posterior_from_draws(tmp_path / "4.nc")
+    with pytest.raises(FileNotFoundError, match="which is not there"):
+        posterior_from_draws(tmp_path / "5.csv")
+    with pytest.raises(TypeError, match="draws is 3, expected arrays by name"):
+        posterior_from_draws(3)  # type: ignore[arg-type] - a wrong one
+
+
+def test_names_that_clash_are_refused():
+    space = bm.StateActionSpace(3, 2, states=("well", "worse", "ill"), actions=MOVES)
+    with pytest.raises(ValueError, match="labels of 's'"):
+        posterior_from_draws(dataset(), dims={"state": "s", "action": "a", "outcome": "to"}, space=space)
+    turned = dataset().assign_coords(to=["ill", "well", "worse"])
+    with pytest.raises(ValueError, match="labels of 'to'"):
+        posterior_from_draws(turned, dims={"state": "s", "action": "a", "outcome": "to"})
