@@ -2,6 +2,7 @@
 
 import os
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -117,6 +118,7 @@ def test_wrong_arguments_are_refused():
 def test_a_lapse_takes_any_action_that_exists():
     """Of three actions two: a lapse of 0.2 on top of a plan that is certain of the first."""
     problem = SimpleNamespace(space=SimpleNamespace(legal=np.array([[True, True, False]])))
-    plan = SimpleNamespace(_log_probs=lambda *_: jnp.array([0.0, -jnp.inf, -jnp.inf]), lapse=True, problem=problem)
-    log_probs = LearnerChoices.policy(plan, {"lapse": 0.2}, SimpleNamespace(policy=None, step=0), 0)
+    plan: Any = SimpleNamespace(_log_probs=lambda *_: jnp.array([0.0, -jnp.inf, -jnp.inf]), lapse=True, problem=problem)
+    state: Any = SimpleNamespace(policy=None, step=0)
+    log_probs = LearnerChoices.policy(plan, {"lapse": jnp.asarray(0.2)}, state, jnp.int32(0))
     np.testing.assert_allclose(np.exp(log_probs), [0.9, 0.1, 0.0], rtol=1e-6)

@@ -338,11 +338,12 @@ def test_bad_input_is_refused(make, error, message):
 
 def test_a_bonus_knows_how_many_steps_remain():
     """(noise^2 + span^2) / (2 n) with the rewards of 2, 1 and 0 further steps, of a belief with 4 visits."""
+    state, action, _ = np.indices((2, 2, 4)).reshape(3, -1)
     belief = conjugate_posterior(
         dirichlet_rows(np.full((4, 2), 2.0), (2, 2, 2)),
         reward_cells(NormalGammaBelief(*np.ones((4, 4)) * [[0.0], [1.0], [2.0], [1.0]]), (2, 2)),
         StateActionSpace(2, 2),
-    ).update(Transitions(*np.indices((2, 2, 4)).reshape(3, -1)[:2], np.zeros(16), np.zeros(16, int)))
+    ).update(Transitions(state, action, np.zeros(16), np.zeros(16, int)))
     model = k_model(belief, bonus="paper", span=None, noise=0.5, horizon=3)
     np.testing.assert_allclose(
         model.numerator, (0.25 + np.array([4.0, 1.0, 0.0])[:, None, None]) / 8 + np.zeros((3, 2, 2))
