@@ -45,7 +45,8 @@ def test_all_readers_refuse_the_same_logs_with_the_same_sentence(fault, seeds, t
         assert (gap is not None) == (isinstance(whole, str) and "step" in whole), (seed, whole)
         if gap is not None:
             refused += 1
-            assert f"row {gap[0]}" in whole and f"the step after that of row {gap[1]} of its episode" in whole
+            after, again = f"the step after that of row {gap[1]} of its episode", f"once: row {gap[1]} has it too"
+            assert f"row {gap[0]}" in whole and (after in whole or again in whole)
         for chunksize in (1, 2, 5, 1000):
             chunked = outcome(bm.read_log, source, columns, chunksize=chunksize)
             folded = [
