@@ -81,6 +81,7 @@ def belief(table: pd.DataFrame, shape: tuple[int, int, int]) -> Belief:
     evidence = gammaln(prior.sum(-1)) - gammaln(alphas.sum(-1)) + (gammaln(alphas) - gammaln(prior)).sum(-1)
     weights = np.exp((total := evidence.sum((1, 2))) - total.max())
     reward = table["r"].to_numpy(float)
+    assert not np.isnan(reward).any(), "rewards that are missing: ask decide_grid"
 
     def moments(index: tuple[Array, ...], size: tuple[int, ...]) -> tuple[Array, Array, Array, float, int]:
         number, paid, square = np.zeros(size), np.zeros(size), np.zeros(size)
