@@ -62,6 +62,7 @@ from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of, rea
 from bayes_mdp.models.reward_support import make_support
 from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.progress import stage
+from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import check_key, check_labels, check_name, check_positive, check_type
 
 METHODS = (

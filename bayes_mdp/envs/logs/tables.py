@@ -260,9 +260,7 @@ def open_table(
             else:
                 table = Table(_read_csv(path, columns, dialect), path.name, columns, path, 0, dialect)
         except pd.errors.EmptyDataError:
-            raise ValueError(
-                f"{path.name} is empty, expected a header line and at least one transition {see('how-to/read-a-log')}"
-            ) from None
+            raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
     else:
         raise TypeError(f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame")
     if len(table.frame) == 0:
