@@ -181,7 +181,7 @@ def test_what_is_not_apart_is_left_as_it_is(program):
 def simulated_pits(simulations: int) -> np.ndarray:
     """Posterior probability below the truth, of the scale and of a mean of `student`: [at most simulations, 2].
 
-    Data that are handed on to chains are left out: which these are does not depend on the truth but by the data.
+    Data that are handed on to chains are left out: the truth decides about that only through the data.
     """
     rng, pits = np.random.default_rng(5), []
     recipe = recipe_for(student, SPACE, NUTS(), rewards_only=True)
