@@ -121,6 +121,10 @@ LEGAL = ["no", NAN, RAGGED, [[1, 1]], [[2, 1], [1, 1]], [[0.5, 1], [1, 1]], [[0,
 DRAWS = [0, -1, 1, 2.5, True, "3", None, NAN, 10**12, 10**20]
 
 
+def _rows_of_draws() -> dict[str, np.ndarray]:
+    return {"P": np.full((4, 2, 1, 2), 0.5)}
+
+
 def without(values: list[Any], *left_out: Any) -> list[Any]:
     """`values` but for those."""
     return [x for x in values if not any(x is y or (type(x) is type(y) and x == y) for y in left_out)]
@@ -1248,6 +1252,17 @@ CALLS = [
     ),
     Call("inference.describe", {"posterior": posterior}, {"posterior": POSTERIOR}),
     Call("inference.table", {"posterior": posterior}, {"posterior": POSTERIOR}),
+    Call(
+        "inference.posterior_from_draws",
+        {"draws": _rows_of_draws, "reward": value([[0.0], [1.0]])},
+        {
+            "draws": [3, None, "no/such/file.nc", {}, []],
+            "transition": ["Q", {}],
+            "reward": [3.0, "r", RAGGED],
+            "space": SPACE[:1],
+        },
+        {"draws": "draws|transition", "transition": "transition"},
+    ),
     Call("save", {"posterior": posterior, "path": value("nosuch/folder/p.bm")}, {"posterior": POSTERIOR}),
     Call("load", {"path": value("p.bm")}, {"path": ["no/such/file.bm"]}, {"path": "file"}),
     # calibration
@@ -1905,7 +1920,8 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms show_versions",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "BayesOptimal BayesAdaptivePlan FoldedLog NextExperiment Training mdp.Source "
+    "a record that the library fills": "inference.GivenDraws "
+    "BayesOptimal BayesAdaptivePlan FoldedLog NextExperiment Training mdp.Source "
     "mdp.PriorWeight "
     "decisions.InformationValue decisions.SamplingBenefit decisions.CostEffectiveness decisions.DecisionModel "
     "mdp.ReplanContext mdp.DecisionPoint agents.OneAction mdp.TimeStep models.RewardTable "

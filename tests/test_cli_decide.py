@@ -31,8 +31,9 @@ def test_bad_input_is_one_sentence(capsys, log, tmp_path):
     refused(capsys, "--baseline is 'fly', expected 'behaviour' or an action of the log", *given, "--baseline", "fly")
     refused(capsys, "split is 1.0, expected a number from 0 to 1", *given, "--split", 1)
     one = tmp_path / "one.csv"
-    pd.read_csv(log).iloc[:3].to_csv(one, index=False)
-    refused(capsys, "log has 1 episode, expected at least 2 to split it", "decide", one, *given[2:])
+    pd.read_csv(log).iloc[:3].assign(over=[0, 0, 1], cut=0).to_csv(one, index=False)
+    ended = ("decide", one, *given[2:], "--terminated", "over")
+    refused(capsys, "log has 1 episode, expected at least 2 to split it", *ended)
 
 
 def test_a_baseline_that_takes_forbidden_actions(capsys, log):

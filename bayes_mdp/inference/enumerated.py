@@ -253,8 +253,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         before = posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
         if data is None:
             return before
-        data = jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data
-        return before.update(data)
+        return before.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.vmap(lambda component: component.update(transitions))(jax.tree.map(np.array, stacked))

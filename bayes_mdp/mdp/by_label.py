@@ -31,6 +31,7 @@ class ProductLabel(tuple[Hashable, ...]):
     """The label of a state of several columns: the tuple of its parts, printed with the names of the columns.
 
     Example:
+        >>> from bayes_mdp.mdp.by_label import ProductLabel
         >>> label = ProductLabel(("high", 10), ("grade", "load"))
         >>> print(label, label == ("high", 10))
         grade=high, load=10 True

@@ -38,7 +38,7 @@ def test_starts(mdp, initial, space, probs, words):
 
 @pytest.mark.parametrize(
     ("more", "starts"),
-    [({}, False), ({"truncated": [0, 1]}, True), ({"terminated": [0, 1]}, True), ({"truncated": [0, 0]}, False)],
+    [({}, False), ({"truncated": [0, 1]}, False), ({"terminated": [0, 1]}, True), ({"truncated": [0, 0]}, False)],
 )
 def test_a_log_starts_where_its_episodes_begin_and_one_stretch_nowhere(more, starts):
     one = Log(Transitions([0, 1], [0, 0], [0.0, 0.0], [1, 0], **more), SPACE.state_names, (0,))

@@ -123,7 +123,9 @@ def test_fit_says_it(capsys, tmp_path):
     path = tmp_path / "ward.csv"
     ward().to_csv(path, index=False)
     columns = ["--state", "s", "--action", "a", "--next-state", "s2", "--reward", "alive", "--episode", "stay"]
-    code, out, _ = run(capsys, "fit", path, *columns, "--horizon", "2", "--draws", "20")
+    code, out, _ = run(
+        capsys, "fit", path, *columns, "--horizon", "2", "--draws", "20", "--prior", "dirichlet_normal_gamma"
+    )
     assert code == 0 and " ".join(out.split()).count("use models.dirichlet_bernoulli (in the shell --prior dir") == 2
 
 

@@ -21,6 +21,7 @@ from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.fitted import Law
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable
@@ -229,6 +230,7 @@ def test_a_discrete_site_of_a_mixture_is_a_quantity():
     space, key = StateActionSpace(4, 1), jax.random.key(0)
     right = fit_for(two_kinds, space)
     staged = simulation(Design(two_kinds, space, 15, 24, None, None, Discounted(0.9)), right)
+    assert isinstance(staged, StagedSimulation)  # the integral of the site is on the host
     simulated = jax.jit(staged.simulate)(key)
     names = jax.eval_shape(staged.examine, key, simulated, *staged.infer(key, simulated.data))
     assert set(names) == {*default_quantities(space), "kind"}
@@ -241,7 +243,9 @@ def test_the_weights_of_a_mixture_are_seen_by_its_site():
     right = fit_for(two_kinds, space)
 
     def turned(key, data, num):
+        assert right.draws_on_host is not None
         posterior = right.draws_on_host(key, data, num)
+        assert isinstance(posterior, Mixture) and posterior.log_weights is not None
         return eqx.tree_at(lambda m: m.log_weights, posterior, posterior.log_weights[::-1])
 
     options: dict[str, Any] = {"num_simulations": 64, "num_draws": 31, "num_transitions": 24}
