@@ -150,7 +150,7 @@ def environments() -> dict[str, tuple[Any, StateActionSpace]]:
     import gymnasium
 
     return {
-        "RiverSwim (to_gymnasium)": (bm.to_gymnasium(scaled(riverswim(), 1e-4)), StateActionSpace(6, 2)),
+        "RiverSwim (to_gymnasium)": (bm.envs.to_gymnasium(scaled(riverswim(), 1e-4)), StateActionSpace(6, 2)),
         "FrozenLake-v1": (gymnasium.make("FrozenLake-v1"), StateActionSpace(16, 4, ends=True)),
         "FrozenLake8x8-v1": (gymnasium.make("FrozenLake8x8-v1"), StateActionSpace(64, 4, ends=True)),
     }

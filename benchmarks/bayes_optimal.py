@@ -93,7 +93,7 @@ def compare(
     belief, start = bm.infer(jax.random.key(0), prior, space=space), np.eye(space.n_states)[0]
 
     def ours(horizon: int) -> Any:
-        return bm.bayes_optimal(belief, objective=bm.Episodic(horizon), initial=start)
+        return bm.decisions.bayes_optimal(belief, objective=bm.Episodic(horizon), initial=start)
 
     answer, (value, states) = ours(long), plain(short)
     assert abs(ours(short).value - value) < 1e-12 * value and ours(short).num_hyperstates == states
@@ -117,7 +117,7 @@ def measure(size: Size) -> Iterator[Measured]:
     """Lines of the record: a hyper-state."""
     for task, prior, space, (long, short), plain in CASES:
         belief, start = bm.infer(jax.random.key(0), prior, space=space), np.eye(space.n_states)[0]
-        ours = lambda b=belief, s=start, h=long: bm.bayes_optimal(b, objective=bm.Episodic(h), initial=s)  # noqa: E731
+        ours = lambda b=belief, s=start, h=long: bm.decisions.bayes_optimal(b, objective=bm.Episodic(h), initial=s)  # noqa: E731
         units = ours().num_hyperstates, plain(short)[1]
         peer = f"plain Python recursion (horizon {short})"
         name = f"{task}, horizon {long}"

@@ -120,7 +120,9 @@ def recovery(num_persons: int = 100, trials: int = 200, draws: int = 250) -> Non
     log = behaviour.simulate(jax.random.key(5), model, truth, TwoStepTask(), 2 * trials)
     for pooling in ("partial", "none"):
         wall, cpu = time.time(), time.process_time()
-        posterior = behaviour.fit(jax.random.key(0), model, log, pooling=pooling, sampler=bm.NUTS(draws, draws, 2))  # type: ignore[arg-type]
+        posterior = behaviour.fit(
+            jax.random.key(0), model, log, pooling=pooling, sampler=bm.inference.NUTS(draws, draws, 2)
+        )  # type: ignore[arg-type]
         wall, cpu = time.time() - wall, time.process_time() - cpu
         steps = np.asarray(posterior.mcmc.num_steps).mean()
         print(f"{pooling}: {wall:.0f} s ({cpu:.0f} CPU-s), {steps:.0f} leapfrog steps a draw")
@@ -147,7 +149,7 @@ def selection(groups: int = 10, num_persons: int = 15, trials: int = 80, draws: 
             log = behaviour.simulate(key, maker, params, TwoStepTask(), 2 * trials, num_persons=num_persons)
             elpd, fits = {}, {}
             for name, model in each.items():
-                fits[name] = behaviour.fit(key, model, log, sampler=bm.NUTS(draws, draws, 2))
+                fits[name] = behaviour.fit(key, model, log, sampler=bm.inference.NUTS(draws, draws, 2))
                 elpd[name] = float(arviz().loo(bm.to_arviz(fits[name])).elpd_loo)
             best = max(elpd, key=lambda name: elpd[name])
             if true in found:

@@ -60,7 +60,7 @@ def one_log(
     best = one_hot(bm.solve(mdp, OBJECTIVE).policy)
     data = simulate_episodes(rng, mdp, 0.5 * best + 0.5 / actions, episodes, LONGEST)
     log = bm.mdp.Log(data, tuple(range(len(start))), tuple(range(actions)))
-    parts = (log, *bm.split_log(keys[0], log))
+    parts = (log, *bm.mdp.split_log(keys[0], log))
     whole, first, second = (nothing.update(bm.Counts.of(part.transitions, nothing.space)) for part in parts)
     today = bm.behaviour_policy(log, space=nothing.space)
     if len(start) < LARGE:

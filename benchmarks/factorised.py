@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 import bayes_mdp as bm
 
 A, EACH = 2, 20
-SAMPLER = bm.NUTS(300, 500, 4)
+SAMPLER = bm.inference.NUTS(300, 500, 4)
 
 
 def heavy_tails(space: bm.StateActionSpace) -> bm.models.MDPSpec:

@@ -58,10 +58,10 @@ def write(path: Path, rows: int, rewards: str) -> None:
 
 
 def by_fold(path: Path) -> int:
-    """`bayes_mdp.fold_log`."""
+    """`bayes_mdp.envs.fold_log`."""
     import bayes_mdp as bm
 
-    folded = bm.fold_log(path, state="s", action="a", reward="r", next_state="n", terminated="end")
+    folded = bm.envs.fold_log(path, state="s", action="a", reward="r", next_state="n", terminated="end")
     mean, _ = folded.cells.reward_moments()
     return len(mean)
 

@@ -101,7 +101,9 @@ def planners() -> Iterator[Work]:
         calls: dict[str, Callable[[Any, Any], Any]] = {
             "solve": lambda p, r, o=objective: bm.solve(bm.MDP(p, r, initial=start), o),
             "evaluate": lambda p, r, o=objective: bm.evaluate(bm.MDP(p, r, initial=start), policy, o),
-            "solve_soft": lambda p, r, o=objective: bm.solve_soft(bm.MDP(p, r, initial=start), o, temperature=0.1),
+            "solve_soft": lambda p, r, o=objective: bm.planning.solve_soft(
+                bm.MDP(p, r, initial=start), o, temperature=0.1
+            ),
         }
         for name, call in calls.items():
             for many in (False, True):
@@ -242,12 +244,15 @@ def decisions() -> Iterator[Work]:
     yield "policy_value Episodic", lambda: bm.policy_value(key, posterior, greedy, bm.Episodic(20), initial=start)
     yield "policy_value average", lambda: bm.policy_value(key, posterior, greedy, bm.AverageReward(), initial=start)
     yield "compare_policies", lambda: bm.compare_policies(key, posterior, both, objective, initial=start)
-    yield "probability_optimal", lambda: bm.probability_optimal(key, posterior, objective).values
+    yield "probability_optimal", lambda: bm.information.probability_optimal(key, posterior, objective).values
     yield (
-        "expected_value_of_perfect_information",
-        lambda: bm.expected_value_of_perfect_information(key, posterior, objective, initial=start),
+        "expected_regret",
+        lambda: bm.information.expected_regret(key, posterior, objective, initial=start),
     )
-    yield "split_return_variance", lambda: bm.split_return_variance(key, posterior, greedy, objective, initial=start)
+    yield (
+        "split_return_variance",
+        lambda: bm.decisions.split_return_variance(key, posterior, greedy, objective, initial=start),
+    )
     for criterion in ("mean", "percentile:0.1", "cvar:0.1"):
         yield (
             f"choose {criterion}",
@@ -319,7 +324,7 @@ def runs() -> Iterator[Work]:
     import bayes_mdp as bm
     from bayes_mdp.agents import AGENTS
 
-    quiet = bm.RunOptions(progress=False)
+    quiet = bm.experiments.RunOptions(progress=False)
     for name in sorted(AGENTS):
         agent: Any = AGENTS[name](**NEEDS.get(name, {}))
 

@@ -256,9 +256,9 @@ def sbc_row(number: int) -> dict[str, float]:
 
     import bayes_mdp as bm
 
-    bm.sbc, bm.infer  # noqa: B018
+    bm.calibration.sbc, bm.infer  # noqa: B018
     space = bm.StateActionSpace(8, 2)
-    simulate_all = lambda: bm.sbc(  # noqa: E731
+    simulate_all = lambda: bm.calibration.sbc(  # noqa: E731
         jax.random.key(0), bm.models.sticky(), space, num_simulations=number, num_transitions=100
     )
     return {"all": timed(simulate_all)[0]}

@@ -130,7 +130,7 @@ def evpi_row() -> dict[str, float]:
     import bayes_mdp as bm
 
     _, posterior = case(20, 4)
-    ask = bm.expected_value_of_perfect_information
+    ask = bm.information.expected_regret
     times = ("first", "again")
     return {
         x: timed(lambda: ask(jax.random.key(1), posterior, bm.Discounted(0.95), num_draws=10_000))[0] for x in times
@@ -160,9 +160,9 @@ def evppi_row() -> dict[str, float]:
             values[name] = jnp.linalg.solve(system, reward[np.arange(20), policy]).mean()
         return values
 
-    bm.evppi  # noqa: B018
-    modelling, model = timed(lambda: bm.decision_model(program))
-    ask = lambda: bm.evppi(jax.random.key(1), model, ["row"], method="regression", num_draws=10_000)  # noqa: E731
+    bm.information.evppi  # noqa: B018
+    modelling, model = timed(lambda: bm.strategies.decision_model(program))
+    ask = lambda: bm.information.evppi(jax.random.key(1), model, ["row"], method="regression", num_draws=10_000)  # noqa: E731
     return {"decision model": modelling} | {when: timed(ask)[0] for when in ("first", "again")}
 
 
@@ -174,10 +174,10 @@ def information_row() -> dict[str, float]:
 
     objective = bm.Discounted(0.95)
     _, small = case(4, 3)
-    bm.next_experiment, bm.probability_optimal  # noqa: B018
+    bm.information.next_experiment, bm.information.probability_optimal  # noqa: B018
     asked = {
-        "next experiment": lambda: bm.next_experiment(jax.random.key(1), small, objective),
-        "probability optimal": lambda: bm.probability_optimal(jax.random.key(1), small, objective),
+        "next experiment": lambda: bm.information.next_experiment(jax.random.key(1), small, objective),
+        "probability optimal": lambda: bm.information.probability_optimal(jax.random.key(1), small, objective),
     }
     return {f"{name}, {when}": timed(function)[0] for name, function in asked.items() for when in ("first", "again")}
 

@@ -30,7 +30,7 @@ def one_log(env: bm.envs.ICUSepsis, nothing: object, episodes: int, number: int,
     keys = jax.random.split(jax.random.fold_in(jax.random.key(episodes), number), 4)
     space, start = env.space, np.asarray(env.mdp.initial)
     log = env.log(keys[0], episodes, env.expert)
-    halves = bm.split_log(keys[1], log)
+    halves = bm.mdp.split_log(keys[1], log)
     whole, first, second = (
         nothing.update(bm.Counts.of(part.transitions, space))  # type: ignore[attr-defined] - a posterior
         for part in (log, *halves)

@@ -34,7 +34,7 @@ def one_log(env: bm.envs.ICUSepsis, fit: Fit[PooledPosterior], episodes: int, nu
     keys = jax.random.split(jax.random.fold_in(jax.random.key(episodes), number), 6)
     space, start = env.space, np.asarray(env.mdp.initial)
     log = env.log(keys[0], episodes, env.expert)
-    first, second = bm.split_log(keys[1], log, 0.5)
+    first, second = bm.mdp.split_log(keys[1], log, 0.5)
     behaviour, legal = bm.behaviour_policy(log, space=space), np.asarray(space.legal)
     with jax.enable_x64(True):
         chooser, judge = (

@@ -6,7 +6,7 @@ expert, the greedy policy (optimum of the posterior's mean) and the cautious one
 action was seen less than 20 times), all chosen and judged by the posterior of the whole log. "chosen" is the greedy
 policy where it is better than the behaviour with probability .95 (of a normal distribution with the draws' mean and
 sd), else the behaviour. Intervals are the central 90 % of normal distributions: of the posterior alone, and anchored
-(`bm.anchored_values`). One line a policy goes to the file (CSV), which is resumed.
+(`bm.decisions.anchored_values`). One line a policy goes to the file (CSV), which is resumed.
 """
 
 import csv

@@ -121,7 +121,7 @@ def played(name: str, agent: Agent, *, num_steps: int | None = None) -> tuple[np
     """Mean reward of a step in every tenth of a run, and of an optimal policy."""
     task = TASKS[name]
     env, number = task.make(), num_steps or task.num_steps
-    options = bm.RunOptions(space=listed_space(env), num_checkpoints=10, progress=False)
+    options = bm.experiments.RunOptions(space=listed_space(env), num_checkpoints=10, progress=False)
     result = bm.run(
         agent,
         env,

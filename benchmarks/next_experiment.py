@@ -230,7 +230,7 @@ def psrl(problem: CountedMDP, horizon: int, seed: int = 0, start: int = 0) -> tu
 def show(name: str, horizon: int, problem: CountedMDP, posterior: ConjugatePosterior) -> None:
     """One line: shares of the optimum, which `bayes_optimal` must confirm."""
     found, start = values(problem, horizon), np.eye(posterior.space.n_states)[0]
-    best = bm.bayes_optimal(posterior, objective=bm.Episodic(horizon), initial=start)
+    best = bm.decisions.bayes_optimal(posterior, objective=bm.Episodic(horizon), initial=start)
     assert abs(best.value - found["optimum"]) < 1e-10 * best.value
     shares = " ".join(f"{100 * best.share(found[rule]):9.2f}" for rule in ("lookahead", "mean"))
     mean, error = psrl(problem, horizon)

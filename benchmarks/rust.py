@@ -49,7 +49,7 @@ def main(path: str, n_bins: int) -> None:
     print(f"  RC {ours.theta[0]:.6f} and {plain.theta[0]:.6f}, theta11 {ours.theta[1]:.6f} and {plain.theta[1]:.6f}")
     theta = jnp.asarray(ours.theta)
     mdp = jax.jit(lambda theta: rust.bus_mdp(theta[:2], jnp.append(theta[2:], 1 - theta[2:].sum()), n_bins))(theta)
-    solve = jax.jit(lambda mdp: bm.solve_soft(mdp, bm.Discounted(rust.MONTHLY), 1.0))
+    solve = jax.jit(lambda mdp: bm.planning.solve_soft(mdp, bm.Discounted(rust.MONTHLY), 1.0))
     plan = timed("one plan, solve_soft", lambda: jax.block_until_ready(solve(mdp)), 100)
     print(f"  {plan.iterations} Newton steps, gap {plan.gap:.1e}")
     timed(

@@ -21,7 +21,7 @@ from bayes_mdp.experiments.sweep_grid import Cell, Variant
 from bayes_mdp.parallel import Task, open_executor, run_tasks
 
 REPEATS = 3
-OPTIONS = bm.RunOptions(progress=False)
+OPTIONS = bm.experiments.RunOptions(progress=False)
 AGENT, ENV = bm.agents.EpsilonGreedyQ(), "deep_sea:3"
 LENGTH = {"num_episodes": 5, "num_seeds": 2}
 
@@ -42,7 +42,7 @@ def sweep(cells: int, executor: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "sweep"
         options = {"executor": executor, "path": place, "options": OPTIONS, **LENGTH}
-        bm.sweep("epsilon_greedy_q", ENV, num_blocks=cells, key=jax.random.key(0), **options)
+        bm.sweeps.sweep("epsilon_greedy_q", ENV, num_blocks=cells, key=jax.random.key(0), **options)
 
 
 def nothing(number: int) -> int:

@@ -45,7 +45,7 @@ class Case(NamedTuple):
     name: str
     program: Callable[[], dict[str, object]]
     sites: tuple[str, ...]
-    study: bm.Study | None
+    study: bm.information.Study | None
     draw: Callable[[np.random.Generator, int], dict[str, np.ndarray]]
     benefit: Callable[[dict[str, np.ndarray]], np.ndarray]
     summaries: Callable[[np.random.Generator, dict[str, np.ndarray]], dict[str, np.ndarray]]
@@ -140,7 +140,7 @@ CASES = (
         "two arms, EVSI 20 each",
         betas,
         (),
-        bm.Study({"p1": 20, "p2": 20}),
+        bm.information.Study({"p1": 20, "p2": 20}),
         draw_betas,
         benefit_betas,
         lambda rng, x: {"x1": rng.binomial(20, x["p1"]), "x2": rng.binomial(20, x["p2"])},
@@ -161,7 +161,7 @@ CASES = (
         "rates, EVSI 100 years, 60 people",
         costs_and_rates,
         (),
-        bm.Study({"rate": 100, "risk": 60}),
+        bm.information.Study({"rate": 100, "risk": 60}),
         draw_rates,
         benefit_rates,
         lambda rng, x: {"events": rng.poisson(100 * x["rate"]), "cases": rng.binomial(60, x["risk"])},
@@ -170,12 +170,12 @@ CASES = (
 )
 
 
-def ours(case: Case, model: bm.decisions.DecisionModel, seed: int, points: int | None = None) -> float:
+def ours(case: Case, model: bm.strategies.DecisionModel, seed: int, points: int | None = None) -> float:
     """The number by this library."""
     key = jax.random.key(seed)
     if case.study is None:
-        return bm.evppi(key, model, case.sites, num_draws=points).value
-    return bm.evsi(key, model, case.study, num_draws=points).value
+        return bm.information.evppi(key, model, case.sites, num_draws=points).value
+    return bm.information.evsi(key, model, case.study, num_draws=points).value
 
 
 def regression(case: Case, seed: int, number: int) -> float:
@@ -217,7 +217,7 @@ def number_for(rival: Callable[[Case, int, int], float], case: Case, budget: flo
 def measure(size: Size) -> Iterator[Measured]:
     """Lines of the record: one value, ours at its defaults, which are exact or at least as exact (see `main`)."""
     for case in CASES:
-        model = bm.decision_model(case.program)
+        model = bm.strategies.decision_model(case.program)
         mine = lambda case=case, model=model: ours(case, model, 0)  # noqa: E731
         theirs = lambda case=case: regression(case, 0, 10_000)  # noqa: E731
         yield in_turns(case.name, "value", mine, "heormodel, 10,000 draws", theirs, size)
@@ -228,7 +228,7 @@ def main(repeats: int) -> None:
     heads = f"{'value':>10} {'how':>9} {'ms':>7} {'error':>9}"
     print(f"{'':34} {heads}   rivals in 1 and 10 times the CPU time: draws, error")
     for case in CASES:
-        model = bm.decision_model(case.program)
+        model = bm.strategies.decision_model(case.program)
         truth = ours(case, model, 10_000, 1 << 22)
         ours(case, model, 0)
         spent = float(np.median([seconds(ours, case, model, s) for s in range(5)]))

@@ -34,7 +34,7 @@ DIRECT, COMMUNITY = np.array([1701.0, 1774, 6948]), np.array([1055.0, 1278, 2059
 ZIDOVUDINE, LAMIVUDINE = 2278.0, 2086.5  # a year
 RELATIVE_RISK, LOW, HIGH = 0.509, 0.365, 0.710  # with its 95 % interval
 LOG_RR_SD = float(np.log(HIGH / LOW)) / (2 * 1.959963984540054)
-COSTS_BY_YEAR, LIFE_YEARS_BY_YEAR = bm.cycle_weights(YEARS, 0.06), bm.cycle_weights(YEARS)
+COSTS_BY_YEAR, LIFE_YEARS_BY_YEAR = bm.strategies.cycle_weights(YEARS, 0.06), bm.strategies.cycle_weights(YEARS)
 
 
 def row(name: str) -> Float[Array, "4"]:
@@ -52,7 +52,7 @@ def by_year(
     worse = jnp.exp(log_rr) * mono * (1 - np.eye(4))
     combination = worse + jnp.diag(1 - worse.sum(1))
     matrices = jnp.where((np.arange(YEARS) < duration)[:, None, None], combination, mono)
-    return bm.cohort_trace(matrices, [1, 0, 0, 0]), matrices
+    return bm.strategies.cohort_trace(matrices, [1, 0, 0, 0]), matrices
 
 
 def hiv(durations: Mapping[str, int] | None = None) -> dict[str, dict[str, Float[Array, ""]]]:
@@ -66,8 +66,8 @@ def hiv(durations: Mapping[str, int] | None = None) -> dict[str, dict[str, Float
     for name, duration in (durations or {"mono": 0, "comb": 2}).items():
         trace, _ = by_year(mono, log_rr, duration)
         drugs = alive * (ZIDOVUDINE + LAMIVUDINE * (year <= duration)[:, None])
-        cost = bm.cohort_total(trace, jnp.append(direct + community, 0.0) + drugs, COSTS_BY_YEAR)
-        outcomes[name] = {"cost": cost, "effect": bm.cohort_total(trace, alive, LIFE_YEARS_BY_YEAR)}
+        cost = bm.strategies.cohort_total(trace, jnp.append(direct + community, 0.0) + drugs, COSTS_BY_YEAR)
+        outcomes[name] = {"cost": cost, "effect": bm.strategies.cohort_total(trace, alive, LIFE_YEARS_BY_YEAR)}
     return outcomes
 
 
@@ -85,7 +85,7 @@ BASE: dict[str, Any] = {
 """The base case: frequencies, and means of the costs."""
 PUBLISHED = {"mono": (44663.4535637, 7.9912066), "comb": (50601.6513312, 8.9373889)}
 PUBLISHED_ICER = 6275.95560
-TRIAL = bm.Study({"log_rr": 1}, sd={"log_rr": 2.0})
+TRIAL = bm.information.Study({"log_rr": 1}, sd={"log_rr": 2.0})
 """A trial of one event: it measures the logarithm of the relative risk with variance 4 / events."""
 ROWS, COSTS = tuple(SEEN), ("direct", "community")
 
@@ -98,13 +98,13 @@ def traces() -> dict[str, np.ndarray]:
         return {name: np.asarray(by_year(mono, log_rr, years)[0]) for name, years in (("mono", 0), ("comb", 2))}
 
 
-def figures(folder: Path, draws: bm.decisions.StrategyDraws) -> None:
+def figures(folder: Path, draws: bm.strategies.StrategyDraws) -> None:
     """Cost-effectiveness plane, acceptability curves and cohort traces, a picture each."""
-    cohort = bm.decisions.trace_dataset(traces(), STATES)
+    cohort = bm.strategies.trace_dataset(traces(), STATES)
     pictures = {
-        "plane": bm.plot_cost_effectiveness(draws, reference="mono", wtp=6000),
-        "acceptability": bm.plot_acceptability(bm.acceptability(draws, np.linspace(0, 20_000, 81))),
-        "cohort": bm.plot_cohort(cohort),
+        "plane": bm.plots.plot_cost_effectiveness(draws, reference="mono", wtp=6000),
+        "acceptability": bm.plots.plot_acceptability(bm.strategies.acceptability(draws, np.linspace(0, 20_000, 81))),
+        "cohort": bm.plots.plot_cohort(cohort),
     }
     for name, figure in pictures.items():
         figure.savefig(folder / f"hiv_{name}.png", dpi=120)
@@ -112,23 +112,31 @@ def figures(folder: Path, draws: bm.decisions.StrategyDraws) -> None:
 
 def main(folder: Path | None = None) -> None:
     """Print the base case beside the published one, the probabilistic analysis, and values of information."""
-    model = bm.decision_model(hiv)
+    model = bm.strategies.decision_model(hiv)
     print(model, end="\n\nBase case\n")
-    base = bm.cost_effectiveness(model.at(BASE))
+    base = bm.strategies.cost_effectiveness(model.at(BASE))
     print(base)
     print(", ".join(f"{n} {c} / {e}" for n, (c, e) in PUBLISHED.items()), f"ICER {PUBLISHED_ICER} (published)\n")
     draws = model.sample(jax.random.key(0), 20_000)
-    print(f"Means of {draws.num_draws} draws\n{bm.cost_effectiveness(draws)}\n")
-    print(bm.acceptability(draws, [5000, 6000, 7000, 10_000])[["prob_best", "evpi"]].to_dataframe().unstack(), "\n")
+    print(f"Means of {draws.num_draws} draws\n{bm.strategies.cost_effectiveness(draws)}\n")
+    print(
+        bm.strategies.acceptability(draws, [5000, 6000, 7000, 10_000])[["prob_best", "evpi"]].to_dataframe().unstack(),
+        "\n",
+    )
     for sites in (("log_rr",), COSTS, ROWS):
-        print(bm.evppi(jax.random.key(1), model, sites, 6000, num_draws=1 << 12, num_inner=128))
-    print(bm.evpi(jax.random.key(1), model, 6000))
-    print(bm.evpi(jax.random.key(1), bm.decision_model(hiv_durations), 6000, num_draws=1 << 13), "\n")
+        print(bm.information.evppi(jax.random.key(1), model, sites, 6000, num_draws=1 << 12, num_inner=128))
+    print(bm.information.evpi(jax.random.key(1), model, 6000))
+    print(
+        bm.information.evpi(jax.random.key(1), bm.strategies.decision_model(hiv_durations), 6000, num_draws=1 << 13),
+        "\n",
+    )
     print("Trials by their number of events, if 2,000 people a year fall ill for ten years and an event costs £2,000")
-    population = bm.decisions.discounted_population(2000, 10, 0.06)
+    population = bm.information.discounted_population(2000, 10, 0.06)
     settings = {"population": population, "fixed_cost": 1e5, "cost_per_size": 2000, "num_draws": 1 << 11}
     sizes = (25, 50, 100, 200, 400, 1600)
-    print(bm.net_benefit_of_sampling(jax.random.key(2), model, TRIAL, sizes, 6000, num_inner=64, **settings))
+    print(
+        bm.information.net_benefit_of_sampling(jax.random.key(2), model, TRIAL, sizes, 6000, num_inner=64, **settings)
+    )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         figures(folder, draws)

@@ -4,8 +4,8 @@
 
 Bayesian inverse reinforcement learning (Ramachandran and Amir 2007): whoever was seen plans in a known MDP and chooses
 action a in state s with probability softmax(rationality q(s, .))[a], q the optimal values, hard (`bm.solve`) or soft
-(`bm.solve_soft`, temperature 1 / rationality). The planner is a part of the program like any other, so that NUTS finds
-the posterior of the rewards, and every draw of it can be planned with in a *changed* environment (transfer).
+(`bm.planning.solve_soft`, temperature 1 / rationality). The planner is a part of the program like any other, so that
+NUTS finds the posterior of the rewards, and every draw of it can be planned with in a *changed* environment (transfer).
 
 Choices never tell everything. The potential of a state may be added to rewards, R(s, a) + discount E phi(s') - phi(s),
 and rationality divided while rewards are multiplied: every choice is as likely as before. In those directions the
@@ -65,7 +65,7 @@ def choice_log_probs(
     """Log-probabilities of the actions of somebody who plans with these rewards."""
     mdp = bm.MDP(rows, reward)
     if soft:
-        return bm.solve_soft(mdp, objective, 1.0 / rationality).log_policy
+        return bm.planning.solve_soft(mdp, objective, 1.0 / rationality).log_policy
     return jax.nn.log_softmax(rationality * bm.solve(mdp, objective).q)
 
 

@@ -243,7 +243,7 @@ def from_log(key: PRNGKeyArray) -> None:
 
 
 def calibration(
-    key: PRNGKeyArray, truth: Prior, num_worlds: int, sampler: bm.NUTS = bm.NUTS(300, 400, 2)
+    key: PRNGKeyArray, truth: Prior, num_worlds: int, sampler: bm.inference.NUTS = bm.inference.NUTS(300, 400, 2)
 ) -> "xr.Dataset":
     """Worlds drawn from `truth`, a log of each: are the values that a belief claims those of the world?
 
@@ -303,7 +303,7 @@ def explore(
     space = plants()
     start = np.mean([new_machine(plant) for plant in range(PLANTS)], axis=0)
     outline = bm.models.random_environment(key, truth, space, initial=start)
-    options = bm.RunOptions(space=space, env_prior=truth, num_particles=32, progress=False)
+    options = bm.experiments.RunOptions(space=space, env_prior=truth, num_particles=32, progress=False)
     more = {"objective": TWO_YEARS, "num_episodes": num_episodes, "num_seeds": num_seeds, "regret": "bayes"}
     return {n: bm.run(agent, outline, key=key, prior=p, options=options, **more) for n, p in PRIORS.items()}
 
@@ -319,7 +319,7 @@ def picture(results: "Mapping[str, Mapping[str, xr.Dataset]]") -> Figure:
     figure = Figure(figsize=(10.0, 3.4), layout="constrained")
     panels = figure.subplots(1, len(results), sharey=True)
     for axes, (name, runs) in zip(np.atleast_1d(panels), results.items(), strict=True):
-        bm.plot_regret(dict(runs), axes=axes)
+        bm.plots.plot_regret(dict(runs), axes=axes)
         axes.set(title=f"plants drawn from {name}", xlabel="episode of two years")
     return figure
 

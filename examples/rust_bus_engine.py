@@ -6,8 +6,8 @@ Every month Harold Zurcher kept a bus's engine or replaced it, as if he solved a
 shocks to both choices that only he saw (Rust, "Optimal Replacement of GMC Bus Engines", Econometrica 55(5), 1987).
 State: mileage since the last replacement in bins 0, 1, ...; keeping costs .001 theta11 a bin, replacing RC, and it
 starts again from bin 0; a month adds 0, 1, ... bins with probabilities theta3. With shocks that are centred Gumbel of
-scale 1 the probabilities of the choices are the policy of `bm.solve_soft`: its derivatives are all that a likelihood
-needs. (`bus_engine.py` asks the other question of these data: given the costs, how good is a policy?)
+scale 1 the probabilities of the choices are the policy of `bm.planning.solve_soft`: its derivatives are all that a
+likelihood needs. (`bus_engine.py` asks the other question of these data: given the costs, how good is a policy?)
 """
 
 import sys
@@ -89,14 +89,14 @@ def bus_mdp(costs: Float[Array, " 2"], theta3: Float[Array, " J"], n_bins: int) 
 
 
 def log_probs(
-    theta: Float[Array, " K"], n_bins: int, discount: float, start: bm.SoftSolution | None = None
+    theta: Float[Array, " K"], n_bins: int, discount: float, start: bm.planning.SoftSolution | None = None
 ) -> LogProbs:
     """Of choices and increments at theta = (RC, theta11, theta30, theta31, ...); the last increment has what is left.
 
     `start`: a plan nearby, to save time.
     """
     theta3 = jnp.append(theta[2:], 1 - jnp.sum(theta[2:]))
-    plan = bm.solve_soft(bus_mdp(theta[:2], theta3, n_bins), bm.Discounted(discount), 1.0, start=start)
+    plan = bm.planning.solve_soft(bus_mdp(theta[:2], theta3, n_bins), bm.Discounted(discount), 1.0, start=start)
     return plan.log_policy, jnp.log(theta3)
 
 
@@ -117,7 +117,7 @@ def log_likelihoods(
 def program(
     choices: Float[Array, "n 2"],
     increments: Float[Array, " J"],
-    start: bm.SoftSolution | None = None,
+    start: bm.planning.SoftSolution | None = None,
     discount: float = MONTHLY,
     full: bool = False,
 ) -> None:
@@ -141,7 +141,7 @@ def program(
 def replacements(costs: Float[Array, " 2"], theta3: Float[Array, " J"], n_bins: int) -> Float[Array, ""]:
     """Expected replacements a year of 37 buses in the long run: the gain of a reward of 1 a replacement."""
     mdp = bus_mdp(costs, theta3, n_bins)
-    policy = bm.solve_soft(mdp, bm.Discounted(MONTHLY), 1.0).policy
+    policy = bm.planning.solve_soft(mdp, bm.Discounted(MONTHLY), 1.0).policy
     one = jnp.zeros_like(mdp.reward).at[:, 1].set(1.0)
     return 12 * 37 * bm.evaluate(bm.MDP(mdp.transition_probs, one), policy, bm.AverageReward()).gain
 
@@ -220,7 +220,7 @@ def infer(
 ) -> dict[str, np.ndarray]:
     """Draws of RC and theta11 (and theta3) from their posterior by NUTS, two chains: [2 num_samples ...]."""
     typical = bus_mdp(jnp.asarray(TYPICAL), jnp.asarray(sample.frequencies), sample.n_bins)
-    start = bm.solve_soft(typical, bm.Discounted(discount), 1.0)
+    start = bm.planning.solve_soft(typical, bm.Discounted(discount), 1.0)
     # The likelihood ties RC to theta11: steps follow the information of choices and prior about their logarithms.
     theta = np.concatenate([TYPICAL, sample.frequencies[:-1]])
     scores = np.asarray(with_scores(theta, sample.n_bins, discount)[1][0])[..., :2] * TYPICAL

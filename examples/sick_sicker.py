@@ -71,7 +71,7 @@ def outcomes(by_age: bool) -> dict[str, dict[str, Float[Array, ""]]]:
     event = sample("cost", EVENT_COSTS) | sample("utility", EVENT_LOSS) if by_age else {}
     deaths = jnp.asarray(MORTALITY) if by_age else jnp.broadcast_to(site["r_HD"], (YEARS,))
     ways = {treated: matrices(site, deaths, treated) for treated in (False, True)}
-    traces = {treated: bm.cohort_trace(way, np.eye(4)[0]) for treated, way in ways.items()}
+    traces = {treated: bm.strategies.cohort_trace(way, np.eye(4)[0]) for treated, way in ways.items()}
     paid = event["c_falling_sick"] * FALLING_SICK + event["c_dying"] * DYING if by_age else np.zeros((4, 4))
     lost = event["u_falling_sick"] * FALLING_SICK if by_age else np.zeros((4, 4))
     found = {}
@@ -81,8 +81,8 @@ def outcomes(by_age: bool) -> dict[str, dict[str, Float[Array, ""]]]:
         utility = jnp.array([site["u_H"], site["u_trtA" if a else "u_S1"], site["u_S2"], 0])
         of_moves = {"transition": ways[b], "event_weights": WEIGHTS}
         found[name] = {
-            "cost": bm.cohort_total(traces[b], cost, WEIGHTS, per_transition=paid, **of_moves),
-            "effect": bm.cohort_total(traces[b], utility, WEIGHTS, per_transition=-lost, **of_moves),
+            "cost": bm.strategies.cohort_total(traces[b], cost, WEIGHTS, per_transition=paid, **of_moves),
+            "effect": bm.strategies.cohort_total(traces[b], utility, WEIGHTS, per_transition=-lost, **of_moves),
         }
     return found
 
@@ -121,31 +121,31 @@ def traces(by_age: bool) -> dict[str, np.ndarray]:
         deaths = jnp.asarray(MORTALITY) if by_age else jnp.full(YEARS, BASE["r_HD"])
         site = {name: jnp.asarray(x) for name, x in BASE.items()}
         ways = {name: matrices(site, deaths, treated) for name, treated in (("SoC, A", False), ("B, AB", True))}
-        return {name: np.asarray(bm.cohort_trace(way, np.eye(4)[0])) for name, way in ways.items()}
+        return {name: np.asarray(bm.strategies.cohort_trace(way, np.eye(4)[0])) for name, way in ways.items()}
 
 
-def figures(folder: Path, name: str, draws: bm.decisions.StrategyDraws, by_age: bool) -> None:
+def figures(folder: Path, name: str, draws: bm.strategies.StrategyDraws, by_age: bool) -> None:
     """Cost-effectiveness plane, acceptability curves with the frontier, and cohort traces, a picture each."""
     pictures = {
-        "plane": bm.plot_cost_effectiveness(draws),
-        "acceptability": bm.plot_acceptability(bm.acceptability(draws, np.linspace(0, 200_000, 101))),
-        "cohort": bm.plot_cohort(bm.decisions.trace_dataset(traces(by_age), STATES)),
+        "plane": bm.plots.plot_cost_effectiveness(draws),
+        "acceptability": bm.plots.plot_acceptability(bm.strategies.acceptability(draws, np.linspace(0, 200_000, 101))),
+        "cohort": bm.plots.plot_cohort(bm.strategies.trace_dataset(traces(by_age), STATES)),
     }
     for kind, figure in pictures.items():
         figure.savefig(folder / f"{name}_{kind}.png", dpi=120)
 
 
-def show(by_age: bool, folder: Path | None) -> bm.decisions.DecisionModel:
+def show(by_age: bool, folder: Path | None) -> bm.strategies.DecisionModel:
     """Print the base case beside the published one and the probabilistic analysis."""
     program = sick_sicker_by_age if by_age else sick_sicker
-    belief = bm.decision_model(program)
+    belief = bm.strategies.decision_model(program)
     published, icers = (PUBLISHED_BY_AGE, PUBLISHED_ICERS_BY_AGE) if by_age else (PUBLISHED, PUBLISHED_ICERS)
     print(f"{'Mortality by age' if by_age else 'One mortality for all ages'}\n\nBase case")
-    print(bm.cost_effectiveness(belief.at(BASE_BY_AGE if by_age else BASE)))
+    print(bm.strategies.cost_effectiveness(belief.at(BASE_BY_AGE if by_age else BASE)))
     print(", ".join(f"{n} {c} / {e}" for n, (c, e) in published.items()), f"ICERs {icers} (published)\n")
     draws = belief.sample(jax.random.key(0), 20_000)
-    print(f"Means of {draws.num_draws} draws\n{bm.cost_effectiveness(draws)}\n")
-    print(bm.acceptability(draws, [75_000, 100_000, 120_000])["prob_best"].to_dataframe().unstack(), "\n")
+    print(f"Means of {draws.num_draws} draws\n{bm.strategies.cost_effectiveness(draws)}\n")
+    print(bm.strategies.acceptability(draws, [75_000, 100_000, 120_000])["prob_best"].to_dataframe().unstack(), "\n")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         figures(folder, program.__name__, draws, by_age)
@@ -156,15 +156,15 @@ def main(folder: Path | None = None) -> None:
     """Both models: base case beside the published one, probabilistic analysis, and values of information."""
     key, wtp = jax.random.key(1), 120_000
     belief = show(False, folder)
-    print(bm.evpi(key, belief, wtp))
+    print(bm.information.evpi(key, belief, wtp))
     for sites in (RATES | DEATH | RATIOS, COSTS | UTILITIES, ("u_S1", "u_trtA"), "u_S1", "c_trtA", "r_S1S2"):
-        print(bm.evppi(key, belief, sites, wtp, num_draws=1 << 10, num_inner=64))
+        print(bm.information.evppi(key, belief, sites, wtp, num_draws=1 << 10, num_inner=64))
     print("\nA study of the quality of life in S1: so many people, of whom each is well or not")
     for number in (20, 100, 500):
-        study = bm.Study({"u_S1": number, "u_trtA": number})
-        print(bm.evsi(key, belief, study, wtp, num_draws=1 << 10, num_inner=64))
+        study = bm.information.Study({"u_S1": number, "u_trtA": number})
+        print(bm.information.evsi(key, belief, study, wtp, num_draws=1 << 10, num_inner=64))
     belief = show(True, folder)
-    print(bm.evpi(key, belief, 100_000), f"\n  published, from 1,000 draws: {PUBLISHED_EVPI_BY_AGE}")
+    print(bm.information.evpi(key, belief, 100_000), f"\n  published, from 1,000 draws: {PUBLISHED_EVPI_BY_AGE}")
 
 
 if __name__ == "__main__":

@@ -69,9 +69,9 @@ def separate(space: bm.StateActionSpace) -> bm.models.MDPSpec:
 
 
 @cache
-def belief(prior: Callable[[bm.StateActionSpace], bm.models.MDPSpec]) -> bm.Posterior:
+def belief(prior: Callable[[bm.StateActionSpace], bm.models.MDPSpec]) -> bm.mdp.Posterior:
     """Before any patient: what `infer` makes of a prior."""
-    method = bm.NUTS(num_warmup=500, num_samples=500, num_chains=2)
+    method = bm.inference.NUTS(num_warmup=500, num_samples=500, num_chains=2)
     return bm.infer(jax.random.key(0), prior, None, space=space(), sampler=method)
 
 
@@ -79,7 +79,7 @@ def successes(num_seeds: int, num_simulations: int) -> dict[str, np.ndarray]:
     """{agent and prior: successes of each tour}; every seed has clinics of its own, the same for all."""
     start = np.eye(STEPS)[0]
     outline = bm.models.random_environment(jax.random.key(1), sharing, space(), initial=start)
-    options = bm.RunOptions(space=space(), env_prior=sharing, num_particles=64, progress=False)
+    options = bm.experiments.RunOptions(space=space(), env_prior=sharing, num_particles=64, progress=False)
     play = partial(bm.run, env=outline, objective=TOUR, num_episodes=1, num_seeds=num_seeds, regret="bayes",
                    key=jax.random.key(2), options=options)  # fmt: skip
     agents = {"BAMCP": bm.agents.BAMCP(num_simulations, episodes=1), "PSRL": bm.agents.PSRL(replan=1)}
@@ -100,7 +100,7 @@ def main(num_seeds: int = 100, num_simulations: int = 2000) -> None:
     print(bm.explain(sharing, space()))
     # What a trial is worth shows many steps later, so the search must not settle early: c is that of the whole return.
     # With the default, a quarter of it, "old" still leads after 100,000 simulations; it is worth .061 less.
-    first = bm.plan_bayes_adaptive(
+    first = bm.decisions.plan_bayes_adaptive(
         jax.random.key(0), belief(sharing), "clinic 1, patient 1", TOUR, num_simulations=100_000, exploration=STEPS
     )
     print(first)

@@ -41,7 +41,7 @@ MORTALITY = np.array(DEATHS)[np.minimum((AGE + np.arange(1, YEARS + 1) - 35) // 
 UTILITY, UTILITY_SE = np.array([0.85, 0.30, 0.75]), np.array([0.03, 0.03, 0.04])  # success, revision, revised
 REVISION, REVISION_SE = 5294.0, 1487.0
 PROSTHESIS = {"standard": 394.0, "NP1": 579.0}
-MONEY, HEALTH = bm.cycle_weights(YEARS, 0.06), bm.cycle_weights(YEARS, 0.015)
+MONEY, HEALTH = bm.strategies.cycle_weights(YEARS, 0.06), bm.strategies.cycle_weights(YEARS, 0.015)
 
 
 def matrices(hazard: Array, shape: Array, operative: Array, later: Array, again: Array) -> Float[Array, "60 5 5"]:
@@ -73,9 +73,9 @@ def total_hip() -> dict[str, dict[str, Float[Array, ""]]]:
     outcomes = {}
     for name, prosthesis in PROSTHESIS.items():
         hazard = jnp.exp(constant + age * AGE + male * MALE + (new if name == "NP1" else 0.0))
-        trace = bm.cohort_trace(matrices(hazard, jnp.exp(log_shape), operative, later, again), np.eye(5)[0])
-        cost = prosthesis + bm.cohort_total(trace, price * np.eye(5)[2], MONEY)
-        qaly = bm.cohort_total(trace, jnp.concatenate([jnp.zeros(1), utility, jnp.zeros(1)]), HEALTH)
+        trace = bm.strategies.cohort_trace(matrices(hazard, jnp.exp(log_shape), operative, later, again), np.eye(5)[0])
+        cost = prosthesis + bm.strategies.cohort_total(trace, price * np.eye(5)[2], MONEY)
+        qaly = bm.strategies.cohort_total(trace, jnp.concatenate([jnp.zeros(1), utility, jnp.zeros(1)]), HEALTH)
         outcomes[name] = {"cost": cost, "effect": qaly}
     return outcomes
 
@@ -101,17 +101,19 @@ def traces() -> dict[str, np.ndarray]:
         for name in PROSTHESIS:
             hazard = jnp.exp(constant + age * AGE + male * MALE + (new if name == "NP1" else 0.0))
             risks = (jnp.asarray(BASE[n]) for n in ("operative_mortality", "revision_mortality", "re_revision"))
-            found[name] = np.asarray(bm.cohort_trace(matrices(hazard, jnp.exp(log_shape), *risks), np.eye(5)[0]))
+            found[name] = np.asarray(
+                bm.strategies.cohort_trace(matrices(hazard, jnp.exp(log_shape), *risks), np.eye(5)[0])
+            )
         return found
 
 
-def figures(folder: Path, draws: bm.decisions.StrategyDraws) -> None:
+def figures(folder: Path, draws: bm.strategies.StrategyDraws) -> None:
     """Cost-effectiveness plane, acceptability curves and cohort traces, a picture each."""
-    cohort = bm.decisions.trace_dataset(traces(), STATES)
+    cohort = bm.strategies.trace_dataset(traces(), STATES)
     pictures = {
-        "plane": bm.plot_cost_effectiveness(draws, reference=next(iter(PROSTHESIS)), wtp=2200),
-        "acceptability": bm.plot_acceptability(bm.acceptability(draws, np.linspace(0, 20_000, 81))),
-        "cohort": bm.plot_cohort(cohort),
+        "plane": bm.plots.plot_cost_effectiveness(draws, reference=next(iter(PROSTHESIS)), wtp=2200),
+        "acceptability": bm.plots.plot_acceptability(bm.strategies.acceptability(draws, np.linspace(0, 20_000, 81))),
+        "cohort": bm.plots.plot_cohort(cohort),
     }
     for name, figure in pictures.items():
         figure.savefig(folder / f"total_hip_{name}.png", dpi=120)
@@ -119,19 +121,22 @@ def figures(folder: Path, draws: bm.decisions.StrategyDraws) -> None:
 
 def main(folder: Path | None = None) -> None:
     """Print the base case beside the published one, the probabilistic analysis, and values of information."""
-    model = bm.decision_model(total_hip)
+    model = bm.strategies.decision_model(total_hip)
     print(model, end="\n\nBase case\n")
-    print(bm.cost_effectiveness(model.at(BASE)))
+    print(bm.strategies.cost_effectiveness(model.at(BASE)))
     print(", ".join(f"{n} {c} / {e}" for n, (c, e) in PUBLISHED.items()), f"ICER {PUBLISHED_ICER} (published)\n")
     draws = model.sample(jax.random.key(0), 20_000)
-    print(f"Means of {draws.num_draws} draws\n{bm.cost_effectiveness(draws)}\n")
-    print(bm.acceptability(draws, [2000, 2200, 5000, 10_000])[["prob_best", "evpi"]].to_dataframe().unstack(), "\n")
-    print(bm.evpi(jax.random.key(1), model, 2200))
+    print(f"Means of {draws.num_draws} draws\n{bm.strategies.cost_effectiveness(draws)}\n")
+    print(
+        bm.strategies.acceptability(draws, [2000, 2200, 5000, 10_000])[["prob_best", "evpi"]].to_dataframe().unstack(),
+        "\n",
+    )
+    print(bm.information.evpi(jax.random.key(1), model, 2200))
     settings = {"num_draws": 1 << 10, "num_inner": 64}
     for site in ("coefficients", "revision_cost", "re_revision"):
-        print(bm.evppi(jax.random.key(1), model, site, 2200, **settings))
-    study = bm.Study({"revision_mortality": 500, "re_revision": 500})
-    print(bm.evsi(jax.random.key(2), model, study, 2200, **settings))
+        print(bm.information.evppi(jax.random.key(1), model, site, 2200, **settings))
+    study = bm.information.Study({"revision_mortality": 500, "re_revision": 500})
+    print(bm.information.evsi(jax.random.key(2), model, study, 2200, **settings))
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         figures(folder, draws)

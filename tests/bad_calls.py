@@ -24,7 +24,18 @@ RAGGED = [[1.0, 2.0], [3.0]]
 DATE = np.datetime64("2020-01-01")
 PROGRAMS = ("reproductions", "benchmarks")  # packages of the repository beside the library
 MODULES = ("", ".mdp", ".models", ".envs", ".planning", ".inference", ".decisions")
-MODULES += (".calibration", ".agents", ".experiments", ".behaviour", ".recommend")
+MODULES += (
+    ".information",
+    ".strategies",
+    ".plots",
+    ".deep",
+    ".sweeps",
+    ".calibration",
+    ".agents",
+    ".experiments",
+    ".behaviour",
+    ".recommend",
+)
 
 
 class Call(NamedTuple):
@@ -271,7 +282,7 @@ def value(thing: Any) -> Callable[[], Any]:
 
 def study_of(policy: Any, max_steps: int | None = 5) -> Callable[[], Any]:
     """A function that returns one study, by its name."""
-    return lambda: {"a": target("PolicyStudy")(policy, 2, max_steps)}
+    return lambda: {"a": target("information.PolicyStudy")(policy, 2, max_steps)}
 
 
 # ------------------------------------------------------------------------------------------------------- the table
@@ -308,17 +319,17 @@ def _strategies() -> dict[str, Any]:
 @lru_cache
 def _belief() -> Any:
     """Of these."""
-    return bm.decision_model(_strategies)
+    return bm.strategies.decision_model(_strategies)
 
 
 def _study() -> Any:
     """Of one of them."""
-    return bm.Study({"p": 2})
+    return bm.information.Study({"p": 2})
 
 
 def _costed() -> Any:
     """Draws of costs and effects."""
-    return bm.decisions.StrategyDraws(("a", "b"), ("cost", "effect"), np.arange(12.0).reshape(3, 2, 2))
+    return bm.strategies.StrategyDraws(("a", "b"), ("cost", "effect"), np.arange(12.0).reshape(3, 2, 2))
 
 
 _VALUED = {"key": key, "belief": _belief}
@@ -522,7 +533,7 @@ CALLS = [
         },
     ),
     Call("mdp.restart_at_ends", {"mdp": mdp}, {"mdp": MDPS}),
-    Call("unroll", {"mdp": mdp, "horizon": value(2)}, {"mdp": MDPS, "horizon": [*COUNT, 10**9]}),
+    Call("mdp.unroll", {"mdp": mdp, "horizon": value(2)}, {"mdp": MDPS, "horizon": [*COUNT, 10**9]}),
     Call(
         "solve",
         {"mdp": mdp, "objective": discounted},
@@ -535,7 +546,7 @@ CALLS = [
         {},
     ),
     Call(
-        "solve_soft",
+        "planning.solve_soft",
         {"mdp": mdp, "objective": discounted, "temperature": value(1.0)},
         {
             "mdp": MDPS,
@@ -840,12 +851,19 @@ CALLS = [
         },
     ),
     Call(
-        "from_gymnasium",
+        "deep.host_env",
+        {"env": value("CartPole-v1")},
+        {"env": [3, None, "NoSuch-v1", [1]], "num_envs": without(COUNT, None)},
+    ),
+    Call(
+        "envs.from_gymnasium",
         {"id_or_env": value("FrozenLake-v1")},
         {"id_or_env": [3, None, "NoSuch-v1", [1]], "initial": ["x", [1.0], np.zeros(16), RAGGED]},
     ),
     Call(
-        "to_gymnasium", {"env": env}, {"env": [*ENVIRONMENT, "chain"], "seed": SEED, "max_episode_steps": MAYBE_COUNT}
+        "envs.to_gymnasium",
+        {"env": env},
+        {"env": [*ENVIRONMENT, "chain"], "seed": SEED, "max_episode_steps": MAYBE_COUNT},
     ),
     Call(
         "read_log",
@@ -870,7 +888,7 @@ CALLS = [
         {"chunksize": "chunksize|states is None"},
     ),
     Call(
-        "fold_log",
+        "envs.fold_log",
         {"paths": value("log.csv"), "state": value("s"), "action": value("a"), "next_state": value("s2")},
         {
             "paths": [3, None, [1], [], "nosuch.csv", ["log.csv", "log.csv"]],
@@ -913,17 +931,21 @@ CALLS = [
         {"prior": [*PRIOR, None], "space": SPACE, "method": WORD, "sampler": [3, None, "nuts"]},
     ),
     Call(
-        "NUTS",
+        "inference.NUTS",
         {},
         {"num_warmup": [-1, *MAYBE_COUNT[2:], None], "num_samples": COUNT, "num_chains": COUNT, "kernel": [3, "nuts"]},
     ),
-    Call("SVI", {}, {"guide": [3, "guide"], "num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT}),
-    Call("Laplace", {}, {"num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT}),
+    Call(
+        "inference.SVI",
+        {},
+        {"guide": [3, "guide"], "num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT},
+    ),
+    Call("inference.Laplace", {}, {"num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT}),
     Call(
         "inference.Gibbs", {}, {"num_warmup": [-1, *MAYBE_COUNT[2:], None], "num_samples": COUNT, "num_chains": COUNT}
     ),
     Call(
-        "anchored_values",
+        "decisions.anchored_values",
         {**_JUDGE, "objective": one_step, "policies": lambda: {"a": [[0, 1]]}, "log": episodes},
         {
             **_BAD_JUDGE,
@@ -934,7 +956,7 @@ CALLS = [
         {"posterior": "policy_value|posterior", "policies": "polic|a:"},
     ),
     Call(
-        "Outcome",
+        "decisions.Outcome",
         {"reward": value([0.0, 1.0])},
         {
             "reward": [None, "x", 1.0, RAGGED, [NAN, 1.0], [1j], np.zeros((1,) * 5)],
@@ -997,7 +1019,7 @@ CALLS = [
     Call("decisions.Regret", {}, {"level": FRACTION}),
     Call("decisions.ProbabilityOptimal", {}, {"tolerance": NOT_NEGATIVE}),
     Call("decisions.Robust", {}, {"confidence": [0.0, *FRACTION]}),
-    Call("split_log", {"key": key, "log": log}, {"key": TYPED_KEY, "log": DATA, "share": INSIDE}),
+    Call("mdp.split_log", {"key": key, "log": log}, {"key": TYPED_KEY, "log": DATA, "share": INSIDE}),
     Call(
         "criticise",
         {"key": key, "posterior": posterior, "log": plain_log, "objective": discounted},
@@ -1014,7 +1036,7 @@ CALLS = [
         },
     ),
     Call(
-        "default_prior",
+        "models.default_prior",
         {"log": log},
         {"log": DATA, "space": [3, "space"], "rewards": ["nosuch", 3, ["normal"]]},
     ),
@@ -1040,14 +1062,20 @@ CALLS = [
             "policies": [3, "greedy", [[0, 0]], {"a": "greedy"}, {"a": [0, 2]}, {"chosen": [0, 0]}],
         },
     ),
-    Call("probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),
-    Call("decision_model", {"program": value(_strategies)}, {"program": [3, None, "hiv", dict, list]}),
+    Call("information.probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),
+    Call("strategies.decision_model", {"program": value(_strategies)}, {"program": [3, None, "hiv", dict, list]}),
     Call(
-        "Study", {"observations": value({"p": 3})}, {"observations": [3, None, {}, {"p": -1}, {"p": NAN}, {"p": "x"}]}
+        "information.Study",
+        {"observations": value({"p": 3})},
+        {"observations": [3, None, {}, {"p": -1}, {"p": NAN}, {"p": "x"}]},
     ),
-    Call("evpi", _VALUED, {"key": TYPED_KEY, "belief": POSTERIOR, "wtp": [3.0, "x"], "num_draws": optional(DRAWS)}),
     Call(
-        "evppi",
+        "information.evpi",
+        _VALUED,
+        {"key": TYPED_KEY, "belief": POSTERIOR, "wtp": [3.0, "x"], "num_draws": optional(DRAWS)},
+    ),
+    Call(
+        "information.evppi",
         {**_VALUED, "sites": value(["p", "q"])},
         {
             "key": TYPED_KEY,
@@ -1059,9 +1087,9 @@ CALLS = [
             "num_inner": optional(DRAWS),
         },
     ),
-    Call("evsi", _STUDIED, _BAD_STUDIED),
+    Call("information.evsi", _STUDIED, _BAD_STUDIED),
     Call(
-        "net_benefit_of_sampling",
+        "information.net_benefit_of_sampling",
         {**_STUDIED, "sizes": value([1, 2]), "population": value(10.0)},
         {
             **_BAD_STUDIED,
@@ -1072,18 +1100,18 @@ CALLS = [
         },
     ),
     Call(
-        "decisions.discounted_population",
+        "information.discounted_population",
         {"incidence": value(3.0), "years": value(2)},
         {"incidence": NOT_NEGATIVE, "years": COUNT, "rate": [-1.0, *NUMBER]},
     ),
-    Call("cost_effectiveness", {"draws": _costed}, {"draws": POSTERIOR}),
+    Call("strategies.cost_effectiveness", {"draws": _costed}, {"draws": POSTERIOR}),
     Call(
-        "acceptability",
+        "strategies.acceptability",
         {"draws": _costed, "wtp": value([1.0, 2.0])},
         {"draws": POSTERIOR, "wtp": [[], -1.0, [1.0, NAN], "x", None, RAGGED]},
     ),
     Call(
-        "decisions.StrategyDraws",
+        "strategies.StrategyDraws",
         {"strategies": value(("a",)), "outcomes": value(("value",)), "values": value(np.ones((3, 1, 1)))},
         {
             "strategies": [3, ["a"], ("a", "a"), ("a", "b")],
@@ -1094,17 +1122,17 @@ CALLS = [
         {"strategies": "strategies|values", "outcomes": "outcomes|values"},
     ),
     Call(
-        "cohort_trace",
+        "strategies.cohort_trace",
         {"transition": value(np.eye(2)), "initial": value([1.0, 0.0]), "n_cycles": value(3)},
         {"transition": [np.ones(2), np.ones((2, 3))], "initial": [[1.0], 1.0], "n_cycles": [-1, 2.5, "3", None]},
     ),
     Call(
-        "cycle_weights",
+        "strategies.cycle_weights",
         {"n_cycles": value(4)},
         {"n_cycles": COUNT, "rate": [-1.0, NAN, "x"], "counting": WORD},
     ),
     Call(
-        "cohort_total",
+        "strategies.cohort_total",
         {"trace": value(np.ones((3, 2))), "per_state": value([1.0, 2.0]), "weights": value(np.ones(3))},
         {
             "per_state": [[1.0], np.ones((2, 2))],
@@ -1116,24 +1144,28 @@ CALLS = [
         {"per_transition": "transition", "once": "once|event_weights"},
     ),
     Call(
-        "decisions.trace_dataset",
+        "strategies.trace_dataset",
         {"traces": value({"a": np.ones((3, 2))}), "states": value(("x", "y"))},
         {"traces": [{}, {"a": np.ones(3)}], "states": [("x", "x"), 3, ("x",)]},
         {"states": "states|traces"},
     ),
-    Call("plot_cost_effectiveness", {"draws": _costed}, {"draws": POSTERIOR, "reference": ["c"], "wtp": [-1.0, NAN]}),
-    Call("plot_acceptability", {"table": value(None)}, {"table": [3, None, "x", {}]}),
-    Call("plot_expected_loss", {"table": value(None)}, {"table": [3, None, "x", {}]}),
-    Call("plot_policies", {"comparison": value(None)}, {"comparison": [3, None, "x", {}]}),
-    Call("plot_cohort", {"table": value(None)}, {"table": [3, None, "x", {}]}),
     Call(
-        "expected_value_of_perfect_information",
+        "plots.plot_cost_effectiveness",
+        {"draws": _costed},
+        {"draws": POSTERIOR, "reference": ["c"], "wtp": [-1.0, NAN]},
+    ),
+    Call("plots.plot_acceptability", {"table": value(None)}, {"table": [3, None, "x", {}]}),
+    Call("plots.plot_expected_loss", {"table": value(None)}, {"table": [3, None, "x", {}]}),
+    Call("plots.plot_policies", {"comparison": value(None)}, {"comparison": [3, None, "x", {}]}),
+    Call("plots.plot_cohort", {"table": value(None)}, {"table": [3, None, "x", {}]}),
+    Call(
+        "information.expected_regret",
         _JUDGE,
         {**_BAD_JUDGE, "policy": ["greedy", [0, 2], *BY_LABEL], "initial": STARTS},
         {"posterior": "posterior"},
     ),
     Call(
-        "next_experiment",
+        "information.next_experiment",
         _JUDGE,
         {
             **{argument: bad for argument, bad in _BAD_JUDGE.items() if argument != "num_draws"},
@@ -1146,7 +1178,7 @@ CALLS = [
         {"posterior": "next_experiment", "num_data_sets": "num_data_sets|n is"},
     ),
     Call(
-        "next_experiment",
+        "information.next_experiment",
         {**_JUDGE, "candidates": study_of([0, 1])},
         {
             "candidates": [
@@ -1164,12 +1196,12 @@ CALLS = [
         {"candidates": "candidates|policy"},
     ),
     Call(
-        "PolicyStudy",
+        "information.PolicyStudy",
         {"policy": value([0, 1]), "num_episodes": value(3)},
         {"policy": [RAGGED], "num_episodes": COUNT, "max_steps": without(COUNT, None)},
     ),
     Call(
-        "split_return_variance",
+        "decisions.split_return_variance",
         {**_JUDGE, "policy": value([0, 1])},
         {**_BAD_JUDGE, "policy": ["greedy", [0, 2], *BY_LABEL], "initial": STARTS},
         {"posterior": "posterior"},
@@ -1182,7 +1214,7 @@ CALLS = [
     ),
     Call("behaviour_policy", {"log": log}, {"log": [3, None, "log"], "space": optional(SPACE)}),
     Call(
-        "bayes_optimal",
+        "decisions.bayes_optimal",
         {
             "prior": lambda: target("infer")(key(), target("models.dirichlet_bernoulli")(), space=space()),
             "objective": lambda: target("Episodic")(2),
@@ -1195,7 +1227,7 @@ CALLS = [
         },
     ),
     Call(
-        "plan_bayes_adaptive",
+        "decisions.plan_bayes_adaptive",
         {
             "key": key,
             "belief": lambda: target("infer")(key(), target("models.dirichlet_bernoulli")(), space=space()),
@@ -1235,7 +1267,7 @@ CALLS = [
         },
     ),
     Call(
-        "merge",
+        "inference.merge",
         {"posteriors": lambda: [posterior()]},
         {"posteriors": [3, None, [], "x", [1]], "allow_duplicates": [3, None, "yes"]},
     ),
@@ -1246,14 +1278,14 @@ CALLS = [
     ),
     Call("evidence", {"posterior": posterior, "key": key}, {"posterior": POSTERIOR, "key": optional(TYPED_KEY)}),
     Call(
-        "bayes_factors",
+        "inference.bayes_factors",
         {"posteriors": lambda: {"one": posterior(), "other": posterior()}, "key": key},
         {"posteriors": [3, None, "x", [1], {}, {"one": 3}, {"one": 3, "other": 3}], "key": optional(TYPED_KEY)},
     ),
     Call("inference.describe", {"posterior": posterior}, {"posterior": POSTERIOR}),
     Call("inference.table", {"posterior": posterior}, {"posterior": POSTERIOR}),
     Call(
-        "inference.posterior_from_draws",
+        "posterior_from_draws",
         {"draws": _rows_of_draws, "reward": value([[0.0], [1.0]])},
         {
             "draws": [3, None, "no/such/file.nc", {}, []],
@@ -1264,7 +1296,9 @@ CALLS = [
         {"draws": "draws|transition", "transition": "transition"},
     ),
     Call("save", {"posterior": posterior, "path": value("nosuch/folder/p.bm")}, {"posterior": POSTERIOR}),
-    Call("load", {"path": value("p.bm")}, {"path": ["no/such/file.bm"]}, {"path": "file"}),
+    Call(
+        "load", {"path": value("p.bm")}, {"path": [3, None, ".", "no/such/file"]}, {"path": "path|file|holds no sweep"}
+    ),
     # calibration
     Call(
         "to_arviz",
@@ -1278,7 +1312,7 @@ CALLS = [
         },
     ),
     Call(
-        "dataset",
+        "calibration.dataset",
         {"posterior": posterior, "num_draws": value(5), "key": key},
         {
             "posterior": POSTERIOR,
@@ -1289,12 +1323,12 @@ CALLS = [
         },
     ),
     Call(
-        "loo_pit",
+        "calibration.loo_pit",
         {"posterior": posterior, "data": log, "key": key},
         {"posterior": POSTERIOR, "data": [*DATA, None], "num_draws": without(DRAWS, 1), "key": optional(TYPED_KEY)},
     ),
     Call(
-        "predictive_check",
+        "calibration.predictive_check",
         {"posterior": posterior, "data": log, "key": key},
         {
             "posterior": POSTERIOR,
@@ -1306,7 +1340,7 @@ CALLS = [
         },
     ),
     Call(
-        "prior_sensitivity",
+        "calibration.prior_sensitivity",
         {"posterior": posterior, "key": key},
         {
             "posterior": POSTERIOR,
@@ -1317,9 +1351,9 @@ CALLS = [
             "quantities": [3, "mean", {"a": 3}],
         },
     ),
-    Call("diagnose", {"posterior": posterior}, {"posterior": POSTERIOR}),
+    Call("calibration.diagnose", {"posterior": posterior}, {"posterior": POSTERIOR}),
     Call(
-        "sbc",
+        "calibration.sbc",
         {"key": key, "prior": prior, "space": space},
         {
             "key": TYPED_KEY,
@@ -1354,7 +1388,7 @@ CALLS = [
             "executor": EXECUTOR,
         },
     ),
-    Call("plot_check", {"check": value(None)}, {"check": [3, None, "check"]}),
+    Call("plots.plot_check", {"check": value(None)}, {"check": [3, None, "check"]}),
     Call(
         "calibration.predictive_loo",
         {"posterior": posterior, "data": log, "key": key},
@@ -1380,7 +1414,7 @@ CALLS = [
         {"num_episodes": "num_steps", "prior": "prior|posterior"},
     ),
     Call(
-        "RunOptions",
+        "experiments.RunOptions",
         {},
         {
             "space": ["x", 3],
@@ -1424,7 +1458,7 @@ CALLS = [
         {"agents": "agent", "envs": "env"},
     ),
     Call(
-        "sweep",
+        "sweeps.sweep",
         {
             "agents": value(["epsilon_greedy_q"]),
             "envs": value({"deep_sea": {"size": 3}}),
@@ -1449,8 +1483,12 @@ CALLS = [
         },
         {"priors": "prior", "num_blocks": "num_blocks|blocks"},
     ),
-    Call("load_sweep", {"path": value(".")}, {"path": [3, None, "no/such/folder"]}, {"path": "path|holds no sweep"}),
-    Call("sweep_status", {"path": value(".")}, {"path": [3, None, "no/such/folder"]}, {"path": "path|holds no sweep"}),
+    Call(
+        "sweeps.sweep_status",
+        {"path": value(".")},
+        {"path": [3, None, "no/such/folder"]},
+        {"path": "path|holds no sweep"},
+    ),
     Call(
         "Actor",
         {"agent": agent, "space": space, "objective": discounted, "key": key, "prior": prior},
@@ -1476,29 +1514,26 @@ CALLS = [
             "executor": EXECUTOR,
         },
     ),
-    Call("load_result", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
-    Call("calibration.load_check", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
-    Call("calibration.load_draws", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
-    Call("describe_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
-    Call("plot_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
-    Call("plot_regret", {"results": value(None)}, {"results": [3, None, "x", {}, {"a": 3}]}),
-    Call("plot_values", {"values": value(None)}, {"values": [3, None, "x", {}, {"a": 3}]}),
-    Call("plot_posterior", {"posterior": posterior}, {"posterior": POSTERIOR}),
-    Call("plot_env", {"env": env}, {"env": ENVIRONMENT, "step": [-1, 2.5, "x"], "states": ["x", [0], 3]}),
+    Call("experiments.describe_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("plots.plot_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("plots.plot_regret", {"results": value(None)}, {"results": [3, None, "x", {}, {"a": 3}]}),
+    Call("plots.plot_values", {"values": value(None)}, {"values": [3, None, "x", {}, {"a": 3}]}),
+    Call("plots.plot_posterior", {"posterior": posterior}, {"posterior": POSTERIOR}),
+    Call("plots.plot_env", {"env": env}, {"env": ENVIRONMENT, "step": [-1, 2.5, "x"], "states": ["x", [0], 3]}),
     Call(
-        "plot_trajectory",
+        "plots.plot_trajectory",
         {"env": env, "states": value([0, 1])},
         {"env": ENVIRONMENT, "states": ["x", None, 3, [7], [0.5], []], "longest": [0, -1, "x", NAN, [1], 1j, True]},
     ),
-    Call("plot_training", {"results": value(None)}, {"results": [3, None, "x", {}, {"a": 3}]}),
-    Call("plot_visits", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("plots.plot_training", {"results": value(None)}, {"results": [3, None, "x", {}, {"a": 3}]}),
+    Call("plots.plot_visits", {"result": value(None)}, {"result": [3, None, "x"]}),
     Call(
-        "Evaluation",
+        "deep.Evaluation",
         {"every": value(1), "steps": value(1)},
         {"every": COUNT, "steps": COUNT, "epsilon": optional(FRACTION), "num_envs": COUNT},
     ),
     Call(
-        "TrainOptions",
+        "deep.TrainOptions",
         {},
         {
             "num_envs": COUNT,
@@ -1511,7 +1546,7 @@ CALLS = [
         },
     ),
     Call(
-        "train",
+        "deep.train",
         {
             "agent": target("agents.neural.DQN"),
             "env": lambda: target("envs.deep_sea_observed")(4),
@@ -1529,12 +1564,14 @@ CALLS = [
         },
     ),
     Call(
-        "load_training",
+        "deep.load_training",
         {"path": value("no/such"), "agent": agent, "env": env},
         {"path": ["no/such/folder"]},
         {"path": "no/such"},
     ),
-    Call("evaluate_agent", {"training": value(None), "env": env, "how": value(None)}, {"training": [3, None, "x"]}),
+    Call(
+        "deep.evaluate_agent", {"training": value(None), "env": env, "how": value(None)}, {"training": [3, None, "x"]}
+    ),
     Call(
         "experiments.comparison_agents",
         {},
@@ -1881,7 +1918,7 @@ CALLS += [
             "num_draws": COUNT,
             "pooling": WORD,
             "horizon": MAYBE_COUNT,
-            "sampler": [3, "nuts", bm.NUTS(1, 1, 1)],
+            "sampler": [3, "nuts", bm.inference.NUTS(1, 1, 1)],
             "quantities": [3, "rate", {"rate": 3}],
             "path": PATH,
         },
@@ -1903,12 +1940,12 @@ CALLS += [
         {"posteriors": [3, {}, {"a": 3}, {"a": 3, "b": 4}], "unit": ["trial", 3, None], "num_draws": COUNT},
     ),
     Call(
-        "experiments.plot_learning_curve",
+        "plots.plot_learning_curve",
         {"posterior": behaviour_posterior},
         {"posterior": POSTERIOR, "key": without(TYPED_KEY, None), "num_blocks": COUNT, "num_draws": COUNT},
     ),
     Call(
-        "experiments.plot_shrinkage",
+        "plots.plot_shrinkage",
         {"posterior": behaviour_posterior},
         {"posterior": POSTERIOR, "alone": without(POSTERIOR, None), "parameter": ["who", 3]},
     ),
@@ -1917,23 +1954,25 @@ CALLS += [
 EXEMPT = {
     "no arguments": "AverageReward FirstExit decisions.ExpectedValue agents.Doubling agents.DynamicEpisodes "
     "agents.EveryEpisode agents.ExactPlanner envs.loop "
-    "envs.riverswim envs.riverswim_episodic envs.six_arms show_versions",
+    "envs.riverswim envs.riverswim_episodic envs.six_arms experiments.show_versions",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "inference.GivenDraws "
-    "BayesOptimal BayesAdaptivePlan FoldedLog NextExperiment Training mdp.Source "
+    "a record that the library fills": "deep.HostEnv "
+    "inference.GivenDraws "
+    "decisions.BayesOptimal decisions.BayesAdaptivePlan mdp.FoldedLog information.NextExperiment "
+    "deep.Training mdp.Source "
     "mdp.PriorWeight "
-    "decisions.InformationValue decisions.SamplingBenefit decisions.CostEffectiveness decisions.DecisionModel "
+    "information.InformationValue information.SamplingBenefit strategies.CostEffectiveness strategies.DecisionModel "
     "mdp.ReplanContext mdp.DecisionPoint agents.OneAction mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
-    "envs.ICUSepsis envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
+    "envs.ICUSepsis envs.RobotState planning.PolicyEvaluation planning.Solution planning.SoftSolution inference.Chains "
     "inference.CollapsedPosterior inference.ConjugatePosterior inference.CountedSamples "
     "inference.PosteriorSamples inference.Fit "
     "inference.LayeredPosterior inference.Mixture inference.Explanation inference.FactorisedPosterior "
     "inference.SampledPosterior inference.Evidence inference.BayesFactors "
     "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
     "decisions.Verdict calibration.Criticism recommend.Decision "
-    "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
+    "information.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
     "decisions.OutcomeValue "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
@@ -2035,7 +2074,7 @@ COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
     ),
     (["run", "psrl", "chain", "--horizon", "3"], {"--episodes": [*_BAD_COUNT, "2000000000"]}),
     (
-        ["train", "dqn", "deep_sea:4", "--steps", "3"],
+        ["deep.train", "dqn", "deep_sea:4", "--steps", "3"],
         {
             "--steps": _BAD_COUNT,
             "--seeds": _BAD_COUNT,
@@ -2051,7 +2090,7 @@ COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
         },
     ),
     (
-        ["train", "dqn", "deep_sea:4", "--steps", "3", "--evaluate-every", "1"],
+        ["deep.train", "dqn", "deep_sea:4", "--steps", "3", "--evaluate-every", "1"],
         {
             "--evaluate-steps": _BAD_COUNT,
             "--evaluate-epsilon": _BAD_SHARE,
@@ -2069,7 +2108,7 @@ COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
             "--constants": ["nosuch"],
         },
     ),
-    (["sweep", "no/such/file.toml"], {"--retries": ["x", "1e12"]}),
+    (["sweeps.sweep", "no/such/file.toml"], {"--retries": ["x", "1e12"]}),
     (["results", "no/such/folder"], {"--out": [_NO_FOLDER]}),
     (
         ["reproductions", "ube-fig2"],
@@ -2132,12 +2171,12 @@ LINES = [
     ["calibrate", "dirichlet_normal"],
     ["calibrate", "dirichlet_normal", "--log", "log.csv"],
     ["calibrate", "dirichlet_normal", "--states", "2", "--actions", "2", "--by-step"],
-    ["train"],
-    ["train", "nosuch", "deep_sea:4", "--steps", "3"],
-    ["train", "dqn", "nosuch", "--steps", "3"],
-    ["train", "dqn", "deep_sea:x", "--steps", "3"],
-    ["train", "dqn", "deep_sea:1", "--steps", "3"],
-    ["train", "dqn", "deep_sea:4"],
+    ["deep.train"],
+    ["deep.train", "nosuch", "deep_sea:4", "--steps", "3"],
+    ["deep.train", "dqn", "nosuch", "--steps", "3"],
+    ["deep.train", "dqn", "deep_sea:x", "--steps", "3"],
+    ["deep.train", "dqn", "deep_sea:1", "--steps", "3"],
+    ["deep.train", "dqn", "deep_sea:4"],
     ["evaluate"],
     ["evaluate", "no/such/folder"],
     ["reproduce"],

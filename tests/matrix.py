@@ -29,7 +29,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "what-works-
 STATES, ACTIONS, STEPS = 3, 2, 2
 # "bayesian_dp" needs a list of successors: all are possible.
 SPACE = bm.StateActionSpace(STATES, ACTIONS, support=np.ones((STATES, ACTIONS, STATES), bool))
-TINY = bm.NUTS(num_warmup=20, num_samples=10, num_chains=2)
+TINY = bm.inference.NUTS(num_warmup=20, num_samples=10, num_chains=2)
 KEY = jax.random.key(0)
 POLICY, OBJECTIVE = np.array([0, 1, 1]), bm.Discounted(0.9)
 DRAWS = 16
@@ -169,7 +169,7 @@ def run_cell(name: str, kind: str) -> Cell:
     agent: Any = AGENTS[name]()
     rows, paid = np.full((STATES, ACTIONS, STATES), 1 / STATES), np.full((STATES, ACTIONS), 0.5)
     env = Environment(MDP(rows, paid, initial=np.eye(STATES)[0]), dist.Bernoulli(paid))
-    options = bm.RunOptions(space=SPACE, progress=False, num_particles=8)
+    options = bm.experiments.RunOptions(space=SPACE, progress=False, num_particles=8)
     prior = None if isinstance(agent, Learner) else KINDS[kind].posterior
     length = {"num_steps": 3 * STEPS} if name in WITHOUT_END else {"num_episodes": 3}
     more: dict[str, Any] = {**length, "num_seeds": 2, "key": KEY, "options": options}
@@ -209,38 +209,39 @@ FUNCTIONS: dict[str, Function] = {
     "compare_policies": Function(
         lambda p: [v.mean for v in bm.compare_policies(KEY, p, _PAIR, OBJECTIVE, **_DRAWN).values.values()]
     ),
-    "probability_optimal": Function(lambda p: bm.probability_optimal(KEY, p, OBJECTIVE, **_DRAWN).values),
-    "expected_value_of_perfect_information": Function(
-        lambda p: bm.expected_value_of_perfect_information(KEY, p, OBJECTIVE, **_DRAWN).value
-    ),
-    "next_experiment": Function(lambda p: bm.next_experiment(KEY, p, OBJECTIVE, num_data_sets=DRAWS).value),
+    "probability_optimal": Function(lambda p: bm.information.probability_optimal(KEY, p, OBJECTIVE, **_DRAWN).values),
+    "expected_regret": Function(lambda p: bm.information.expected_regret(KEY, p, OBJECTIVE, **_DRAWN).value),
+    "next_experiment": Function(lambda p: bm.information.next_experiment(KEY, p, OBJECTIVE, num_data_sets=DRAWS).value),
     "split_return_variance": Function(
-        lambda p: bm.split_return_variance(KEY, p, POLICY, OBJECTIVE, **_DRAWN).epistemic
+        lambda p: bm.decisions.split_return_variance(KEY, p, POLICY, OBJECTIVE, **_DRAWN).epistemic
     ),
     "greedy": Function(lambda p: bm.greedy(p, OBJECTIVE), quick=True),
-    "bayes_optimal": Function(lambda p: bm.bayes_optimal(p, objective=bm.Episodic(STEPS)).value, quick=True),
+    "bayes_optimal": Function(lambda p: bm.decisions.bayes_optimal(p, objective=bm.Episodic(STEPS)).value, quick=True),
     "plan_bayes_adaptive": Function(
-        lambda p: bm.plan_bayes_adaptive(KEY, p, 0, bm.Episodic(STEPS), num_simulations=DRAWS).visits, quick=True
+        lambda p: bm.decisions.plan_bayes_adaptive(KEY, p, 0, bm.Episodic(STEPS), num_simulations=DRAWS).visits,
+        quick=True,
     ),
     "to_arviz": Function(_tree),
-    "diagnose": Function(lambda p: str(bm.diagnose(p))),
-    "predictive_check": Function(lambda p: str(bm.predictive_check(p, data(), **_DRAWN))),
-    "loo_pit": Function(lambda p: str(bm.loo_pit(p, data(), **_DRAWN))),
-    "prior_sensitivity": Function(lambda p: str(bm.prior_sensitivity(p, data(), **_DRAWN))),
+    "diagnose": Function(lambda p: str(bm.calibration.diagnose(p))),
+    "predictive_check": Function(lambda p: str(bm.calibration.predictive_check(p, data(), **_DRAWN))),
+    "loo_pit": Function(lambda p: str(bm.calibration.loo_pit(p, data(), **_DRAWN))),
+    "prior_sensitivity": Function(lambda p: str(bm.calibration.prior_sensitivity(p, data(), **_DRAWN))),
     "save": Function(_stored, quick=True),
-    "merge": Function(lambda p: bm.merge([p, p]).mean_mdp().reward, quick=True),
+    "merge": Function(lambda p: bm.inference.merge([p, p]).mean_mdp().reward, quick=True),
     "posterior.update": Function(lambda p: p.update(_ONE).mean_mdp().reward, quick=True),
     "posterior.sample": Function(lambda p: jax.jit(lambda key: p.sample(key, (2,)).reward)(KEY), quick=True),
     "print": Function(describe, quick=True),
     "inference.table": Function(lambda p: str(table(p)), quick=True),
-    "plot_posterior": Function(lambda p: str(bm.plot_posterior(p)), quick=True),
+    "plot_posterior": Function(lambda p: str(bm.plots.plot_posterior(p)), quick=True),
 }
 """By public name: what is asked of a posterior."""
 
 _SIMULATED: dict[str, Any] = {"num_draws": 10, "num_transitions": 5}
 ROUTES: dict[str, Callable[[Any, Any], object]] = {
     "check": lambda prior, method: str(bm.check(KEY, prior, SPACE, num_simulations=10, method=method, **_SIMULATED)),
-    "sbc": lambda prior, method: str(bm.sbc(KEY, prior, SPACE, num_simulations=4, method=method, **_SIMULATED)),
+    "sbc": lambda prior, method: str(
+        bm.calibration.sbc(KEY, prior, SPACE, num_simulations=4, method=method, **_SIMULATED)
+    ),
 }
 """Functions that infer again and again: a prior and a method lead to the kind."""
 

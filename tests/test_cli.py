@@ -132,7 +132,7 @@ def test_run_writes_its_result(capsys, tmp_path):
     arguments = ("run", "psrl", "riverswim", "--steps", 100, "--seeds", 2, "--replan", 10, "--out", out_file)
     code, out, _ = run(capsys, *arguments)
     assert code == 0 and "2 seeds" in out
-    assert bm.load_result(out_file).sizes["seed"] == 2
+    assert bm.load(out_file).sizes["seed"] == 2
 
 
 def test_run_refuses_names_and_sizes(capsys):
@@ -326,7 +326,7 @@ def test_evaluate_decision(tmp_path, capsys):
     assert "EVSI of 5 of p, 5 of q, willingness to pay 1000: 43." in shown
     names = {path.name for path in out.iterdir()}
     assert names == {"strategies.nc", "acceptability.png", "expected_loss.png", "plane.png"}
-    result = bm.load_result(out / "strategies.nc")
+    result = bm.load(out / "strategies.nc")
     assert result["cost"].dims == ("draw", "strategy") and result.sizes["draw"] == 500
     assert '"wtp": "0:1000"' in result.attrs["configuration"]
 

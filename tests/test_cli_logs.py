@@ -73,7 +73,7 @@ def test_fit_has_the_values_of_python_from_the_log(capsys, started):
     code, out, _ = run(capsys, "fit", started, *STARTED, "--draws", 200)
     log = bm.read_log(started, state="s", action="a", cost="cost", next_state="s2", truncated="cut")
     space, key = bm.StateActionSpace.from_log(log), jax.random.key(0)
-    posterior = bm.infer(key, bm.default_prior(log, space=space), log, space=space)
+    posterior = bm.infer(key, bm.models.default_prior(log, space=space), log, space=space)
     policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": bm.greedy(posterior, bm.Discounted(0.5))}
     compared = bm.compare_policies(key, posterior, policies, bm.Discounted(0.5), initial=log, num_draws=200)
     assert code == 0 and AS_LOGGED in out and str(compared) in out

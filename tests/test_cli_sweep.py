@@ -45,7 +45,7 @@ def test_from_the_file_to_the_result(config, tmp_path, capsys):
     assert main(["status", str(tmp_path / "grid")]) == 1
     assert "1 of 2 cells finished, 1 failed, 0 left, not running" in capsys.readouterr().out
     assert main(["results", str(tmp_path / "grid"), "--out", str(tmp_path / "part.nc")]) == 1
-    assert bm.load_result(tmp_path / "part.nc")["status"].values.tolist() == ["finished", "failed"]
+    assert bm.load(tmp_path / "part.nc")["status"].values.tolist() == ["finished", "failed"]
     sick.clear()
     capsys.readouterr()
     assert main(["sweep", str(path)]) == 0
@@ -54,7 +54,7 @@ def test_from_the_file_to_the_result(config, tmp_path, capsys):
     assert f"result: {tmp_path / 'grid' / 'results.nc'}" in said.out
     assert main(["status", str(tmp_path / "grid")]) == main(["results", str(tmp_path / "grid")]) == 0
     assert main(["sweep", str(path), "--out", str(tmp_path / "other"), "--executor", "serial"]) == 0
-    results = [bm.load_result(tmp_path / name / "results.nc") for name in ("grid", "other")]
+    results = [bm.load(tmp_path / name / "results.nc") for name in ("grid", "other")]
     assert results[0].identical(results[1])
 
 

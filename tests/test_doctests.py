@@ -87,7 +87,7 @@ LONG = frozenset(
         "decide",
         "DQN",
         "evaluate_agent",
-        "expected_value_of_perfect_information",
+        "expected_regret",
         "KLearning",
         "Laplace",
         "load_result",

@@ -1,11 +1,15 @@
 """The face: light to import, complete, lazy."""
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import bayes_mdp as bm
+from bayes_mdp.renamed import RENAMED
 
 HEAVY = ("cvxpy", "arviz", "gymnasium", "numpyro", "matplotlib", "pandas", "xarray")
 
@@ -46,3 +50,27 @@ def test_no_file_of_experiments_has_the_name_of_what_is_listed():
 def test_every_public_name_is_there():
     assert [name for name in bm.__all__ if not hasattr(bm, name)] == []
     assert set(bm.__all__) <= set(dir(bm))
+
+
+def test_the_face_is_one_screen():
+    """About forty names: what is added here takes the place of something."""
+    assert len(bm.__all__) <= 45 and not set(bm.__all__) & set(RENAMED)
+
+
+@pytest.mark.parametrize("name", sorted(RENAMED))
+def test_a_name_of_the_last_version_works_and_says_the_new_one(name):
+    module, _, attribute = f"bayes_mdp.{RENAMED[name]}".rpartition(".")
+    with pytest.warns(FutureWarning, match=rf"^bm\.{name} is bm\.{RENAMED[name]} since"):
+        thing = getattr(bm, name)
+    assert thing is getattr(importlib.import_module(module), attribute)
+
+
+def test_what_was_never_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'bayes_mdp' has no attribute 'no_such_name'"):
+        bm.no_such_name  # noqa: B018
+    assert not hasattr(bm, "no_such_name") and bm.mdp.Posterior is not None
+
+
+def test_the_page_of_changes_is_the_table():
+    page = (Path(__file__).parent.parent / "docs/reference/from-0-2-to-0-3.md").read_text()
+    assert dict(re.findall(r"^\| `bm\.(\S+)` \| `bm\.(\S+)` \|$", page, re.MULTILINE)) == RENAMED

@@ -92,7 +92,7 @@ def test_variances_scale_as_squares(scaled):
 def test_soft_values_scale_with_their_temperature(scaled):
     objective = bm.Discounted(0.9)
     one, other = (
-        bm.solve_soft(belief.mean_mdp(), objective, 0.5 * factor)
+        bm.planning.solve_soft(belief.mean_mdp(), objective, 0.5 * factor)
         for belief, factor in zip(scaled, (1.0, FACTOR), strict=True)
     )
     np.testing.assert_allclose(other.q, FACTOR * one.q, rtol=1e-5)

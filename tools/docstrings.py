@@ -73,7 +73,7 @@ EXEMPT = {
     "bayes_mdp.planning.policy_probs": "a conversion, no algorithm",
 }
 """Full name -> why it cites no paper."""
-NOT_RAISED = {("bayes_mdp.diagnose", "ValueError"): "the number of draws that it has checked is 1"}
+NOT_RAISED = {("bayes_mdp.calibration.diagnose", "ValueError"): "the number of draws that it has checked is 1"}
 """(Full name, error that a check can raise) -> why it is not raised here."""
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef

@@ -1,4 +1,4 @@
-"""Which names are public: those of every package's `__all__`, and for agents the public names of their modules too.
+"""Which names are public: those of every package's `__all__`, and for agents those of their modules' `__all__` too.
 
 The reference (`docs/api_pages.py`) has an entry for each, `tools/docstrings.py` checks the docstring of each.
 """
@@ -48,10 +48,11 @@ def find(name: str) -> object:
 
 
 def _package_names() -> list[str]:
-    """Sub-packages of `ROOT`, those without a leading underscore."""
+    """Sub-packages of `ROOT`, those without a leading underscore, and the modules that its front page lists."""
     path = import_module(ROOT).__path__
     found = pkgutil.walk_packages(path, f"{ROOT}.", onerror=lambda name: None)
-    return sorted(module.name for module in found if module.ispkg and "._" not in module.name)
+    listed = {f"{ROOT}.{name}" for name in import_module(ROOT).__all__}
+    return sorted(one.name for one in found if (one.ispkg and "._" not in one.name) or one.name in listed)
 
 
 def _page(package: ModuleType, homes: dict[int, str]) -> Page:
@@ -72,20 +73,20 @@ def _page(package: ModuleType, homes: dict[int, str]) -> Page:
 
 
 def _modules(package: ModuleType, homes: dict[int, str]) -> list[tuple[str, list[str]]]:
-    """The modules of a package that define public names which are documented nowhere yet."""
+    """The modules of a package that list names of their own (`__all__`) which are documented nowhere yet."""
     modules = []
-    for found in pkgutil.iter_modules(package.__path__):
-        if found.ispkg or found.name.startswith("_"):
+    for one in pkgutil.iter_modules(package.__path__):
+        if one.ispkg:
             continue
-        module = import_module(f"{package.__name__}.{found.name}")
-        own = []
-        for name, thing in vars(module).items():
-            defined = getattr(thing, "__module__", None) == module.__name__ and not name.startswith("_")
-            if defined and (inspect.isclass(thing) or inspect.isroutine(thing)) and identity(thing) not in homes:
+        module = import_module(f"{package.__name__}.{one.name}")
+        names = []
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            if identity(thing) not in homes:
                 homes[identity(thing)] = f"{module.__name__}.{name}"
-                own.append(homes[identity(thing)])
-        if own:
-            modules.append((module.__name__, own))
+                names.append(homes[identity(thing)])
+        if names:
+            modules.append((module.__name__, names))
     return modules
 
 

@@ -34,6 +34,9 @@ from bayes_mdp.utils.memory import usable_cores
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
 from bayes_mdp.utils.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
 
+__all__ = ["SearchOptions", "search"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 KEPT = 4  # nodes for each simulation, where trees are kept
 
 
@@ -95,7 +98,7 @@ class BAMCP(eqx.Module):
         ...     objective=bm.Discounted(0.9),
         ...     num_steps=10,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> float(result.visits.sum())
         10.0

@@ -26,6 +26,9 @@ from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_not_negative
 
+__all__ = ["noise_scales", "values_with_noise"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 # Number of probabilities of a draw; below it, sampling all layers at once is faster (DeepSea: L = 10 is, 20 is not).
 _LAYERED_ABOVE = 4096
 
@@ -45,7 +48,7 @@ class PSRL(eqx.Module):
         ...     objective=bm.Discounted(0.9),
         ...     num_steps=50,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> float(result.visits.sum())
         50.0

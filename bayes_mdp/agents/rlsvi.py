@@ -23,6 +23,9 @@ from bayes_mdp.planning import backward_induction
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import as_floats, check_count, check_finite, check_shape, is_concrete
 
+__all__ = ["draw_values", "langevin_law"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 
 class RegressionData(eqx.Module):
     """Data statistics of every pair; with axis H where the space has a horizon, else all steps share their data.
@@ -118,7 +121,7 @@ class RLSVI(eqx.Module):
         ...     objective=bm.Episodic(20),
         ...     num_episodes=3,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> float(result.visits.sum())
         60.0

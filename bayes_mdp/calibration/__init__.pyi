@@ -2,7 +2,6 @@ from .arviz.behaviour_export import compare_behaviour as compare_behaviour
 from .arviz.diagnostics import Diagnosis as Diagnosis
 from .arviz.diagnostics import Loo as Loo
 from .arviz.diagnostics import diagnose as diagnose
-from .arviz.diagnostics import load_draws as load_draws
 from .arviz.diagnostics import predictive_loo as predictive_loo
 from .arviz.diagnostics import save_draws as save_draws
 from .arviz.diagnostics import summary as summary
@@ -11,8 +10,6 @@ from .arviz.export import to_arviz as to_arviz
 from .arviz.sensitivity import PriorSensitivity as PriorSensitivity
 from .arviz.sensitivity import prior_sensitivity as prior_sensitivity
 from .checks.check_result import Check as Check
-from .checks.check_result import load_check as load_check
-from .checks.check_result import plot_check as plot_check
 from .checks.checking import check as check
 from .criticism.criticise import Criticism as Criticism
 from .criticism.criticise import criticise as criticise

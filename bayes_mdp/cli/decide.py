@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float, PRNGKeyArray
 
-    from bayes_mdp.decisions import DecisionModel, StrategyDraws, Study
+    from bayes_mdp.decisions.information.sample_information import Study
+    from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
+    from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 
 STRATEGIES = "compare strategies of a decision model: costs, effects, acceptability, value of information"
 GRID = 51
@@ -182,7 +184,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     check_sizes(arguments.points, arguments.inner)
     wtp = _wtp(arguments.wtp)
     studies = [_study(text) for text in arguments.study]
-    model = bm.decision_model(find_program(arguments.model), key=key)
+    model = bm.strategies.decision_model(find_program(arguments.model), key=key)
     if arguments.strategies is not None:
         model = model.select([name.strip() for name in arguments.strategies.split(",")])
     groups = _groups(arguments.sites, model)
@@ -200,7 +202,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         _print_values(draws)
         _print_information(arguments, key, model, groups, studies, None)
     else:
-        print(bm.cost_effectiveness(draws))
+        print(bm.strategies.cost_effectiveness(draws))
         print()
         _print_curves(draws, wtp)
         for value in [float(wtp[0])] if len(wtp) == 1 else [float(wtp[0]), float(wtp[len(wtp) // 2]), float(wtp[-1])]:
@@ -227,7 +229,7 @@ def _print_curves(draws: "StrategyDraws", wtp: "Float[np.ndarray, ' wtp']") -> N
     import bayes_mdp as bm
 
     shown = wtp[:: max((len(wtp) - 1) // (ROWS - 1), 1)]
-    table = bm.acceptability(draws, shown)
+    table = bm.strategies.acceptability(draws, shown)
     width = max(8, *map(len, draws.strategies))
     heads = " ".join(f"{name:>{width}}" for name in draws.strategies)
     print(f"{'willingness':>12} {'best mean':>{width}} {'EVPI':>12} {'error':>9}   P(best): {heads}")
@@ -252,19 +254,23 @@ def _print_information(
 
     points, inner = arguments.points, arguments.inner
     if groups or studies or wtp is None:
-        print(bm.evpi(key, model, wtp, num_draws=points))
+        print(bm.information.evpi(key, model, wtp, num_draws=points))
     for names in groups:
-        print(bm.evppi(key, model, names, wtp, num_draws=points, num_inner=inner))
+        print(bm.information.evppi(key, model, names, wtp, num_draws=points, num_inner=inner))
     for study in studies:
-        print(bm.evsi(key, model, study, wtp, num_draws=points, num_inner=inner))
+        print(bm.information.evsi(key, model, study, wtp, num_draws=points, num_inner=inner))
 
 
 def _write(
     arguments: argparse.Namespace, folder: Path, draws: "StrategyDraws", wtp: "Float[np.ndarray, ' wtp'] | None"
 ) -> None:
     import bayes_mdp as bm
-    from bayes_mdp.experiments import plot_acceptability, plot_cost_effectiveness, plot_expected_loss
     from bayes_mdp.experiments.describe import versions
+    from bayes_mdp.experiments.plots.decision_plots import (
+        plot_acceptability,
+        plot_cost_effectiveness,
+        plot_expected_loss,
+    )
     from bayes_mdp.experiments.results import DECISION_FORMAT, save_result
 
     given = {"model": arguments.model, "strategies": list(draws.strategies), "wtp": arguments.wtp}
@@ -276,10 +282,10 @@ def _write(
     if wtp is None:
         return
     if len(wtp) > 1:
-        table = bm.acceptability(draws, wtp)
+        table = bm.strategies.acceptability(draws, wtp)
         save_figure(plot_acceptability(table), folder / "acceptability.png")
         save_figure(plot_expected_loss(table), folder / "expected_loss.png")
-    reference = str(bm.cost_effectiveness(draws).table["strategy"].values[0])
+    reference = str(bm.strategies.cost_effectiveness(draws).table["strategy"].values[0])
     plane = plot_cost_effectiveness(draws, reference=reference, wtp=float(wtp[len(wtp) // 2]))
     save_figure(plane, folder / "plane.png")
 
@@ -336,4 +342,4 @@ def _study(text: str) -> "Study":
             equals = ""
         if not equals:
             raise ValueError(f"--study is {text!r}, expected SITE=N or SITE=N/SD, several with commas between")
-    return bm.Study(numbers, sds)
+    return bm.information.Study(numbers, sds)

@@ -108,7 +108,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     _keep(arguments, key, posterior, log)
     if not arguments.check:
         return 0
-    assert not isinstance(log, bm.FoldedLog)  # `_read` has refused it
+    assert not isinstance(log, bm.mdp.FoldedLog)  # `_read` has refused it
     return _check(key, prior, space, log, objective, method)
 
 
@@ -165,11 +165,11 @@ def _keep(
     if arguments.netcdf:
         from bayes_mdp.calibration import save_draws
 
-        assert not isinstance(log, bm.FoldedLog)  # `_read` has refused it
+        assert not isinstance(log, bm.mdp.FoldedLog)  # `_read` has refused it
         save_draws(bm.to_arviz(posterior, key=key, data=log), arguments.netcdf)
         print(f"draws: {arguments.netcdf}")
     if arguments.figure:
-        save_figure(bm.plot_posterior(posterior), arguments.figure)
+        save_figure(bm.plots.plot_posterior(posterior), arguments.figure)
 
 
 def _check(

@@ -88,7 +88,7 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
     space = posterior.space
     initial = initial_of(arguments, space, log)
     pairs, prices = (None, 1.0) if arguments.candidates is None else _candidates(arguments, space)
-    found = bm.next_experiment(
+    found = bm.information.next_experiment(
         key,
         posterior,
         objective,

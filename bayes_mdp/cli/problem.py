@@ -80,7 +80,7 @@ def add_prior(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prior",
         help="a name of `list`, or MODULE:FUNCTION (default: rows of a concentration that is learnt, and rewards of a "
-        "law that the log suggests, see bm.default_prior)",
+        "law that the log suggests, see bm.models.default_prior)",
     )
 
 
@@ -94,8 +94,8 @@ def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", log: "Log
     from bayes_mdp.experiments.registry_names import find_prior
 
     if arguments.known_reward is None and arguments.prior is None:
-        rewarded = log.has_rewards if isinstance(log, bm.FoldedLog) else log.transitions.reward is not None
-        return bm.default_prior(log, space=space) if rewarded else bm.models.dirichlet_normal_gamma()
+        rewarded = log.has_rewards if isinstance(log, bm.mdp.FoldedLog) else log.transitions.reward is not None
+        return bm.models.default_prior(log, space=space) if rewarded else bm.models.dirichlet_normal_gamma()
     if arguments.known_reward is None:
         return find_prior(arguments.prior)
     if arguments.prior is not None:
@@ -125,7 +125,7 @@ def initial_of(
 
     if arguments.initial not in (None, LOGGED):
         return start_of("--initial", arguments.initial, space)
-    if log is not None and not isinstance(log, bm.FoldedLog):
+    if log is not None and not isinstance(log, bm.mdp.FoldedLog):
         return log if arguments.initial == LOGGED else start_of_log(log)
     if arguments.initial == LOGGED:
         what = "a stored posterior, which does" if log is None else "logs in chunks of rows, which do"

@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.out:
         print(f"result: {arguments.out}")
     if arguments.figure:
-        save_figure(bm.plot_regret({arguments.agent: result}), arguments.figure)
+        save_figure(bm.plots.plot_regret({arguments.agent: result}), arguments.figure)
 
 
 def summary_of_run(agent: str, env: str, result: "xr.Dataset") -> str:
@@ -175,7 +175,7 @@ def _names(given: str | None, every: Listed, default: Listed) -> Sequence[str] |
 def add_sweep(commands: Commands) -> None:
     """The parser of `sweep`."""
     parser = add_command(commands, "sweep", _sweep, GRID_OF_RUNS, resumes=True)
-    parser.add_argument("config", type=Path, metavar="CONFIG.toml", help="arguments of `bayes_mdp.sweep`")
+    parser.add_argument("config", type=Path, metavar="CONFIG.toml", help="arguments of `bayes_mdp.sweeps.sweep`")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder (default: the name of the file without .toml)")
     parser.add_argument(
         "--executor",

@@ -16,38 +16,12 @@ from .choosing.criteria import Regret as Regret
 from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
 from .choosing.policy_set import PolicyLimits as PolicyLimits
-from .information.gain_over_plan import PolicyStudy as PolicyStudy
-from .information.learning_problem import InformationValue as InformationValue
-from .information.next_experiment import NextExperiment as NextExperiment
-from .information.next_experiment import next_experiment as next_experiment
-from .information.perfect_knowledge import evpi as evpi
-from .information.perfect_knowledge import evppi as evppi
-from .information.sample_information import SamplingBenefit as SamplingBenefit
-from .information.sample_information import Study as Study
-from .information.sample_information import discounted_population as discounted_population
-from .information.sample_information import evsi as evsi
-from .information.sample_information import net_benefit_of_sampling as net_benefit_of_sampling
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue
-from .perfect_information import PerfectInformation as PerfectInformation
-from .perfect_information import (
-    expected_value_of_perfect_information as expected_value_of_perfect_information,
-)
-from .perfect_information import probability_optimal as probability_optimal
 from .policy_comparison import PolicyComparison as PolicyComparison
 from .policy_comparison import compare_policies as compare_policies
 from .policy_evaluation import PolicyValue as PolicyValue
 from .policy_evaluation import policy_value as policy_value
 from .return_variance_split import ReturnSplit as ReturnSplit
 from .return_variance_split import split_return_variance as split_return_variance
-from .strategies.cohort import cohort_total as cohort_total
-from .strategies.cohort import cohort_trace as cohort_trace
-from .strategies.cohort import cycle_weights as cycle_weights
-from .strategies.cohort import trace_dataset as trace_dataset
-from .strategies.cost_effectiveness import CostEffectiveness as CostEffectiveness
-from .strategies.cost_effectiveness import StrategyDraws as StrategyDraws
-from .strategies.cost_effectiveness import acceptability as acceptability
-from .strategies.cost_effectiveness import cost_effectiveness as cost_effectiveness
-from .strategies.decision_model import DecisionModel as DecisionModel
-from .strategies.decision_model import decision_model as decision_model
 from .verdict import Verdict as Verdict

@@ -59,7 +59,7 @@ class BayesAdaptivePlan(eqx.Module):
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> plan = bm.plan_bayes_adaptive(
+        >>> plan = bm.decisions.plan_bayes_adaptive(
         ...     jax.random.key(1), posterior, 0, bm.Episodic(2), num_simulations=100
         ... )
         >>> plan.q.shape, int(plan.visits.sum())
@@ -171,7 +171,7 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> data = bm.Transitions([0] * 4, [0, 1, 0, 1], [0.0, 1.0, 0.0, 1.0], [0] * 4)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> plan = bm.plan_bayes_adaptive(
+        >>> plan = bm.decisions.plan_bayes_adaptive(
         ...     jax.random.key(1), posterior, 0, bm.Episodic(3), num_simulations=2000
         ... )
         >>> plan.action  # needs numba (extra `fast`)

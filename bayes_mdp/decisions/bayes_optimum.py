@@ -68,7 +68,7 @@ class BayesOptimal(eqx.Module):
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
-        >>> best = bm.bayes_optimal(prior, space, objective=bm.Episodic(2))
+        >>> best = bm.decisions.bayes_optimal(prior, space, objective=bm.Episodic(2))
         >>> print(best.q.round(3), best.horizon)
         [[1.083 1.083]] 2
     """
@@ -149,7 +149,7 @@ def bayes_optimal(
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
-        >>> best = bm.bayes_optimal(prior, space, objective=bm.Episodic(2))
+        >>> best = bm.decisions.bayes_optimal(prior, space, objective=bm.Episodic(2))
         >>> round(best.value, 4)  # the first pull is worth 1/2; thanks to it the second is worth 7/12
         1.0833
     """

@@ -262,7 +262,7 @@ def anchored_values(
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
         >>> space, prior = bm.StateActionSpace.from_log(log), bm.models.dirichlet_bernoulli()
         >>> posterior = bm.infer(jax.random.key(0), prior, log, space=space)
-        >>> values = bm.anchored_values(
+        >>> values = bm.decisions.anchored_values(
         ...     jax.random.key(1), posterior, {"always y": [1]}, log, bm.Episodic(1), num_draws=100
         ... )
         >>> values["always y"].returns  # mean return of the log: of x 0, of y 1

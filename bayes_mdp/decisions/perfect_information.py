@@ -1,6 +1,6 @@
 """How sure the posterior is of which action is optimal, and how much better one would do if the MDP were known.
 
-`probability_optimal` and `expected_value_of_perfect_information`, on the host.
+`probability_optimal` and `expected_regret`, on the host.
 
 Source: Howard (1966), *Information value theory*; for decisions in draws Brennan, Kharroubi, O'Hagan and Chilcott
 (2007), *Calculating partial expected value of perfect information via Monte Carlo sampling algorithms*.
@@ -65,7 +65,8 @@ def probability_optimal(
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> data = bm.Transitions([0] * 60, [0, 1] * 30, [0.0, 1.0] * 30, [0] * 60)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> optimal = bm.probability_optimal(jax.random.key(1), posterior, bm.Discounted(0.9), num_draws=100)
+        >>> objective = bm.Discounted(0.9)
+        >>> optimal = bm.information.probability_optimal(jax.random.key(1), posterior, objective, num_draws=100)
         >>> optimal.values.round(2).tolist()
         [[0.0, 1.0]]
     """
@@ -146,7 +147,7 @@ class PerfectInformation(eqx.Module):
         """A few lines for a person."""
         low, high = self.interval
         lines = [
-            f"Expected value of perfect information, {describe_objective(self.in_use.objective)}, "
+            f"Expected regret of the policy in use, {describe_objective(self.in_use.objective)}, "
             f"{len(self.draws)} draws",
             f"  {self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
             f"  {describe_unit(self.in_use.objective)}",
@@ -161,7 +162,7 @@ class PerfectInformation(eqx.Module):
         return "\n".join(lines)
 
 
-def expected_value_of_perfect_information(
+def expected_regret(
     key: PRNGKeyArray,
     posterior: CanSample,
     objective: Objective,
@@ -191,11 +192,11 @@ def expected_value_of_perfect_information(
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> loss = bm.expected_value_of_perfect_information(jax.random.key(1), posterior, bm.Episodic(1))
+        >>> loss = bm.information.expected_regret(jax.random.key(1), posterior, bm.Episodic(1))
         >>> bool(abs(loss.value - 1 / 6) < 0.03)  # the larger of two uniform numbers is 2/3 on average
         True
     """
-    require_ability(posterior, CanSample, "expected_value_of_perfect_information")
+    require_ability(posterior, CanSample, "expected_regret")
     believed: Any = posterior  # `greedy` itself checks for the mean
     chosen = greedy(believed, objective) if policy is None else policy
     posterior, num_draws = at_most_held(posterior, num_draws)

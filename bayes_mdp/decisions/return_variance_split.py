@@ -115,7 +115,7 @@ def split_return_variance(
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> split = bm.split_return_variance(jax.random.key(1), posterior, [0], bm.Episodic(1))
+        >>> split = bm.decisions.split_return_variance(jax.random.key(1), posterior, [0], bm.Episodic(1))
         >>> bool(abs(split.epistemic - 1 / 12) < 0.01), bool(abs(split.aleatoric - 1 / 6) < 0.01)
         (True, True)
     """

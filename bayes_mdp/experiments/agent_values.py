@@ -1,7 +1,7 @@
 """`bayes_values`: the expected return of agents in an episode whose MDP is drawn from the prior, and the optimum.
 
 Every seed has an MDP of its own, and the agent learns within the one episode: the mean reward is the agent's Bayes
-value, and `bayes_mdp.bayes_optimal` is the largest there is.
+value, and `bayes_mdp.decisions.bayes_optimal` is the largest there is.
 """
 
 from collections.abc import Mapping

@@ -380,7 +380,7 @@ def compare(
         ...     )
         ... }
         >>> agents = ["psrl", "epsilon_greedy_q"]
-        >>> options = bm.RunOptions(progress=False)
+        >>> options = bm.experiments.RunOptions(progress=False)
         >>> result = bm.compare(agents, tasks, key=jax.random.key(0), num_seeds=2, options=options)
         >>> result["score"].dims
         ('agent', 'env', 'seed')

@@ -186,7 +186,7 @@ def show_versions() -> None:
     Paste it into a report of a problem. Nothing is compiled; JAX's devices are started if they were not.
 
     Example:
-        >>> bm.show_versions()
+        >>> bm.experiments.show_versions()
         bayes_mdp     ...
     """
     lines = {

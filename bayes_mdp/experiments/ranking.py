@@ -166,9 +166,9 @@ def describe_compare(result: "xr.Dataset") -> str:
         ...     )
         ... }
         >>> agents = ["psrl", "epsilon_greedy_q"]
-        >>> options = bm.RunOptions(progress=False)
+        >>> options = bm.experiments.RunOptions(progress=False)
         >>> result = bm.compare(agents, tasks, key=jax.random.key(0), num_seeds=2, options=options)
-        >>> print(bm.describe_compare(result))
+        >>> print(bm.experiments.describe_compare(result))
         2 agents on chain; 2 seeds each
         ...
     """
@@ -245,9 +245,9 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
         ...     )
         ... }
         >>> agents = ["psrl", "epsilon_greedy_q"]
-        >>> options = bm.RunOptions(progress=False)
+        >>> options = bm.experiments.RunOptions(progress=False)
         >>> result = bm.compare(agents, tasks, key=jax.random.key(0), num_seeds=2, options=options)
-        >>> bm.plot_compare(result).savefig("compare.png")
+        >>> bm.plots.plot_compare(result).savefig("compare.png")
     """
     check_dataset("result", result, "score", "rank")
     check_count("num_profiles", num_profiles, 0)

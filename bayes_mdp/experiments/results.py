@@ -118,9 +118,9 @@ def load_result(path: str | Path) -> "xr.Dataset":
         ...     num_steps=10,
         ...     key=jax.random.key(0),
         ...     path="run.nc",
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
-        >>> bm.load_result("run.nc").identical(result)
+        >>> bm.load("run.nc").identical(result)
         True
     """
     result = read_netcdf(path, "a whole NetCDF file that save_result or run(path=...) wrote")

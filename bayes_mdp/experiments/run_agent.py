@@ -157,7 +157,7 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         ...     num_steps=20,
         ...     num_seeds=2,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> result["regret"].dims
         ('seed', 'checkpoint')

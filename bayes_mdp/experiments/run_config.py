@@ -102,7 +102,7 @@ class RunOptions:
         TypeError, ValueError: one sentence about the option at fault.
 
     Example:
-        >>> options = bm.RunOptions(num_checkpoints=5, progress=False)
+        >>> options = bm.experiments.RunOptions(num_checkpoints=5, progress=False)
         >>> result = bm.run(
         ...     bm.agents.EpsilonGreedyQ(),
         ...     bm.envs.chain(),

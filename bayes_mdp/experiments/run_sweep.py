@@ -200,14 +200,14 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
 
     Example:
         >>> agents = {f"rate {rate}": bm.agents.EpsilonGreedyQ(rate) for rate in (0.1, 0.5)}
-        >>> result = bm.sweep(
+        >>> result = bm.sweeps.sweep(
         ...     agents,
         ...     {"chain": bm.envs.chain()},
         ...     key=jax.random.key(0),
         ...     objective=bm.Discounted(0.9),
         ...     num_steps=10,
         ...     num_seeds=2,
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> result["regret"].dims
         ('cell', 'seed', 'checkpoint')

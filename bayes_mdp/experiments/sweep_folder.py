@@ -310,16 +310,16 @@ def sweep_status(path: str | os.PathLike[str]) -> SweepStatus:
         FileNotFoundError: it holds no sweep. ValueError: its manifest is altered. TypeError: no path.
 
     Example:
-        >>> result = bm.sweep(
+        >>> result = bm.sweeps.sweep(
         ...     {"q": bm.agents.EpsilonGreedyQ()},
         ...     {"chain": bm.envs.chain()},
         ...     key=jax.random.key(0),
         ...     objective=bm.Discounted(0.9),
         ...     num_steps=10,
         ...     path="sweep",
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
-        >>> bm.sweep_status("sweep")
+        >>> bm.sweeps.sweep_status("sweep")
         SweepStatus(total=1, finished=1, failed={}, running=False)
     """
     folder = _folder(path)
@@ -342,16 +342,16 @@ def load_sweep(path: str | os.PathLike[str]) -> "xr.Dataset":
         FileNotFoundError: it holds no sweep. ValueError: its manifest is altered. TypeError: no path.
 
     Example:
-        >>> result = bm.sweep(
+        >>> result = bm.sweeps.sweep(
         ...     {"q": bm.agents.EpsilonGreedyQ()},
         ...     {"chain": bm.envs.chain()},
         ...     key=jax.random.key(0),
         ...     objective=bm.Discounted(0.9),
         ...     num_steps=10,
         ...     path="sweep",
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
-        >>> bm.load_sweep("sweep").sizes == result.sizes
+        >>> bm.load("sweep").sizes == result.sizes
         True
     """
     folder = _folder(path)

@@ -28,7 +28,6 @@ from .pooled.pooled_posterior import PooledPosterior as PooledPosterior
 from .route import fit_for as fit_for
 from .route import infer as infer
 from .sampled.sampled_posterior import SampledPosterior as SampledPosterior
-from .storage import load as load
 from .storage import save as save
 from .summary import describe as describe
 from .summary import table as table

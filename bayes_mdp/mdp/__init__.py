@@ -12,6 +12,7 @@ from bayes_mdp.mdp.agent import (
     ReplanRule,
 )
 from bayes_mdp.mdp.data.folded_log import FoldedLog, Source
+from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions, check_transitions
 from bayes_mdp.mdp.environment import (
     Environment,
@@ -112,5 +113,6 @@ __all__ = [
     "Validity",
     "check_transitions",
     "restart_at_ends",
+    "split_log",
     "unroll",
 ]

@@ -493,7 +493,7 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
 
     Example:
         >>> mdp = bm.MDP([[[0.5, 0.5]], [[1.0, 0.0]]], [[0.0], [1.0]])
-        >>> bm.unroll(mdp, 3).n_states  # a state for every step, of the three
+        >>> bm.mdp.unroll(mdp, 3).n_states  # a state for every step, of the three
         6
     """
     check_mdp(mdp)

@@ -401,7 +401,7 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
     Example:
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> isinstance(posterior, bm.Posterior), isinstance(posterior, bm.mdp.HasVariances)
+        >>> isinstance(posterior, bm.mdp.Posterior), isinstance(posterior, bm.mdp.HasVariances)
         (True, True)
     """
 

@@ -142,7 +142,7 @@ def default_prior(
         >>> import pandas as pd
         >>> table = pd.DataFrame({"s": "a", "a": ["x", "y"] * 20, "r": [0.0, 1.0] * 20, "t": "a", "end": True})
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
-        >>> print(bm.default_prior(log))
+        >>> print(bm.models.default_prior(log))
         rows: Dirichlet, one concentration for all pairs, learnt (7 values from 0.062 to 4 for an outcome)
         rewards: 0 or 1, Bernoulli; a mean reward is 0.5 beforehand, which weighs as 0.05 rewards
     """

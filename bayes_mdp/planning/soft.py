@@ -71,7 +71,7 @@ def solve_soft(
 
     Example:
         >>> mdp = bm.MDP([[[1.0], [1.0]]], [[0.0, 0.0]])
-        >>> round(float(bm.solve_soft(mdp, bm.Episodic(1), 1.0).v[0, 0]), 3)  # log 2: the entropy
+        >>> round(float(bm.planning.solve_soft(mdp, bm.Episodic(1), 1.0).v[0, 0]), 3)  # log 2: the entropy
         0.693
     """
     check_problem(mdp, objective)

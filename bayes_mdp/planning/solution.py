@@ -87,7 +87,7 @@ class SoftSolution(eqx.Module):
 
     Example:
         >>> mdp = bm.MDP([[[1.0], [1.0]]], [[0.0, 1.0]])
-        >>> policy = bm.solve_soft(mdp, bm.Discounted(0.9), 1.0).policy
+        >>> policy = bm.planning.solve_soft(mdp, bm.Discounted(0.9), 1.0).policy
         >>> print(np.asarray(policy).round(3))  # odds of e
         [[0.269 0.731]]
     """

@@ -86,7 +86,7 @@ LEFT_OUT = "the checks of the belief were left out (checks=False)"
 LEGEND = "lead: over the next action; time: of the chosen policy; transitions: with its action"
 NOTHING = "no policy that the log supports is better on average"
 MORE = "More: .table(), .comparison, .criticism, .choice, .anchored; bm.recommend.write_report"
-WORTH = "What data are worth for the decision: bm.next_experiment"
+WORTH = "What data are worth for the decision: bm.information.next_experiment"
 ANCHORED = (
     "mean return of the log plus the gain under the posterior. How often their intervals hold the truth is an "
     "observation, no theorem"
@@ -114,7 +114,7 @@ class RarelyTried(NamedTuple):
         return (
             f"left to the baseline: pairs that the data which choose have less than {self.below} times "
             f"({len(self.pairs)} of {self.of}{which}; bootstrap_below={self.below}, --bootstrap-below); worth of "
-            "trying them: bm.next_experiment"
+            "trying them: bm.information.next_experiment"
         )
 
 

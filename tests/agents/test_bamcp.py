@@ -54,7 +54,7 @@ def test_close_to_the_bayes_optimum():
     """
     for prior, space, horizon, scale in ((bandit, ARMS, 8, 3.0), (two_state, SPACE, 6, 3.0)):
         start = np.eye(space.n_states)[0]
-        best = bm.bayes_optimal(prior, space, objective=bm.Episodic(horizon), initial=start)
+        best = bm.decisions.bayes_optimal(prior, space, objective=bm.Episodic(horizon), initial=start)
         agents = {"BAMCP": BAMCP(num_simulations=300, exploration=scale, episodes=1)}
         found = bayes_values(
             agents,
@@ -73,7 +73,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     """With a kept tree and learnt rollouts in its state: the same numbers as those of a run without a stop."""
     env, agent = bm.envs.slippery_grid(3), BAMCP(num_simulations=20, max_depth=10, keep_tree=True, random_rollouts=0.5)
     more = {"prior": bm.models.dirichlet_bernoulli(), "objective": bm.Discounted(0.9), "num_seeds": 2, "num_steps": 200}
-    options = bm.RunOptions(progress=False, snapshot_seconds=0.0)
+    options = bm.experiments.RunOptions(progress=False, snapshot_seconds=0.0)
     whole = bm.run(agent, env, key=jax.random.key(0), options=options, **more)
     play, calls = execution.play_chunk, []
 

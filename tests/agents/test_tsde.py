@@ -95,7 +95,7 @@ def test_the_compiled_loop_plans_when_the_paper_does(key):
 
     starts = starts_of_the_paper(pair)
     assert len(starts) > 15 and np.ptp(np.diff(starts)) > 3
-    options = bm.RunOptions(num_checkpoints=STEPS, progress=False)
+    options = bm.experiments.RunOptions(num_checkpoints=STEPS, progress=False)
     result = bm.run(
         Alternating(), env, objective=AverageReward(), num_steps=STEPS, num_seeds=2, key=key, options=options
     )

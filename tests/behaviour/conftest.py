@@ -15,4 +15,4 @@ from tests.behaviour.bandits import MODEL, play
 def fitted():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # as many draws as these tests need
-        return fit(jax.random.key(1), MODEL, play(), sampler=bm.NUTS(150, 300, 2))
+        return fit(jax.random.key(1), MODEL, play(), sampler=bm.inference.NUTS(150, 300, 2))

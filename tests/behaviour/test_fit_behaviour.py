@@ -16,7 +16,7 @@ NODES = np.linspace(-4.0, 4.0, 81)
 def test_complete_pooling_is_the_posterior_of_a_grid():
     """Two parameters: means and spreads by quadrature on the line, the likelihood of the same log."""
     log = play()
-    posterior = fit(jax.random.key(2), MODEL, log, pooling="complete", sampler=bm.NUTS(200, 500, 2))
+    posterior = fit(jax.random.key(2), MODEL, log, pooling="complete", sampler=bm.inference.NUTS(200, 500, 2))
     rate, beta = (np.asarray(MODEL.parameters[name].constrain(NODES), float) for name in ("rate", "beta"))
     total = jax.jit(jax.vmap(lambda r, b: log_likelihood(MODEL, {"rate": r, "beta": b}, log).sum()))
     grid = np.stack(np.meshgrid(rate, beta, indexing="ij")).reshape(2, -1)
@@ -50,7 +50,7 @@ def test_draws_table_and_text_agree(fitted):
 def test_persons_of_one_group_are_shrunk_towards_it(fitted):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
-        alone = fit(jax.random.key(1), MODEL, fitted.log, pooling="none", sampler=bm.NUTS(100, 150, 2))
+        alone = fit(jax.random.key(1), MODEL, fitted.log, pooling="none", sampler=bm.inference.NUTS(100, 150, 2))
     assert alone.group() == {} and "group" not in str(alone).splitlines()[1]
     spread = [np.asarray(x.params["rate"]).mean((0, 1)).std() for x in (fitted, alone)]
     assert spread[0] < spread[1]
@@ -59,7 +59,7 @@ def test_persons_of_one_group_are_shrunk_towards_it(fitted):
 def test_few_draws_warn_and_wrong_arguments_are_refused(fitted):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit(jax.random.key(0), MODEL, fitted.log, pooling="complete", sampler=bm.NUTS(20, 20, 2))
+        fit(jax.random.key(0), MODEL, fitted.log, pooling="complete", sampler=bm.inference.NUTS(20, 20, 2))
     assert any(isinstance(x.message, SamplingWarning) and "effective sample size" in str(x.message) for x in caught)
     with pytest.raises(TypeError, match="sampler is 3, expected NUTS"):
         fit(jax.random.key(0), MODEL, fitted.log, sampler=3)  # type: ignore[arg-type]

@@ -337,7 +337,7 @@ def test_fit_refuses_a_jump_by_name_and_takes_a_kernel_without_gradients():
     log = simulate(jax.random.key(0), greedy, {"rate": [0.3]}, environment(), 60)
     with pytest.raises(ValueError, match=r"model may jump in its parameter 'rate' \(a comparison of what .*infer\.SA"):
         fit(jax.random.key(0), greedy, log)
-    sampler = bm.NUTS(500, 4000, 2, kernel=numpyro.infer.SA)
+    sampler = bm.inference.NUTS(500, 4000, 2, kernel=numpyro.infer.SA)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # r-hat 1.02
         found = np.asarray(fit(jax.random.key(0), greedy, log, pooling="complete", sampler=sampler).params["rate"])

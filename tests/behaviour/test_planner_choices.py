@@ -75,7 +75,7 @@ def test_gradient_goes_through_the_plan():
 def test_episodes_are_counted():
     model = PlannerChoices(corridor, ENDS, bm.Episodic(3), temperature=0.5)
     params = {"u": 0.0, "v": 1.0}
-    plan = bm.solve_soft(corridor(params), bm.Episodic(3), 0.5).log_policy
+    plan = bm.planning.solve_soft(corridor(params), bm.Episodic(3), 0.5).log_policy
     steps = np.arange(12) % 3
     np.testing.assert_allclose(choice_log_probs(model, params, LOG)[0], plan[steps, STATE[0]], atol=1e-12)
     ends = np.zeros((1, 12), bool)

@@ -123,7 +123,7 @@ def test_nuts_has_the_posterior_of_the_loop():
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
     for model in (ready, Own()):
-        posterior = fit(jax.random.key(2), model, log, pooling="complete", sampler=bm.NUTS(300, 1000, 2))
+        posterior = fit(jax.random.key(2), model, log, pooling="complete", sampler=bm.inference.NUTS(300, 1000, 2))
         for name, share in (("up", weight.sum(1)), ("down", weight.sum(0))):
             mean = share @ rate
             sd = np.sqrt(share @ rate**2 - mean**2)

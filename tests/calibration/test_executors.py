@@ -35,19 +35,21 @@ def test_in_a_process_without_checks():
 def test_sbc_bit_for_bit(tmp_path):
     """Also where the first chunk is there already; under x64 the last bits depend on what a process traced before."""
     options: dict[str, Any] = {"num_draws": 10, "num_transitions": 10}
-    here = bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options)
+    here = bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options)
     path = tmp_path / "x.nc"
-    bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=64, path=path, **options)
+    bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=64, path=path, **options)
     options["executor"] = "processes:2"
-    there = bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, path=path, **options)
+    there = bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, path=path, **options)
     assert here.dataset.identical(there.dataset)
-    assert bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options).dataset.identical(
-        here.dataset
-    )
+    assert bm.calibration.sbc(
+        KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options
+    ).dataset.identical(here.dataset)
     changed: dict[str, Any] = {"num_simulations": 10}
     with jax.enable_x64(True):
         wide = [
-            bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, **{**options, **changed, "executor": one}).dataset
+            bm.calibration.sbc(
+                KEY, bm.models.dirichlet_normal(), SPACE, **{**options, **changed, "executor": one}
+            ).dataset
             for one in (None, "processes:1")
         ]
     assert wide[1]["truth"].dtype == np.float64

@@ -29,7 +29,9 @@ def test_the_behaviour_is_worth_its_returns_and_others_their_gain():
     posterior = bm.infer(KEY, bm.models.known_rewards(REWARD), log, space=hospital())
     behaviour = bm.behaviour_policy(log, space=hospital())
     other = np.ones(N_STATES, int)
-    found = bm.anchored_values(KEY, posterior, {"as now": behaviour, "ones": other}, log, OBJECTIVE, num_draws=20)
+    found = bm.decisions.anchored_values(
+        KEY, posterior, {"as now": behaviour, "ones": other}, log, OBJECTIVE, num_draws=20
+    )
     survived = np.asarray(log.transitions.reward)[np.asarray(log.transitions.terminated)]
     assert found["as now"].mean == pytest.approx(survived.mean()) and found["as now"].num_episodes == 40
     assert found["as now"].sd == pytest.approx(survived.std(ddof=1) / 40**0.5)
@@ -60,4 +62,4 @@ def test_a_log_without_returns_is_refused(objective, message):
     log = stays(3)
     posterior = bm.infer(KEY, bm.models.known_rewards(REWARD), log, space=hospital())
     with pytest.raises(ValueError, match=message):
-        bm.anchored_values(KEY, posterior, {"ones": np.ones(N_STATES, int)}, log, objective, num_draws=4)
+        bm.decisions.anchored_values(KEY, posterior, {"ones": np.ones(N_STATES, int)}, log, objective, num_draws=4)

@@ -27,7 +27,7 @@ BELIEF_OF = cache(lambda name: bm.infer(jax.random.key(0), CASES[name].prior, sp
 
 def optimum(name, horizon=None, **options):
     """The library's answer, from a posterior that is inferred once."""
-    return bm.bayes_optimal(BELIEF_OF(name), objective=bm.Episodic(horizon or CASES[name].horizon), **options)
+    return bm.decisions.bayes_optimal(BELIEF_OF(name), objective=bm.Episodic(horizon or CASES[name].horizon), **options)
 
 
 @pytest.mark.few(2)
@@ -35,7 +35,7 @@ def optimum(name, horizon=None, **options):
 def test_it_is_the_value_of_the_plain_recursion(name):
     case = CASES[name]
     values, _ = plain(case)
-    answer = bm.bayes_optimal(case.prior, case.space, objective=bm.Episodic(case.horizon))
+    answer = bm.decisions.bayes_optimal(case.prior, case.space, objective=bm.Episodic(case.horizon))
     np.testing.assert_allclose(answer.v, values, rtol=1e-12)
     assert answer.value == pytest.approx(values.mean(), rel=1e-12)
     assert not answer.initial_given and "uniform" in str(answer)
@@ -47,11 +47,11 @@ def test_discounted_episodes(name):
     """Known and unknown rewards, by outcome or not, ends: the plain recursion with a discount."""
     case = CASES[name]
     objective = bm.Episodic(case.horizon, 0.6)
-    answer = bm.bayes_optimal(BELIEF_OF(name), objective=objective)
+    answer = bm.decisions.bayes_optimal(BELIEF_OF(name), objective=objective)
     np.testing.assert_allclose(answer.v, plain(case, discount=0.6)[0], rtol=1e-12)
     assert np.abs(answer.v - optimum(name).v).max() > 1e-3, "without the discount it would be seen"
     assert answer.discount == 0.6 and f"episodes of {case.horizon} steps, discount 0.6: " in str(answer)
-    one = bm.bayes_optimal(BELIEF_OF("two_state"), objective=bm.Episodic(1, 0.6))
+    one = bm.decisions.bayes_optimal(BELIEF_OF("two_state"), objective=bm.Episodic(1, 0.6))
     np.testing.assert_array_equal(one.q, PAY)
 
 
@@ -145,10 +145,10 @@ def test_data_are_where_the_belief_starts():
     assert isinstance(posterior, bm.inference.ConjugatePosterior)
     counts = {(0, 1): [1, 3], (1, 0): [2, 1]}
     seen = case._replace(row=lambda t, s, a: ((s, a), dict(enumerate(enumerate(counts.get((s, a), [1, 1]))))))
-    answer = bm.bayes_optimal(posterior, objective=bm.Episodic(6))
+    answer = bm.decisions.bayes_optimal(posterior, objective=bm.Episodic(6))
     np.testing.assert_allclose(answer.v, plain(seen)[0], rtol=1e-12)
     listed = posterior.listed(np.broadcast_to(np.arange(2), (2, 2, 2)))
-    np.testing.assert_array_equal(bm.bayes_optimal(listed, objective=bm.Episodic(6)).q, answer.q)
+    np.testing.assert_array_equal(bm.decisions.bayes_optimal(listed, objective=bm.Episodic(6)).q, answer.q)
 
 
 def test_some_rows_and_some_rewards_are_known():
@@ -158,7 +158,7 @@ def test_some_rows_and_some_rewards_are_known():
     rows = dirichlet_rows(np.array([[1.0, 2.0], [0.5, 0.5]]), (2, 2, 2), row=row, known=known)
     beta = BetaBelief(np.array([1.0, 2.0]), np.array([1.0, 0.5]))
     rewards = reward_cells(beta, (2, 2), cell=cell, known=np.array([[0.0, 0.4], [0.0, 0.0]]))
-    answer = bm.bayes_optimal(conjugate_posterior(rows, rewards, S2), objective=bm.Episodic(5))
+    answer = bm.decisions.bayes_optimal(conjugate_posterior(rows, rewards, S2), objective=bm.Episodic(5))
     weights, coins = [(1.0, 2.0), (0.5, 0.5)], [(1.0, 1.0), (0.5, 2.0)]
 
     def row_of(step, s, a):
@@ -182,7 +182,7 @@ def test_share():
     assert answer.share(answer.value) == 1.0
     np.testing.assert_allclose(answer.share([0.0, answer.value / 2]), [0.0, 0.5])
     with pytest.raises(ValueError, match=r"the optimum is -?0.*, expected a positive one"):
-        bm.bayes_optimal(priors.known_rewards(np.zeros((2, 2))), S2, objective=bm.Episodic(3)).share(1.0)
+        bm.decisions.bayes_optimal(priors.known_rewards(np.zeros((2, 2))), S2, objective=bm.Episodic(3)).share(1.0)
 
 
 def test_too_many_hyperstates_are_refused_while_they_are_counted():
@@ -207,7 +207,7 @@ def test_memory_is_refused_before_it_is_taken():
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"expected at most 16 MiB \(max_bytes\): a shorter horizon"):
-            bm.bayes_optimal(posterior, objective=objective, max_bytes=2**24)
+            bm.decisions.bayes_optimal(posterior, objective=objective, max_bytes=2**24)
         assert tracemalloc.get_traced_memory()[1] < 2**25
     finally:
         tracemalloc.stop()
@@ -223,7 +223,7 @@ def test_what_is_taken_is_less_than_what_is_allowed(name, horizon):
         allowed *= 1.2
     tracemalloc.start()
     try:
-        bm.bayes_optimal(BELIEF_OF(name), objective=objective, max_bytes=int(allowed))
+        bm.decisions.bayes_optimal(BELIEF_OF(name), objective=objective, max_bytes=int(allowed))
         taken = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -232,7 +232,7 @@ def test_what_is_taken_is_less_than_what_is_allowed(name, horizon):
 
 def _is_solved(posterior, objective, max_bytes):
     try:
-        bm.bayes_optimal(posterior, objective=objective, max_bytes=max_bytes)
+        bm.decisions.bayes_optimal(posterior, objective=objective, max_bytes=max_bytes)
     except ValueError:
         return False
     return True
@@ -248,7 +248,7 @@ def _is_solved(posterior, objective, max_bytes):
 )
 def test_rewards_with_infinitely_many_outcomes_are_refused(prior, law):
     with pytest.raises(ValueError, match=f"prior has {law} rewards of unknown mean, expected known or Bernoulli"):
-        bm.bayes_optimal(prior, S2, objective=bm.Episodic(2))
+        bm.decisions.bayes_optimal(prior, S2, objective=bm.Episodic(2))
 
 
 @pytest.mark.parametrize(
@@ -273,10 +273,10 @@ def test_rewards_with_infinitely_many_outcomes_are_refused(prior, law):
 def test_what_cannot_be_used_is_refused_in_one_sentence(change, error, message):
     arguments = {"prior": two_state, "space": S2, "objective": bm.Episodic(3)} | change
     with pytest.raises(error, match=message):
-        bm.bayes_optimal(**arguments)
+        bm.decisions.bayes_optimal(**arguments)
 
 
 def test_a_posterior_has_a_space():
     posterior = bm.infer(jax.random.key(0), two_state, space=S2)
     with pytest.raises(ValueError, match="space is given, expected None"):
-        bm.bayes_optimal(posterior, S2, objective=bm.Episodic(3))
+        bm.decisions.bayes_optimal(posterior, S2, objective=bm.Episodic(3))

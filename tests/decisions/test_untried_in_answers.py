@@ -39,7 +39,7 @@ def test_fit_says_it():
 
 
 def test_next_experiment_marks_the_value_as_the_priors():
-    answer = bm.next_experiment(KEY, posterior(), AIM, num_data_sets=400)
+    answer = bm.information.next_experiment(KEY, posterior(), AIM, num_data_sets=400)
     assert answer.best == ("shop", "new")
     text = said(answer)
     assert SENTENCE in text and "the EVSI of observing them is the prior's" in text and 'legal="logged"' in text
@@ -52,8 +52,11 @@ def test_next_experiment_marks_the_value_as_the_priors():
 
 
 def test_studies_that_may_try_such_pairs_are_marked():
-    studies = {"as now": bm.PolicyStudy([0], 2), "sometimes": bm.PolicyStudy([[0.9, 0.1, 0.0]], 2)}
-    answer = bm.next_experiment(KEY, posterior(), AIM, studies, num_data_sets=20)
+    studies = {
+        "as now": bm.information.PolicyStudy([0], 2),
+        "sometimes": bm.information.PolicyStudy([[0.9, 0.1, 0.0]], 2),
+    }
+    answer = bm.information.next_experiment(KEY, posterior(), AIM, studies, num_data_sets=20)
     assert answer.from_prior is not None
     assert dict(zip(answer.pairs, answer.from_prior.tolist(), strict=True)) == {
         ("as now",): False,
@@ -64,25 +67,25 @@ def test_studies_that_may_try_such_pairs_are_marked():
 
 @pytest.mark.parametrize("loc", [-5.0, -1.9])
 def test_nothing_is_marked_where_the_prior_promises_no_more_than_the_data(loc):
-    answer = bm.next_experiment(KEY, posterior(loc), AIM, num_data_sets=20)
+    answer = bm.information.next_experiment(KEY, posterior(loc), AIM, num_data_sets=20)
     assert answer.untried is None and not np.any(answer.from_prior) and answer.untried_share == 0.0
     assert "the prior's" not in str(answer) and "untried" not in answer.to_dataset().attrs
 
 
 def test_the_value_of_perfect_information_says_it_whatever_policy_is_in_use():
     for policy in (None, [0]):
-        answer = bm.expected_value_of_perfect_information(KEY, posterior(), AIM, policy=policy, num_draws=20)
+        answer = bm.information.expected_regret(KEY, posterior(), AIM, policy=policy, num_draws=20)
         assert SENTENCE in said(answer) and "what it is worth to know of them is the prior's" in said(answer)
-    low = bm.expected_value_of_perfect_information(KEY, posterior(-5.0), AIM, num_draws=20)
+    low = bm.information.expected_regret(KEY, posterior(-5.0), AIM, num_draws=20)
     assert low.untried is None and "never tried, whose" not in str(low)
 
 
 def test_evpi_of_compared_policies_says_it():
     compared = bm.compare_policies(KEY, posterior(), {"old": [0], "half": [[0.5, 0.5, 0.0]]}, AIM, num_draws=100)
-    answer = bm.evpi(KEY, compared)
+    answer = bm.information.evpi(KEY, compared)
     assert SENTENCE in answer.warning and "(half 0.5 of its time)" in answer.warning and answer.warning in str(answer)
     compared = bm.compare_policies(KEY, posterior(), {"old": [0], "bad": [2]}, AIM, num_draws=100)
-    assert bm.evpi(KEY, compared).warning == ""
+    assert bm.information.evpi(KEY, compared).warning == ""
 
 
 def test_plans_that_learn_say_it():
@@ -93,14 +96,14 @@ def test_plans_that_learn_say_it():
         "1 pair never tried, whose mean reward (0.5) lies above that of every pair that was tried (at most 0.0833)"
     )
     for answer in (
-        bm.bayes_optimal(belief, objective=bm.Episodic(2)),
-        bm.plan_bayes_adaptive(KEY, belief, 0, bm.Episodic(2), num_simulations=20),
+        bm.decisions.bayes_optimal(belief, objective=bm.Episodic(2)),
+        bm.decisions.plan_bayes_adaptive(KEY, belief, 0, bm.Episodic(2), num_simulations=20),
     ):
         assert answer.untried is not None and sentence in said(answer)
         assert "the plan may try them for what the prior alone says" in said(answer)
     every = bm.Transitions([0] * 10, [0, 1] * 5, [0.0] * 10, [0] * 10)
     belief = bm.infer(KEY, bm.models.dirichlet_bernoulli(), every, space=bm.StateActionSpace(1, 2))
-    assert bm.bayes_optimal(belief, objective=bm.Episodic(2)).untried is None
+    assert bm.decisions.bayes_optimal(belief, objective=bm.Episodic(2)).untried is None
 
 
 def test_the_shell_prints_and_writes_it(capsys, tmp_path):

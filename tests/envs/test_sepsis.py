@@ -11,8 +11,8 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.envs import ENVS
 from bayes_mdp.envs.sepsis import DOSES, Inversion
-from bayes_mdp.experiments import plot_env
 from bayes_mdp.mdp import SparseMDP
+from bayes_mdp.plots import plot_env
 from bayes_mdp.utils.messages import install
 
 KEY = jax.random.key(0)

@@ -42,14 +42,14 @@ def hiv():
 
 @pytest.fixture(scope="module")
 def model(hiv):
-    return bm.decision_model(hiv.hiv)
+    return bm.strategies.decision_model(hiv.hiv)
 
 
 def test_the_published_base_case(hiv, model):
     base = model.at(hiv.BASE)
     printed = [(f"{cost:.7f}", f"{years:.7f}") for cost, years in base.values[0]]
     assert printed == [("44663.4535637", "7.9912066"), ("50601.6513312", "8.9373889")]
-    assert f"{bm.cost_effectiveness(base).icer('comb'):.5f}" == "6275.95560"
+    assert f"{bm.strategies.cost_effectiveness(base).icer('comb'):.5f}" == "6275.95560"
 
 
 def test_rows_are_exact(hiv, model):
@@ -75,7 +75,7 @@ def test_the_cohort(hiv):
 
 @pytest.fixture(scope="module")
 def durations(hiv):
-    return bm.decision_model(hiv.hiv_durations)
+    return bm.strategies.decision_model(hiv.hiv_durations)
 
 
 def test_the_number_of_years(hiv, durations):
@@ -97,7 +97,7 @@ def test_the_number_of_years(hiv, durations):
 def test_draws(model):
     """Mean incremental net benefit, P(best) and EVPI of draws."""
     draws = model.sample(KEY, 20_000)
-    table = bm.acceptability(draws, list(TABLE))
+    table = bm.strategies.acceptability(draws, list(TABLE))
     for wtp, (gain, chance, evpi, gain_error, evpi_error) in TABLE.items():
         row = table.sel(wtp=wtp)
         difference = np.diff(draws.net_benefit(wtp), axis=1)
@@ -115,7 +115,7 @@ def test_draws(model):
 
 @pytest.mark.parametrize("wtp", [6000, 10_000])
 def test_perfect_information(model, wtp):
-    found = bm.evpi(KEY, model, wtp, num_draws=1 << 13)
+    found = bm.information.evpi(KEY, model, wtp, num_draws=1 << 13)
     assert abs(found.value - TABLE[wtp][2]) < 5 * np.hypot(found.standard_error, TABLE[wtp][4])
     assert found.standing == "unbiased" and found.best == ("mono" if wtp == 6000 else "comb")
     assert found.strategies == ("mono", "comb")
@@ -123,20 +123,20 @@ def test_perfect_information(model, wtp):
 
 def test_the_value_of_parameters(hiv, model):
     """At 6,000: costs 471 by lines over averaged slopes, rows worth nothing; the relative risk needs inner points."""
-    costs = bm.evppi(KEY, model, hiv.COSTS, 6000, num_draws=1 << 12)
+    costs = bm.information.evppi(KEY, model, hiv.COSTS, 6000, num_draws=1 << 12)
     assert costs.standing == "estimate" and "whose slopes are averages" in costs.reason
     assert abs(costs.value - 471) < 5 * costs.standard_error + 0.01 * 471
     settings: Any = {"num_draws": 1 << 9, "num_inner": 32}
-    rows = bm.evppi(KEY, model, hiv.ROWS, 6000, **settings)
+    rows = bm.information.evppi(KEY, model, hiv.ROWS, 6000, **settings)
     assert rows.value < 1e-9
-    risk = bm.evppi(KEY, model, "log_rr", 6000, **settings)
+    risk = bm.information.evppi(KEY, model, "log_rr", 6000, **settings)
     assert risk.standing == "estimate" and "inner ones each" in risk.reason
     assert abs(risk.value - 122.24) < 5 * risk.standard_error + 0.01 * 122.24
     assert rows.value < risk.value < costs.value < TABLE[6000][2]
 
 
 def test_a_trial_of_a_hundred_events(hiv, model):
-    found = bm.evsi(KEY, model, hiv.TRIAL.scaled(100), 6000, num_draws=1 << 9, num_inner=32)
+    found = bm.information.evsi(KEY, model, hiv.TRIAL.scaled(100), 6000, num_draws=1 << 9, num_inner=32)
     assert found.standing == "estimate" and found.about == "100 of log_rr"
     assert abs(found.value - TRIALS[6000][100]) < 5 * found.standard_error + 0.01 * TRIALS[6000][100]
 
@@ -145,7 +145,7 @@ def test_a_trial_of_a_hundred_events(hiv, model):
 @pytest.mark.parametrize("wtp", TRIALS)
 def test_trials(hiv, model, wtp):
     for events, wanted in TRIALS[wtp].items():
-        found = bm.evsi(KEY, model, hiv.TRIAL.scaled(events), wtp, num_draws=1 << 12, num_inner=128)
+        found = bm.information.evsi(KEY, model, hiv.TRIAL.scaled(events), wtp, num_draws=1 << 12, num_inner=128)
         assert abs(found.value - wanted) < 5 * found.standard_error + 0.01 * wanted, events
 
 
@@ -155,16 +155,16 @@ def test_trials(hiv, model, wtp):
 )
 def test_the_value_of_parameters_closely(hiv, model, wtp, risk, costs):
     """The other program's sums are good to about 1 % (its numbers are printed to .005, those of costs to .5)."""
-    found = bm.evppi(KEY, model, "log_rr", wtp, num_draws=1 << 12, num_inner=128)
+    found = bm.information.evppi(KEY, model, "log_rr", wtp, num_draws=1 << 12, num_inner=128)
     assert abs(found.value - risk) < 5 * found.standard_error + 0.01 * risk + 0.005
-    found = bm.evppi(KEY, model, hiv.COSTS, wtp)
+    found = bm.information.evppi(KEY, model, hiv.COSTS, wtp)
     assert abs(found.value - costs) < 5 * found.standard_error + 0.01 * costs + 0.5
 
 
 @pytest.mark.slow
 def test_the_decision_set_matters(durations):
     """Over 21 durations EVPI at 6,000 is 2,601 +- 27: five times that of the two strategies."""
-    found = bm.evpi(KEY, durations, 6000, num_draws=1 << 14)
+    found = bm.information.evpi(KEY, durations, 6000, num_draws=1 << 14)
     assert abs(found.value - 2601) < 5 * np.hypot(found.standard_error, 27)
     assert len(found.strategies) == 21 and found.best == "18 years"
 

@@ -155,7 +155,7 @@ def test_change_of_variables(irl, soft):
 
     def planned(reward):
         mdp = bm.MDP(rows, reward.reshape(5, 2))
-        plan = bm.solve_soft(mdp, irl.OBJECTIVE, 1 / RATIONALITY) if soft else bm.solve(mdp, irl.OBJECTIVE)
+        plan = bm.planning.solve_soft(mdp, irl.OBJECTIVE, 1 / RATIONALITY) if soft else bm.solve(mdp, irl.OBJECTIVE)
         return plan.q.ravel()
 
     # The planner inverts it, and its implicit derivative is the inverse of the derivative.
@@ -257,7 +257,7 @@ def test_values_elsewhere_are_covered(irl, soft):
     """
     rows, elsewhere = irl.corridor(), irl.corridor(slip=0.4)
     model = lambda seen: irl.program(seen, rows, irl.linear(irl.ends_only()), soft=soft)  # noqa: E731
-    method = bm.NUTS(200, 6 * DRAWS, 1, kernel=partial(NUTS, target_accept_prob=0.9))
+    method = bm.inference.NUTS(200, 6 * DRAWS, 1, kernel=partial(NUTS, target_accept_prob=0.9))
 
     @jax.jit
     def values_elsewhere(key, seen):

@@ -136,7 +136,7 @@ def pooled_by_quadrature(counts, number=40):
 
 @pytest.fixture(scope="module")
 def partial(ps, space, log):
-    return bm.infer(KEY, ps.partial_pooling, log, space=space, sampler=bm.NUTS(300, 500, 4))
+    return bm.infer(KEY, ps.partial_pooling, log, space=space, sampler=bm.inference.NUTS(300, 500, 4))
 
 
 def test_partial_pooling_by_quadrature(ps, log, partial):

@@ -350,8 +350,8 @@ def test_the_posterior_is_calibrated(rust):
     its broken twin is.
     """
     theta3 = np.array([0.78, 0.21, 0.01])
-    method = bm.NUTS(200, 4 * DRAWS, 1, kernel=partial(NUTS, dense_mass=True))
-    start = bm.solve_soft(rust.bus_mdp(jnp.array([10.0, 2.0]), theta3, SBC_BINS), bm.Discounted(BETA), 1.0)
+    method = bm.inference.NUTS(200, 4 * DRAWS, 1, kernel=partial(NUTS, dense_mass=True))
+    start = bm.planning.solve_soft(rust.bus_mdp(jnp.array([10.0, 2.0]), theta3, SBC_BINS), bm.Discounted(BETA), 1.0)
     model = lambda choices: rust.program(choices, 1e4 * theta3, start)  # noqa: E731
     sample = jax.jit(lambda key, choices: run_chains(key, model, choices, method).draws)
     rng, ranks, narrow = np.random.default_rng(0), [], []

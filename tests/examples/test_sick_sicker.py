@@ -61,12 +61,12 @@ def sick():
 
 @pytest.fixture(scope="module")
 def model(sick):
-    return bm.decision_model(sick.sick_sicker)
+    return bm.strategies.decision_model(sick.sick_sicker)
 
 
 @pytest.fixture(scope="module")
 def by_age(sick):
-    return bm.decision_model(sick.sick_sicker_by_age)
+    return bm.strategies.decision_model(sick.sick_sicker_by_age)
 
 
 def near(found, wanted, error):
@@ -83,7 +83,7 @@ def test_the_published_tables(sick, model, by_age, which):
     }[which]
     rows = zip(base.strategies, base.values[0], strict=True)
     assert [f"{name} {cost:.0f} {qaly:.3f}" for name, (cost, qaly) in rows] == published
-    table = bm.cost_effectiveness(base)
+    table = bm.strategies.cost_effectiveness(base)
     icers = ("72988", "125764") if which == "one mortality" else ("65288", "104461")
     assert (f"{table.icer('B'):.0f}", f"{table.icer('AB'):.0f}") == icers
     assert str(table.table["status"].sel(strategy="A").values) == "dominated" and np.isnan(table.icer("A"))
@@ -117,7 +117,7 @@ def test_each_site_enters_as_it_does(sick, model):
 @pytest.mark.few(2)
 @pytest.mark.parametrize("wtp", EVPI)
 def test_perfect_information(model, wtp):
-    found = bm.evpi(KEY, model, wtp, num_draws=1 << 12)
+    found = bm.information.evpi(KEY, model, wtp, num_draws=1 << 12)
     assert near(found, *EVPI[wtp]) and found.standing in ("unbiased", "estimate")
     # At 75,000 and 120,000 two means are so near that few draws leave open which is the best.
     assert found.best in {75_000: ("SoC", "B"), 100_000: ("B",), 120_000: ("B", "AB")}[wtp]
@@ -125,7 +125,7 @@ def test_perfect_information(model, wtp):
 
 def test_the_published_value_of_perfect_information(sick, by_age):
     """7,836 from 1,000 draws, of which the sd is 360; and the other program's number."""
-    found = bm.evpi(KEY, by_age, 100_000, num_draws=1 << 12)
+    found = bm.information.evpi(KEY, by_age, 100_000, num_draws=1 << 12)
     assert near(found, *EVPI_BY_AGE[100_000])
     assert abs(found.value - sick.PUBLISHED_EVPI_BY_AGE) < 4 * 360
 
@@ -133,7 +133,7 @@ def test_the_published_value_of_perfect_information(sick, by_age):
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("wtp", "site"), SINGLE)
 def test_the_value_of_a_cost_or_a_utility(model, wtp, site):
-    found = bm.evppi(KEY, model, site, wtp, num_draws=1 << 11)
+    found = bm.information.evppi(KEY, model, site, wtp, num_draws=1 << 11)
     assert near(found, *SINGLE[wtp, site])
     assert found.standing == "estimate" and found.reason.startswith("closed form of lines")
 
@@ -142,18 +142,20 @@ def test_the_value_of_a_cost_or_a_utility(model, wtp, site):
 @pytest.mark.parametrize("wtp", [120_000, 75_000, 100_000])
 def test_the_value_of_groups(sick, model, wtp):
     """Costs and utilities: points whose slopes are averages. Rates: the others are at their means, unbiased points."""
-    both = bm.evppi(KEY, model, ("u_S1", "u_trtA"), wtp, num_draws=1 << 11)
+    both = bm.information.evppi(KEY, model, ("u_S1", "u_trtA"), wtp, num_draws=1 << 11)
     assert near(both, *BOTH[wtp]) and "whose slopes are averages" in both.reason
-    affine = bm.evppi(KEY, model, (*sick.COSTS, *sick.UTILITIES), wtp, num_draws=1 << 11)
+    affine = bm.information.evppi(KEY, model, (*sick.COSTS, *sick.UTILITIES), wtp, num_draws=1 << 11)
     assert near(affine, *AFFINE[wtp]) and "whose slopes are averages" in affine.reason
-    rates = bm.evppi(KEY, model, (*sick.RATES, *sick.DEATH, *sick.RATIOS), wtp, num_draws=1 << 11)
+    rates = bm.information.evppi(KEY, model, (*sick.RATES, *sick.DEATH, *sick.RATIOS), wtp, num_draws=1 << 11)
     assert near(rates, *RATES[wtp]) and "inner" not in rates.reason
     assert both.value < affine.value < EVPI[wtp][0] and rates.value < EVPI[wtp][0]
 
 
 def test_a_study_is_worth_less_than_knowledge(model):
     """Of the utility in S1, by people who say whether they are well: posterior means are all that matters."""
-    values = [bm.evsi(KEY, model, bm.Study({"u_S1": n}), 120_000, num_draws=1 << 9) for n in (10, 100)]
+    values = [
+        bm.information.evsi(KEY, model, bm.information.Study({"u_S1": n}), 120_000, num_draws=1 << 9) for n in (10, 100)
+    ]
     assert all("whose slopes are averages" in found.reason for found in values)
     few, many = (found.value for found in values)
     assert 0 < few < many < SINGLE[120_000, "u_S1"][0] - 10 * values[1].standard_error
@@ -162,14 +164,14 @@ def test_a_study_is_worth_less_than_knowledge(model):
 @pytest.mark.slow
 @pytest.mark.parametrize(("wtp", "site"), SINGLE_RATES)
 def test_the_value_of_a_rate(model, wtp, site):
-    found = bm.evppi(KEY, model, site, wtp, num_draws=1 << 10, num_inner=128)
+    found = bm.information.evppi(KEY, model, site, wtp, num_draws=1 << 10, num_inner=128)
     assert near(found, *SINGLE_RATES[wtp, site]) and "inner ones each" in found.reason
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wtp", EVPI_BY_AGE)
 def test_perfect_information_by_age(by_age, wtp):
-    found = bm.evpi(KEY, by_age, wtp, num_draws=1 << 15)
+    found = bm.information.evpi(KEY, by_age, wtp, num_draws=1 << 15)
     assert near(found, *EVPI_BY_AGE[wtp])
 
 

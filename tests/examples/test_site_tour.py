@@ -82,7 +82,7 @@ def test_routes(tour):
 
 def test_a_search_of_the_tour_tries_at_once(tour):
     """With c of the whole return; the hierarchy is draws of its prior, a component before each simulation."""
-    plan = bm.plan_bayes_adaptive(
+    plan = bm.decisions.plan_bayes_adaptive(
         jax.random.key(0),
         tour.belief(tour.sharing),
         "clinic 1, patient 1",
@@ -91,7 +91,7 @@ def test_a_search_of_the_tour_tries_at_once(tour):
         exploration=tour.STEPS,
     )
     assert plan.space.action_names[plan.action] == "new"
-    alone = bm.plan_bayes_adaptive(
+    alone = bm.decisions.plan_bayes_adaptive(
         jax.random.key(0), tour.belief(tour.separate), "clinic 1, patient 1", tour.TOUR, num_simulations=100_000
     )
     assert alone.space.action_names[alone.action] == "old"

@@ -59,7 +59,7 @@ def hip():
 
 @pytest.fixture(scope="module")
 def model(hip):
-    return bm.decision_model(hip.total_hip)
+    return bm.strategies.decision_model(hip.total_hip)
 
 
 def test_the_published_base_case(hip, model):
@@ -67,7 +67,7 @@ def test_the_published_base_case(hip, model):
     (cost, qaly), (new_cost, new_qaly) = base.values[0]
     assert (f"{cost:.6f}", f"{qaly:.7f}") == ("512.434658", "14.6531896")
     assert (f"{new_cost:.6f}", f"{new_qaly:.8f}") == ("610.311818", "14.69770986")
-    assert f"{bm.cost_effectiveness(base).icer('NP1'):.6f}" == "2198.486665"
+    assert f"{bm.strategies.cost_effectiveness(base).icer('NP1'):.6f}" == "2198.486665"
 
 
 @pytest.mark.parametrize(("strategy", "published"), [("standard", STANDARD), ("NP1", NP1)])
@@ -110,7 +110,7 @@ def test_the_coefficients_have_the_published_covariance(model):
 
 def test_draws(model):
     draws = model.sample(KEY, 10_000)
-    table = bm.acceptability(draws, list(TABLE))
+    table = bm.strategies.acceptability(draws, list(TABLE))
     for wtp, (gain, chance, evpi, evpi_error) in TABLE.items():
         row = table.sel(wtp=wtp)
         difference = np.diff(draws.net_benefit(wtp), axis=1)
@@ -123,14 +123,14 @@ def test_draws(model):
 
 @pytest.mark.parametrize("wtp", [2000, 5000])
 def test_perfect_information(model, wtp):
-    found = bm.evpi(KEY, model, wtp, num_draws=1 << 12)
+    found = bm.information.evpi(KEY, model, wtp, num_draws=1 << 12)
     assert abs(found.value - TABLE[wtp][2]) < 5 * np.hypot(found.standard_error, TABLE[wtp][3])
     assert found.standing == "unbiased" and found.best == ("standard" if wtp == 2000 else "NP1")
 
 
 def test_the_cost_of_a_revision_enters_by_its_mean(model):
     """Of degree one: lines. All sites together are worth more than any."""
-    cost = bm.evppi(KEY, model, "revision_cost", 2200, num_draws=1 << 12)
+    cost = bm.information.evppi(KEY, model, "revision_cost", 2200, num_draws=1 << 12)
     assert cost.reason.startswith("closed form of lines") and cost.standing == "estimate"
     assert 0 < cost.standard_error < 0.02 * cost.value < 0.02 * TABLE[2200][2]
     # The same by sums over quantiles of the cost, with the others averaged over draws.

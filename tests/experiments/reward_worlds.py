@@ -90,7 +90,7 @@ def gym_table(name: str) -> World:
     """That of a Gymnasium environment, read by hand, without states that no episode comes to."""
     import gymnasium
 
-    env, inner = bm.from_gymnasium(name), gymnasium.make(name).unwrapped
+    env, inner = bm.envs.from_gymnasium(name), gymnasium.make(name).unwrapped
     rows: Any = inner.P  # pyright: ignore[reportAttributeAccessIssue]
     seen, new = set(), {int(s) for s in np.flatnonzero(inner.initial_state_distrib)}  # pyright: ignore
     values: dict[tuple[int, int, int], set[float]] = {}

@@ -69,7 +69,7 @@ AGENTS = {"Thompson": bm.agents.PSRL(replan=1), "mean": MeanGreedy(replan=1)}
 
 @pytest.fixture(scope="module")
 def optimum():
-    return bm.bayes_optimal(two_state, SPACE, objective=bm.Episodic(HORIZON), initial=START)
+    return bm.decisions.bayes_optimal(two_state, SPACE, objective=bm.Episodic(HORIZON), initial=START)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_bernoulli_rewards_of_a_bandit():
     assert "share" not in result and "optimum" not in describe_bayes_values(result)
 
 
-DISCOUNTED = bm.bayes_optimal(two_state, SPACE, objective=bm.Episodic(3, 0.9), initial=START)
+DISCOUNTED = bm.decisions.bayes_optimal(two_state, SPACE, objective=bm.Episodic(3, 0.9), initial=START)
 DISCOUNTED = replace(DISCOUNTED, horizon=HORIZON)
 
 

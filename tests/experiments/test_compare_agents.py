@@ -77,7 +77,7 @@ def test_scores_curves_and_what_is_refused(tmp_path):
     assert np.isnan(result["score"].sel(agent="refuses")).all()
     assert set(result["refused"].sel(agent="refuses").values) == {"objective is Episodic, expected another"}
     assert set(result["refused"].sel(agent="first").values) == {""}
-    loaded = bm.load_result(path)
+    loaded = bm.load(path)
     assert loaded.equals(result) and loaded.attrs == result.attrs
     assert [file.name for file in tmp_path.iterdir()] == ["compare.nc"]
     shown = describe_compare(loaded)
@@ -241,7 +241,7 @@ def test_problems_of_one_shape_compile_once():
 def test_figure_of_agents_with_and_without_rank():
     """Three panels; a legend of the ranked agents alone."""
     result = _compare({"first": FIRST, "refuses": Refuses(), "random": RANDOM}, {"a": _env()})
-    figure = bm.plot_compare(result)
+    figure = bm.plots.plot_compare(result)
     legend: Any = figure.axes[2].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["first", "random"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["first", "random", "refuses"]

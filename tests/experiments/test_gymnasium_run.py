@@ -10,9 +10,11 @@ import pytest
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import RunOptions, load_result, plot_regret, run
+from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.actor_programs import ActorCore
+from bayes_mdp.experiments.results import load_result
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward, StateActionSpace
+from bayes_mdp.plots import plot_regret
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 
 KEY = jax.random.key(21)

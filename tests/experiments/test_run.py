@@ -12,7 +12,8 @@ import pytest
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
 from bayes_mdp.envs import deep_sea, riverswim
-from bayes_mdp.experiments import RunOptions, load_result, resume, run
+from bayes_mdp.experiments import RunOptions, resume, run
+from bayes_mdp.experiments.results import load_result
 from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import (

@@ -12,8 +12,9 @@ import pytest
 
 from bayes_mdp.agents import PSRL, TDBMA, SarsaLambda
 from bayes_mdp.envs import mail_robot
-from bayes_mdp.experiments import Actor, RunOptions, load_result, plot_regret, run
+from bayes_mdp.experiments import Actor, RunOptions, run
 from bayes_mdp.experiments import run_agent as trial_run
+from bayes_mdp.experiments.results import load_result
 from bayes_mdp.experiments.rollout import sweep_loop as trial_loop
 from bayes_mdp.mdp import (
     MDP,
@@ -25,6 +26,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.models import dirichlet_normal_gamma
+from bayes_mdp.plots import plot_regret
 
 pytestmark = pytest.mark.numerics
 

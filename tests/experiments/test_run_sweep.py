@@ -27,7 +27,7 @@ AGENTS = {"epsilon_greedy_q": {"epsilon": [0.1, 0.2]}, "psrl": {}}
 ENVS = {"deep_sea": {"size": [3, 4]}}
 PRIORS = {"dirichlet_normal": {"noise_scale": [0.5, 1.0]}}
 NUM_CELLS = 2 * 2 * 2 + 2 * 2 * 2  # (learners x envs + psrl x envs x priors) x blocks
-OPTIONS = bm.RunOptions(progress=False)
+OPTIONS = bm.experiments.RunOptions(progress=False)
 
 
 def fake_run(agent, env, *, objective, key, num_seeds, num_episodes, **others):
@@ -68,7 +68,7 @@ def sweep(path=None, **options):
         "num_seeds": 2,
         "num_blocks": 2,
     }
-    return bm.sweep(AGENTS, ENVS, path=path, **{"options": OPTIONS, **arguments, **options})
+    return bm.sweeps.sweep(AGENTS, ENVS, path=path, **{"options": OPTIONS, **arguments, **options})
 
 
 def test_the_grid(quick):
@@ -92,7 +92,7 @@ def test_everywhere_the_same_and_resumed(quick, tmp_path, caplog):
     alone = sweep()
     with ThreadPoolExecutor(3) as pool:
         assert sweep(tmp_path / "a", executor=pool).identical(alone)
-    assert bm.load_result(tmp_path / "a" / "results.nc").identical(alone)
+    assert bm.load(tmp_path / "a" / "results.nc").identical(alone)
     before = len(quick)
     assert sweep(tmp_path / "a").identical(alone) and len(quick) == before
     files = sorted((tmp_path / "a" / "cells").glob("*.npz"))
@@ -101,8 +101,8 @@ def test_everywhere_the_same_and_resumed(quick, tmp_path, caplog):
     files[1].write_bytes(whole[:700] + bytes([whole[700] ^ 1]) + whole[701:])
     files[2].write_bytes(files[5].read_bytes())  # whole, and of another cell
     (tmp_path / "a" / "cells" / ".half.npz").write_bytes(b"x")
-    assert bm.sweep_status(tmp_path / "a").finished == NUM_CELLS - 1
-    part = bm.load_sweep(tmp_path / "a")
+    assert bm.sweeps.sweep_status(tmp_path / "a").finished == NUM_CELLS - 1
+    part = bm.load(tmp_path / "a")
     assert [str(x) for x in part["status"].values[:4]] == ["missing", "missing", "missing", "finished"]
     caplog.clear()
     assert sweep(tmp_path / "a").identical(alone) and len(quick) == before + 3
@@ -148,11 +148,11 @@ def test_failing_cells_are_reported(monkeypatch, quick, tmp_path, caplog):
     assert failed.sum() == 4 and len(tried) == 8
     assert set(result["error"].values[failed]) == {"OSError: out of order"}
     assert result.isel(cell=~failed).identical(whole.isel(cell=~failed))
-    status = bm.sweep_status(tmp_path / "a")
+    status = bm.sweeps.sweep_status(tmp_path / "a")
     assert len(status.failed) == 4 and "12 of 16 cells finished, 4 failed, 0 left, not running" in str(status)
     assert sum("failed: OSError: out of order" in record.message for record in caplog.records) == 4
     monkeypatch.setattr(home, "run", fake_run)
-    assert sweep(tmp_path / "a").identical(whole) and not bm.sweep_status(tmp_path / "a").failed
+    assert sweep(tmp_path / "a").identical(whole) and not bm.sweeps.sweep_status(tmp_path / "a").failed
     with pytest.raises(ValueError, match=r"all of the 16 cells failed, the first: num_episodes is 13"):
         sweep(num_episodes=13)
 
@@ -169,7 +169,7 @@ def test_ctrl_c_leaves_the_finished_cells(monkeypatch, quick, tmp_path):
     monkeypatch.setattr(home, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sweep(tmp_path / "a")
-    assert bm.sweep_status(tmp_path / "a")[:2] == (NUM_CELLS, 5)
+    assert bm.sweeps.sweep_status(tmp_path / "a")[:2] == (NUM_CELLS, 5)
     assert sweep(tmp_path / "a").identical(whole) and len(calls) == NUM_CELLS + 1
 
 
@@ -192,7 +192,7 @@ def test_a_full_disk(monkeypatch, quick, tmp_path, caplog):
         sweep(tmp_path / "b")
     left[0] = 0
     monkeypatch.setattr(home, "run_tasks", home_run_tasks)
-    assert bm.sweep_status(tmp_path / "b").finished == 5 and sweep(tmp_path / "b").identical(whole)
+    assert bm.sweeps.sweep_status(tmp_path / "b").finished == 5 and sweep(tmp_path / "b").identical(whole)
 
 
 home_run_tasks = home.run_tasks
@@ -223,12 +223,12 @@ def test_two_sweeps_on_one_folder(monkeypatch, quick, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(sweep, tmp_path / "a")
         assert running.wait(60)
-        assert bm.sweep_status(tmp_path / "a").running
+        assert bm.sweeps.sweep_status(tmp_path / "a").running
         with pytest.raises(ValueError, match=r"in which another sweep runs .process [0-9]+ on"):
             sweep(tmp_path / "a")
         go_on.set()
         assert first.result().identical(whole)
-    assert not bm.sweep_status(tmp_path / "a").running
+    assert not bm.sweeps.sweep_status(tmp_path / "a").running
     monkeypatch.setattr(sweep_folder, "fcntl", None)
     monkeypatch.setattr(home, "run", lambda *a, **k: (time.sleep(0.002), fake_run(*a, **k))[1])
     with ThreadPoolExecutor(2) as pool:
@@ -261,11 +261,11 @@ def test_objects_and_imported_names(quick, tmp_path):
     envs = {"lake": bm.envs.deep_sea(3), "deep_sea:4": {}}
     priors = {"own": bm.models.dirichlet_normal()}
     options: dict[str, Any] = {"key": jax.random.key(0), "num_episodes": 3, "num_seeds": 2, "options": OPTIONS}
-    result = bm.sweep(agents, envs, priors=priors, path=tmp_path / "a", **options)
+    result = bm.sweeps.sweep(agents, envs, priors=priors, path=tmp_path / "a", **options)
     assert result.sizes["cell"] == 6 and set(result["env"].values) == {"lake", "deep_sea:4"}
     gained = result["reward"].sel(seed=0, episode=0).values - np.array([0.25, 0.25, 0.5, 0.5, 0.75, 0.75])
     np.testing.assert_allclose(gained, np.tile(gained[:2], 3))
-    assert bm.sweep(agents, envs, priors=priors, path=tmp_path / "a", **options).identical(result)
+    assert bm.sweeps.sweep(agents, envs, priors=priors, path=tmp_path / "a", **options).identical(result)
 
 
 WRONG = [
@@ -307,12 +307,12 @@ def test_wrong_input(quick, changed, says):
         "num_episodes": 3,
     }
     with pytest.raises((ValueError, TypeError), match=says):
-        bm.sweep(**{**arguments, **changed})
+        bm.sweeps.sweep(**{**arguments, **changed})
     assert not quick
 
 
 def test_no_sweep(tmp_path):
-    for read in (bm.load_sweep, bm.sweep_status):
+    for read in (bm.load, bm.sweeps.sweep_status):
         with pytest.raises(FileNotFoundError, match="holds no sweep"):
             read(tmp_path)
         with pytest.raises(TypeError, match="path is 3"):
@@ -329,7 +329,7 @@ def test_real_runs_on_two_threads(tmp_path):
         "regret": "average",
     }
     with ThreadPoolExecutor(2) as pool:
-        result = bm.sweep({"epsilon_greedy_q": {"epsilon": [0.0, 0.5]}}, "deep_sea:3", executor=pool, **options)
+        result = bm.sweeps.sweep({"epsilon_greedy_q": {"epsilon": [0.0, 0.5]}}, "deep_sea:3", executor=pool, **options)
     key = jax.random.wrap_key_data(jnp.asarray(_key_of("deep_sea:3")))
     alone = bm.run(EpsilonGreedyQ(epsilon=0.5), bm.envs.deep_sea(3), objective=Episodic(3), **options | {"key": key})
     for name in ("reward", "regret"):

@@ -23,7 +23,7 @@ from bayes_mdp.experiments.rollout import execute
 ENV, KEY = bm.envs.riverswim_episodic(), jax.random.key(0)
 
 def played(devices, agent, path=None, **more):
-    options = bm.RunOptions(devices=devices, progress=False, snapshot_seconds=0.0)
+    options = bm.experiments.RunOptions(devices=devices, progress=False, snapshot_seconds=0.0)
     return bm.run(agent, ENV, prior=bm.models.dirichlet_normal_gamma(), objective=bm.Episodic(20), num_episodes=130,
                   num_seeds=8, key=KEY, options=options, path=path, **more)
 
@@ -96,7 +96,7 @@ def test_posterior_sampling_branches_own_environments_and_snapshots():
 )
 def test_what_are_no_devices(devices, error, message):
     with pytest.raises(error, match=message):
-        bm.RunOptions(devices=devices)
+        bm.experiments.RunOptions(devices=devices)
 
 
 def run(env, **more):
@@ -120,4 +120,4 @@ def test_seeds_that_do_not_fit(monkeypatch):
 
 def test_runs_on_the_host_have_no_devices():
     with pytest.raises(ValueError, match=r"options\.devices is given, expected None for a Gymnasium environment"):
-        run("FrozenLake-v1", objective=bm.Discounted(0.9), num_steps=3, options=bm.RunOptions(devices=1))
+        run("FrozenLake-v1", objective=bm.Discounted(0.9), num_steps=3, options=bm.experiments.RunOptions(devices=1))

@@ -9,7 +9,7 @@ import bayes_mdp as bm
 
 
 def test_versions_are_those_that_are_installed(capsys):
-    bm.show_versions()
+    bm.experiments.show_versions()
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["bayes_mdp"] == bm.__version__
     assert lines["jax"] == importlib.metadata.version("jax")
@@ -25,5 +25,5 @@ def test_what_is_missing_is_said(monkeypatch, capsys):
 
     # The package has the function under the name of the module.
     monkeypatch.setattr(importlib.import_module("bayes_mdp.experiments.describe"), "version", version)
-    bm.show_versions()
+    bm.experiments.show_versions()
     assert any(line.split() == ["numba", "not", "installed"] for line in capsys.readouterr().out.splitlines())

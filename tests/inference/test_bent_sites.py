@@ -159,7 +159,7 @@ def test_ordered_logistic_rewards(key):
             mean = numpyro.sample("m", dist.Normal(0.0, 1.0))
         return bm.models.MDPSpec(rows_in_plates(space), dist.OrderedLogistic(mean, jnp.array([-1.0, 1.0])))
 
-    posterior = bm.infer(key, prior, PAIRS, space=SPACE, sampler=bm.NUTS(200, 200, 2))
+    posterior = bm.infer(key, prior, PAIRS, space=SPACE, sampler=bm.inference.NUTS(200, 200, 2))
     assert posterior.method == "factorised"
     x = np.linspace(-8, 8, 20_001)
     upper, lower = 1 / (1 + np.exp(1.0 - x)), 1 / (1 + np.exp(-1.0 - x))  # P(reward = 2), P(reward >= 1)
@@ -179,8 +179,8 @@ def prior_of_mixture(space):
 @pytest.mark.parametrize("number", [2])
 def test_mixtures_of_rewards_are_compared(key, number):
     """The log evidence of the rewards by a grid, beside that of the rows in closed form."""
-    posterior = bm.infer(key, prior_of_mixture, PAIRS, space=SPACE, sampler=bm.NUTS(500, 1000, number))
-    factors = bm.bayes_factors({"one": posterior, "two": posterior}, key=key)
+    posterior = bm.infer(key, prior_of_mixture, PAIRS, space=SPACE, sampler=bm.inference.NUTS(500, 1000, number))
+    factors = bm.inference.bayes_factors({"one": posterior, "two": posterior}, key=key)
     m = np.linspace(-8, 8, 4001)
     normal = lambda x, loc: np.exp(-0.5 * (x - loc) ** 2) / np.sqrt(2 * np.pi)  # noqa: E731
     likelihood = np.prod([0.3 * normal(r, m) + 0.7 * normal(r, m + 1) for r in (1.0, 2.0, 0.0)], axis=0)
@@ -281,4 +281,4 @@ def test_a_stopped_gradient_is_refused_where_it_misleads(method, key):
 
 def test_truths_are_not_drawn_from_a_bent_prior(key):
     with pytest.raises(ValueError, match="site 'x': its density is scaled"):
-        bm.sbc(key, row_of(dist.Beta(2.0, 3.0), twice()), SPACE, num_simulations=8)
+        bm.calibration.sbc(key, row_of(dist.Beta(2.0, 3.0), twice()), SPACE, num_simulations=8)

@@ -22,7 +22,7 @@ from bayes_mdp.models import MDPSpec
 KEY = jax.random.key(0)
 SPACE = bm.StateActionSpace(2, 2)
 TRIAL = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
-SHORT = bm.NUTS(num_warmup=20, num_samples=20, num_chains=1)
+SHORT = bm.inference.NUTS(num_warmup=20, num_samples=20, num_chains=1)
 PAID = np.array([1.0, 0.0, 1.0])
 FEW = bm.Transitions([0, 1, 0], [0, 1, 1], PAID, [1, 0, 0])
 

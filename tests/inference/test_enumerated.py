@@ -75,11 +75,11 @@ def test_data_that_are_counted_once_are_those_of_each_component(varied):
     np.testing.assert_array_equal(mixed.log_weights, (evidence - np.log(2)) - np.logaddexp.reduce(evidence - np.log(2)))
 
 
-def folded(part) -> bm.FoldedLog:
+def folded(part) -> bm.mdp.FoldedLog:
     """As `fold_log` reads it from a table."""
     columns = {"s": part.state, "a": part.action, "r": part.reward, "t": part.next_state}
     frame = pd.DataFrame({key: np.asarray(x) for key, x in columns.items()})
-    return bm.fold_log(frame, state="s", action="a", reward="r", next_state="t", states=range(3), actions=range(2))
+    return bm.envs.fold_log(frame, state="s", action="a", reward="r", next_state="t", states=range(3), actions=range(2))
 
 
 def three_states(seed: int, number: int) -> bm.Transitions:
@@ -93,7 +93,7 @@ def test_what_is_learnt_later_is_what_is_learnt_at_once(by):
     """The default prior of a first log, after a second one; a folded log is refused the second time."""
     first, second = three_states(0, 60), three_states(1, 25)
     space = bm.StateActionSpace(3, 2)
-    prior = bm.default_prior(folded(first), space=space)
+    prior = bm.models.default_prior(folded(first), space=space)
     both = jax.tree.map(lambda *x: np.concatenate(x), first, second)
     whole = posterior_of(prior, both, space)
     form = {"transitions": lambda x: x, "counts": lambda x: bm.Counts.of(x, space), "folded logs": folded}[by]
@@ -115,7 +115,7 @@ def test_what_is_learnt_later_is_what_is_learnt_at_once(by):
 def test_earlier_data_count_less_where_they_are_discounted():
     """Weights are those of the same counts times the factor; without the weights before data it is refused."""
     first, second, space = three_states(0, 60), three_states(1, 25), bm.StateActionSpace(3, 2)
-    prior, counts = bm.default_prior(folded(first), space=space), bm.Counts.of(first, space)
+    prior, counts = bm.models.default_prior(folded(first), space=space), bm.Counts.of(first, space)
     posterior = posterior_of(prior, counts, space).update(second, discount_data=0.5)
     expected = posterior_of(prior, None, space).update(counts, 0.5).update(second)
     np.testing.assert_allclose(posterior.log_weights, expected.log_weights, rtol=1e-9, atol=1e-9)

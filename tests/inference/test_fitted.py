@@ -98,7 +98,7 @@ def weights(worlds):
 
 
 def test_it_is_a_posterior_and_is_shown(posterior):
-    assert isinstance(posterior, bm.Posterior)
+    assert isinstance(posterior, bm.mdp.Posterior)
     text = str(posterior)
     assert "two worlds" in text and "4 transitions, 4 rewards" in text and "all rows are of one world" in text
 
@@ -150,13 +150,13 @@ def test_other_data_are_refused(posterior):
 
 
 def test_checks(posterior):
-    check = bm.predictive_check(posterior, DATA, num_draws=100)
+    check = bm.calibration.predictive_check(posterior, DATA, num_draws=100)
     assert "100 replicates of 4 transitions" in str(check) and not check.surprises
-    assert "two worlds: 2 draws" in str(bm.diagnose(posterior))
+    assert "two worlds: 2 draws" in str(bm.calibration.diagnose(posterior))
 
 
 def test_what_it_has_not_is_said(posterior):
     with pytest.raises(ValueError, match="no prior to draw from"):
-        bm.predictive_check(posterior, DATA, group="prior")
+        bm.calibration.predictive_check(posterior, DATA, group="prior")
     with pytest.raises(ValueError, match="no program"):
         bm.evidence(posterior)

@@ -81,7 +81,7 @@ def test_updates_and_shards_are_the_whole(name):
     whole = bm.infer(KEY, prior, data, space=SPACE)
     half = np.arange(NUMBER) < NUMBER // 2
     shards = [bm.infer(KEY, prior, part(data, at), space=SPACE) for at in (half, ~half)]
-    merged = bm.merge(shards)
+    merged = bm.inference.merge(shards)
     assert abs(merged.log_evidence - whole.log_evidence) < 1e-9 * abs(whole.log_evidence)
     with jax.enable_x64(True):
         block = shards[0].update(part(data, ~half))

@@ -31,7 +31,7 @@ from scipy.special import betaln
 import bayes_mdp as bm
 
 SPACE = bm.StateActionSpace(2, 1)
-CHAINS = bm.NUTS(num_warmup=500, num_samples=2000, num_chains=4)
+CHAINS = bm.inference.NUTS(num_warmup=500, num_samples=2000, num_chains=4)
 MOVES = bm.Transitions([0, 0, 0], [0, 0, 0], None, [0, 1, 1])
 STAYS = bm.Transitions([0, 0, 0], [0, 0, 0], None, [0, 0, 0])
 PAID = bm.Transitions([0, 0], [0, 0], [1.0, 2.0], [0, 1])

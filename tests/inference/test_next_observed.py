@@ -129,7 +129,7 @@ def test_draws_of_a_program_are_weighed_by_what_was_observed(law):
         return bm.models.MDPSpec(jax.nn.softmax(logits), reward=reward.to_event(1) if law == "outcome" else reward)
 
     data, later = log(1), log(2, number=8)
-    method = bm.NUTS(num_warmup=20, num_samples=30, num_chains=1)
+    method = bm.inference.NUTS(num_warmup=20, num_samples=30, num_chains=1)
     posterior = bm.infer(KEY, prior, data, space=SPACE, method=method)
     before = np.asarray(posterior.log_weights)
     after = np.asarray(posterior.update(later).log_weights)

@@ -123,7 +123,7 @@ def posteriors():
         yield name, lambda prior=prior: bm.infer(KEY, prior, space=SPACE)
     for name, space in SPACES.items():
         yield name, lambda space=space: bm.infer(KEY, bm.models.dirichlet_normal_gamma(), data(space), space=space)
-    few = bm.NUTS(num_warmup=50, num_samples=30, num_chains=1)
+    few = bm.inference.NUTS(num_warmup=50, num_samples=30, num_chains=1)
     chains = {
         "collapsed": bm.models.sticky(),
         "collapsed rewards": bm.models.shared_rewards(),

@@ -111,7 +111,7 @@ ORDINARY = {
 """What may stand in a program that has to be inferred."""
 NUMBER = 300
 LEVEL = 6.5
-SAMPLER = bm.NUTS(num_warmup=500, num_samples=2000, num_chains=4)
+SAMPLER = bm.inference.NUTS(num_warmup=500, num_samples=2000, num_chains=4)
 EXACT = ("exact", "mixture")
 CONSTRAINED = ("Dirichlet", "Beta", "Gamma", "HalfNormal", "Exponential", "LogNormal", "Exp normal", "Logistic normal")
 
@@ -169,7 +169,9 @@ def refusal(program: Description, error: Exception) -> Outcome:
     return Outcome("refused", "refused", said)
 
 
-def check(program: Description, truth: Truth | None, *, sampler: bm.NUTS = SAMPLER, evidence: bool = True) -> Outcome:
+def check(
+    program: Description, truth: Truth | None, *, sampler: bm.inference.NUTS = SAMPLER, evidence: bool = True
+) -> Outcome:
     """Infer a program and compare."""
     space = bm.StateActionSpace(program.n_states, program.n_actions)
     prior, data = written(program), data_of(program)

@@ -17,7 +17,7 @@ import bayes_mdp as bm
 from bayes_mdp.agents import Boltzmann, Doubling, EveryEpisode, EverySteps, Greedy, When
 from bayes_mdp.agents.common.mean_model import effective_horizon, mean_model
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import Actor, RunOptions, compare, run, sweep
+from bayes_mdp.experiments import Actor, RunOptions, compare, run
 from bayes_mdp.experiments.run_config import rule_of
 from bayes_mdp.mdp import (
     MDP,
@@ -36,6 +36,7 @@ from bayes_mdp.mdp import (
     Transitions,
 )
 from bayes_mdp.models import dirichlet_normal
+from bayes_mdp.sweeps import sweep
 from bayes_mdp.utils.typing import IntScalar, Scalar
 
 STEPS, EPISODES = 2, 12

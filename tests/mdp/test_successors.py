@@ -145,7 +145,7 @@ def test_routes_with_chains_agree(method, key):
         "factorised": weibull,
         "nuts": PRIORS["bernoulli"],
     }
-    data, chains = transitions(listed), bm.NUTS(500, 1000, 2)
+    data, chains = transitions(listed), bm.inference.NUTS(500, 1000, 2)
     chosen = chains if method == "nuts" else method
     one, other = (
         bm.infer(key, priors[method], data, space=space, method=chosen, sampler=chains) for space in (listed, dense)

@@ -38,7 +38,7 @@ def log_of(reward: np.ndarray, seed: int = 0) -> Log:
 )
 def test_the_law_is_that_of_the_rewards(reward, law):
     log = log_of(reward)
-    prior = bm.default_prior(log)
+    prior = bm.models.default_prior(log)
     assert prior.rewards.startswith(law) and law in str(prior)
     posterior: Any = bm.infer(KEY, prior, log, space=bm.StateActionSpace.from_log(log))
     assert posterior.method == "mixture" and np.isfinite(posterior.log_evidence)
@@ -46,17 +46,17 @@ def test_the_law_is_that_of_the_rewards(reward, law):
 
 
 def test_a_law_can_be_named_and_one_that_cannot_give_the_rewards_is_refused():
-    assert bm.default_prior(log_of(np.array([0.0, 1.0] * 30)), rewards="normal").rewards.startswith("normal")
+    assert bm.models.default_prior(log_of(np.array([0.0, 1.0] * 30)), rewards="normal").rewards.startswith("normal")
     with pytest.raises(ValueError, match='rewards is "bernoulli", and the log has a reward of 2, expected "normal"'):
-        bm.default_prior(log_of(np.array([0.0, 2.0] * 30)), rewards="bernoulli")
+        bm.models.default_prior(log_of(np.array([0.0, 2.0] * 30)), rewards="bernoulli")
     with pytest.raises(ValueError, match="rewards is 'beta', expected one of"):
-        bm.default_prior(log_of(np.ones(4)), rewards="beta")  # type: ignore[arg-type] - what is refused
+        bm.models.default_prior(log_of(np.ones(4)), rewards="beta")  # type: ignore[arg-type] - what is refused
     data = log_of(np.ones(4)).transitions
     with pytest.raises(ValueError, match="log holds no rewards"):
-        bm.default_prior(Log(Transitions(data.state, data.action, None, data.next_state), (0, 1, 2), ("a", "b")))
+        bm.models.default_prior(Log(Transitions(data.state, data.action, None, data.next_state), (0, 1, 2), ("a", "b")))
     with pytest.raises(ValueError, match="log holds no reward that was observed"):
         unseen = Transitions(data.state, data.action, np.zeros(4), data.next_state, reward_observed=np.zeros(4, bool))
-        bm.default_prior(Log(unseen, (0, 1, 2), ("a", "b")))
+        bm.models.default_prior(Log(unseen, (0, 1, 2), ("a", "b")))
 
 
 def chain_log(number: int, seed: int = 3) -> Log:
@@ -81,7 +81,7 @@ def test_weights_and_evidence_are_those_of_the_closed_forms(order):
     space = bm.StateActionSpace.from_log(log)
     counts = np.zeros((6, 2, 7))
     np.add.at(counts, (log.transitions.state, log.transitions.action, log.transitions.outcome(6)), 1.0)
-    prior = bm.default_prior(log)
+    prior = bm.models.default_prior(log)
     each, rows = [], []
     for decay in (None, 0.1, 0.5):
         base = np.ones((6, 7))
@@ -109,7 +109,7 @@ def test_the_first_half_is_inferred_by_the_same_closed_forms():
     """The program that a posterior holds is as ready as the prior that made it: no detection, the same weights."""
     log = chain_log(80)
     space = bm.StateActionSpace.from_log(log)
-    first: Any = bm.infer(KEY, bm.default_prior(log), log, space=space)
+    first: Any = bm.infer(KEY, bm.models.default_prior(log), log, space=space)
     again: Any = bm.infer(KEY, first.program, log, space=space)
     assert closed_form_of(first.program) is not None
     np.testing.assert_array_equal(again.weights, first.weights)
@@ -119,7 +119,7 @@ def test_rewards_of_the_outcome_are_told_apart():
     """0 or 1 at the end is the outcome's, by which a value is surer; noise, or what the pair alone says, is not."""
     log = chain_log(400)
     space = bm.StateActionSpace.from_log(log)
-    prior = bm.default_prior(log)
+    prior = bm.models.default_prior(log)
     assert prior.rewards.startswith("of each outcome, 0 or 1, Bernoulli")
     policy, spread = np.full((6, 2), 0.5), []
     pair = bm.models.unknown_concentration(prior.concentrations, rewards=bm.models.dirichlet_bernoulli)
@@ -130,9 +130,9 @@ def test_rewards_of_the_outcome_are_told_apart():
     noise = np.random.default_rng(0).integers(2, size=400) * 1.0
     data = log.transitions
     other = Log(Transitions(data.state, data.action, noise, data.next_state, data.terminated), log.states, log.actions)
-    assert bm.default_prior(other).rewards.startswith("0 or 1, Bernoulli")
+    assert bm.models.default_prior(other).rewards.startswith("0 or 1, Bernoulli")
     few = Transitions(*(np.asarray(x)[:12] for x in (data.state, data.action, data.reward, data.next_state)))
-    assert bm.default_prior(Log(few, log.states, log.actions)).rewards.startswith("0 or 1")  # too few to say
+    assert bm.models.default_prior(Log(few, log.states, log.actions)).rewards.startswith("0 or 1")  # too few to say
 
 
 def test_where_there_is_no_order_the_bases_are_alike():
@@ -150,7 +150,7 @@ def test_units_and_zeros_of_rewards_change_nothing(unit, zero):
     means = []
     for scale, shift in ((1.0, 0.0), (unit, zero)):
         log = log_of(scale * reward + shift)
-        mean = bm.infer(KEY, bm.default_prior(log), log.transitions, space=space).mean_mdp().reward
+        mean = bm.infer(KEY, bm.models.default_prior(log), log.transitions, space=space).mean_mdp().reward
         means.append((np.asarray(mean, np.float64) - shift) / scale)
     np.testing.assert_allclose(means[1], means[0], atol=2e-3 if zero else 1e-5)
 
@@ -166,7 +166,9 @@ def test_means_are_drawn_together_by_what_rewards_vary_within_and_between():
         reward = noise * rng.normal(size=120) + apart * pair
         data = Transitions(log.transitions.state, log.transitions.action, reward, log.transitions.next_state)
         noisy = Log(data, log.states, log.actions)
-        mean = np.asarray(bm.infer(KEY, bm.default_prior(noisy), noisy.transitions, space=space).mean_mdp().reward)
+        mean = np.asarray(
+            bm.infer(KEY, bm.models.default_prior(noisy), noisy.transitions, space=space).mean_mdp().reward
+        )
         seen = np.array([reward[pair == i].mean() for i in range(6)])
         spreads.append(np.ptp(mean) / np.ptp(seen))
     assert spreads[0] < 0.7 and spreads[1] == pytest.approx(1.0, abs=1e-3)
@@ -187,7 +189,7 @@ def test_it_is_the_default_of_a_frame_with_gaps():
     log = bm.read_log(
         frame, state="s", action="a", reward="r", next_state="t", terminated="end", missing_reward="ignore"
     )
-    assert bm.default_prior(log).rewards.startswith("0 or 1, Bernoulli; a mean reward is 0.661 beforehand")
+    assert bm.models.default_prior(log).rewards.startswith("0 or 1, Bernoulli; a mean reward is 0.661 beforehand")
 
 
 @pytest.mark.parametrize("kind", ["normal", "0 or 1", "at the end"])
@@ -209,9 +211,9 @@ def test_a_folded_log_has_the_prior_of_the_whole_one(kind):
         "terminated": "over",
         "states": log.states,
     }
-    folded = bm.fold_log(frame, actions=log.actions, **read)
+    folded = bm.envs.fold_log(frame, actions=log.actions, **read)
     space = bm.StateActionSpace.from_log(folded)
-    whole, parts = (bm.default_prior(each, space=space) for each in (log, folded))
+    whole, parts = (bm.models.default_prior(each, space=space) for each in (log, folded))
     assert str(whole) == str(parts)
     one: Any
     other: Any
@@ -224,10 +226,10 @@ def test_counts_of_a_folded_log_are_normal():
     log = log_of(np.random.default_rng(0).poisson(2.0, size=600) * 1.0)
     data = log.transitions
     frame = pd.DataFrame({"s": data.state, "a": data.action, "r": data.reward, "t": data.next_state})
-    folded = bm.fold_log(frame, state="s", action="a", reward="r", next_state="t")
-    assert bm.default_prior(folded).rewards.startswith("normal")
+    folded = bm.envs.fold_log(frame, state="s", action="a", reward="r", next_state="t")
+    assert bm.models.default_prior(folded).rewards.startswith("normal")
     with pytest.raises(ValueError, match='rewards is "poisson" with a folded log, which does not keep every reward'):
-        bm.default_prior(folded, rewards="poisson")
+        bm.models.default_prior(folded, rewards="poisson")
 
 
 def test_a_reward_without_an_outcome_is_none_of_another_pair():
@@ -239,5 +241,5 @@ def test_a_reward_without_an_outcome_is_none_of_another_pair():
     over = np.asarray(data.terminated) & ~lost
     partial = Transitions(data.state, data.action, paid, data.next_state, over, next_observed=~lost)
     kept = jax.tree.map(lambda x: np.asarray(x)[~lost], data)
-    by_outcome = bm.default_prior(Log(partial, log.states, log.actions), rewards="normal")
-    assert by_outcome.rewards == bm.default_prior(Log(kept, log.states, log.actions), rewards="normal").rewards
+    by_outcome = bm.models.default_prior(Log(partial, log.states, log.actions), rewards="normal")
+    assert by_outcome.rewards == bm.models.default_prior(Log(kept, log.states, log.actions), rewards="normal").rewards

@@ -36,7 +36,7 @@ def soft(choices=None):
     """Choices by a soft planner, of an unknown success and temperature."""
     success = numpyro.sample("success", dist.Beta(2.0, 2.0))
     temperature = numpyro.sample("temperature", dist.LogNormal(-0.5, 0.5))
-    plan = bm.solve_soft(machine(success), DISCOUNT, temperature)
+    plan = bm.planning.solve_soft(machine(success), DISCOUNT, temperature)
     numpyro.deterministic("value", plan.v)
     with numpyro.plate("state", 2):
         numpyro.sample("choices", dist.Multinomial(20, plan.policy[:2]), obs=choices)
@@ -127,7 +127,9 @@ def test_predictive_and_seed(x64):
     assert drawn["choices"].shape == (40, 2, 2) and (drawn["choices"].sum(-1) == 20).all()
     trace = handlers.trace(handlers.seed(soft, 3)).get_trace()
     success, temperature = trace["success"]["value"], trace["temperature"]["value"]
-    np.testing.assert_allclose(trace["value"]["value"], bm.solve_soft(machine(success), DISCOUNT, temperature).v)
+    np.testing.assert_allclose(
+        trace["value"]["value"], bm.planning.solve_soft(machine(success), DISCOUNT, temperature).v
+    )
 
 
 def hospitals(stays=None):
@@ -135,7 +137,7 @@ def hospitals(stays=None):
     level = numpyro.sample("level", dist.Normal(0.0, 1.0))
     with numpyro.plate("hospital", 4):
         logit = numpyro.sample("logit", dist.Normal(level, 0.7))
-    plans = jax.vmap(lambda s: bm.solve_soft(machine(s), DISCOUNT, 0.3))(jax.nn.sigmoid(logit))
+    plans = jax.vmap(lambda s: bm.planning.solve_soft(machine(s), DISCOUNT, 0.3))(jax.nn.sigmoid(logit))
     with numpyro.plate("hospital", 4):
         numpyro.sample("choices", dist.Binomial(30, plans.policy[:, 0, 1]), obs=stays)
 

@@ -118,7 +118,7 @@ def test_it_says_how_to_repeat_it(compared, file, tmp_path):
 def test_costs_of_folded_logs_are_costs_too(compared, file, tmp_path):
     _, comparison = compared
     path = tmp_path / "page.html"
-    write_report(comparison, path, log=bm.fold_log(file, **COLUMNS))
+    write_report(comparison, path, log=bm.envs.fold_log(file, **COLUMNS))
     assert "Saving over staff" in squeezed(path) and "log machines.csv SHA-256" in squeezed(path)
 
 

@@ -68,7 +68,7 @@ def test_a_policy_that_is_worse_is_stopped():
 
 def test_the_default_prior_is_not_asked_twice():
     log = easy_log()
-    (answers,) = consequences(question(log, bm.default_prior(log)), [NEW], {"chosen": 1.0}).values()
+    (answers,) = consequences(question(log, bm.models.default_prior(log)), [NEW], {"chosen": 1.0}).values()
     assert [each.belief for each in answers] == ["with rows that lead where the log leads"]
 
 
@@ -117,7 +117,7 @@ def test_behaviour_by_step_is_judged_at_the_earlier_and_the_later_steps():
     end = np.tile(np.arange(10) == 9, 60)
     data = Transitions(*(x.ravel() for x in (state, action, paid, reached)), truncated=end)
     log = Log(data, (0, 1), (0, 1))
-    asked = question(log, bm.default_prior(log))
+    asked = question(log, bm.models.default_prior(log))
     earlier, later = consequences(asked._replace(slack=0.05), [BY_STEP], {"chosen": 1.0})["chosen"]
     assert earlier.gain.mean() > 5 * abs(later.gain.mean()) and not earlier.stops
     assert "what the log did depends on the step of the episode" in str(later) and "at its later steps, the" in str(

@@ -122,7 +122,7 @@ def test_a_result_is_written_read_and_played_again(toy, tmp_path, capsys, key):
     printed = capsys.readouterr().out
     assert printed.startswith("toy ([TOY] figure 1), full scale: about 1 s") and "agrees" in printed
     assert isinstance(figure, Figure) and path.with_suffix(".png").stat().st_size > 1000
-    read = bm.load_result(path)
+    read = bm.load(path)
     xr.testing.assert_identical(read, result)
     configuration, verdicts = (json.loads(read.attrs[name]) for name in ("configuration", "verdicts"))
     assert configuration == {"name": "toy", "source": "[TOY] figure 1", "scale": "full", "options": {"num_seeds": 50}}
@@ -148,7 +148,7 @@ def test_the_command_ends_with_1_where_a_verdict_is_unexpected(toy, tmp_path, ca
     assert sorted(p.name for p in folder.iterdir()) == ["toy-full.json", "toy-full.nc", "toy-full.png"]
     assert str(folder / "toy-full.png") in capsys.readouterr().out
     expected, _ = reproduce("toy", scale="full", key=jax.random.key(3))
-    xr.testing.assert_identical(bm.load_result(folder / "toy-full.nc"), expected)
+    xr.testing.assert_identical(bm.load(folder / "toy-full.nc"), expected)
     toy["mean"] = "differs"
     assert main(["toy", "--out", str(tmp_path)]) == 1
     assert (tmp_path / "toy-quick.nc").exists()

@@ -55,7 +55,7 @@ def overlaps(figure):
     ],
 )
 def test_nothing_overlaps_in_the_figure_of_a_posterior(states, actions):
-    figure = bm.plot_posterior(Seen(states, actions))  # pyright: ignore[reportArgumentType]
+    figure = bm.plots.plot_posterior(Seen(states, actions))  # pyright: ignore[reportArgumentType]
     assert overlaps(figure) == 0
     shown = [axes for axes in figure.axes if axes.get_xlabel()]
     assert len(shown) == min(len(actions), 22) + 2
@@ -78,7 +78,9 @@ def test_names_that_are_written_out_do_overlap():
 
 
 def test_values_of_many_states():
-    figure = bm.plot_values(np.random.default_rng(0).normal(size=(20, 50)), names=[f"state {i}" for i in range(50)])
+    figure = bm.plots.plot_values(
+        np.random.default_rng(0).normal(size=(20, 50)), names=[f"state {i}" for i in range(50)]
+    )
     assert overlaps(figure) == 0
 
 

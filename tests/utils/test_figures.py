@@ -15,7 +15,7 @@ PLOT = """
 import sys
 import numpy as np
 import bayes_mdp as bm
-figure = bm.plot_values(np.zeros((3, 2)))
+figure = bm.plots.plot_values(np.zeros((3, 2)))
 assert figure._repr_png_().startswith(b"\\x89PNG"), "no picture"
 assert "matplotlib.pyplot" not in sys.modules, "pyplot was imported"
 """

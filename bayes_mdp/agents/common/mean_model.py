@@ -36,6 +36,9 @@ from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive, check_that, is_concrete
 
+__all__ = ["MeanModel", "mean_model"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 Layer = Callable[[IntScalar, Float[Array, " S"]], Float[Array, "S A"]]
 """One backup: (step, values [S] of the next states) -> q [S A] of the step."""
 

@@ -47,6 +47,9 @@ from bayes_mdp.utils.validation import first_index, is_concrete
 if TYPE_CHECKING:
     import xarray as xr
 
+__all__ = ["ValueUncertainty", "ValueVariance", "solve_variance", "uncertainty_dataset"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 
 class ValueUncertainty(eqx.Module):
     """Mean and variance of the values of a policy under a posterior.

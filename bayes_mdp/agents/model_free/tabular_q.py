@@ -155,7 +155,7 @@ class EpsilonGreedyQ(TabularQ):
         ...     objective=bm.Discounted(0.9),
         ...     num_steps=50,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> float(result.visits.sum())
         50.0

@@ -66,8 +66,8 @@ class DQN(eqx.Module):
     Example:
         >>> from bayes_mdp.agents.neural import DQN
         >>> env = bm.envs.deep_sea_observed(4)
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
-        >>> bm.train(DQN(), env, num_steps=16, options=options).finished
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> bm.deep.train(DQN(), env, num_steps=16, options=options).finished
         True
     """
 

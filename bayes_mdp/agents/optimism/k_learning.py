@@ -43,6 +43,17 @@ from bayes_mdp.utils.validation import (
     require,
 )
 
+__all__ = [
+    "GaussianBandit",
+    "OptimalTemperature",
+    "bayes_regret_bound",
+    "gaussian_bandit",
+    "k_values",
+    "optimal_temperature",
+    "pigeonhole_bound",
+]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 TEMPERATURES = ("optimal", "schedule")
 
 
@@ -562,7 +573,7 @@ class KLearning(eqx.Module):
         ...     objective=bm.Episodic(20),
         ...     num_episodes=3,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> float(result.visits.sum())
         60.0

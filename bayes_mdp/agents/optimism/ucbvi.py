@@ -31,6 +31,9 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.utils.typing import IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, check_that, is_concrete, require
 
+__all__ = ["bernstein_bonus", "hoeffding_bonus", "tabularl_bonus"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
 Pairs = Float[Array, "*H S A"]
@@ -179,7 +182,7 @@ class UCBVI(eqx.Module):
         ...     objective=bm.Episodic(20),
         ...     num_episodes=3,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> float(result.visits.sum())
         60.0

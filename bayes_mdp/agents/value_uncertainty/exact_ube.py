@@ -59,6 +59,9 @@ from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative
 
+__all__ = ["exact_ube", "one_step_error", "policy_moments"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 _WHO = "exact.exact_ube"
 
 Parts: TypeAlias = tuple[Float[Array, "*H S A"], Float[Array, "*H S A"], Float[Array, "*H S"]]

@@ -64,6 +64,9 @@ from bayes_mdp.utils.validation import check_shape, is_concrete
 if TYPE_CHECKING:
     import xarray as xr
 
+__all__ = ["ReturnVariance", "return_variance", "value_variance"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 
 SINGLE = "single"
 _SWEEPS = 500  # of a draw with one random number; information travels one step in each

@@ -30,6 +30,9 @@ from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_key, is_concrete
 
+__all__ = ["DrawMoments", "action_covariance", "draw_moments"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 MOST_AT_ONCE = 1000  # draws in a chunk
 NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk
 

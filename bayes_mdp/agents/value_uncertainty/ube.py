@@ -48,6 +48,9 @@ from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import RealScalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, is_concrete
 
+__all__ = ["local_uncertainty", "solve"]
+"""What the reference tells beside the agents: the mathematics of the paper."""
+
 FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 
 Pairs = Float[Array, "*H S A"]
@@ -283,7 +286,7 @@ class UBE(UsesRows):
         ...     objective=bm.Discounted(0.9),
         ...     num_steps=50,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
         >>> float(result.visits.sum())
         50.0

@@ -121,7 +121,7 @@ def diagnose(posterior: Fitted) -> Diagnosis:
     Example:
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> print(bm.diagnose(posterior))
+        >>> print(bm.calibration.diagnose(posterior))
         exact: closed form, no Monte Carlo error. Nothing to diagnose.
     """
     check_posterior(posterior, 1)

@@ -591,7 +591,7 @@ def dataset(
     Example:
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> bm.dataset(posterior, num_draws=10)["transition"].dims
+        >>> bm.calibration.dataset(posterior, num_draws=10)["transition"].dims
         ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):

@@ -122,7 +122,7 @@ def prior_sensitivity(
         >>> prior, space = bm.models.dirichlet_bernoulli(1.0, 2.0, 2.0), bm.StateActionSpace(1, 1)
         >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> print(bm.prior_sensitivity(posterior, data))
+        >>> print(bm.calibration.prior_sensitivity(posterior, data))
         Power-scaling sensitivity: 1000 draws, prior of reward
         ...
     """

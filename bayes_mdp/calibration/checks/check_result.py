@@ -283,7 +283,7 @@ def plot_check(check: Check) -> "Figure":
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> result = bm.check(jax.random.key(0), prior, space, num_simulations=20, num_transitions=10)
-        >>> bm.plot_check(result).savefig("check.png")
+        >>> bm.plots.plot_check(result).savefig("check.png")
     """
     check_type("check", check, Check, "a Check")
     from bayes_mdp.utils.figures import NotebookFigure

@@ -48,7 +48,7 @@ _APART = "take rows that share less of where they lead, such as independent ones
 _COUNTS = "take prior counts that weigh less, or that lead where the log does"
 _OBJECTIVE = (
     "is the objective (discount, horizon, ends) that of the log, and does the state hold all that matters for what "
-    "follows? bm.predictive_check, its serial_dependence, tests the latter"
+    "follows? bm.calibration.predictive_check, its serial_dependence, tests the latter"
 )
 
 NEXT_STEPS = {
@@ -57,7 +57,8 @@ NEXT_STEPS = {
         f"{_POSSIBLE}, or {_LESS}",
     ),
     CHOSEN: (
-        "take a prior that expects such values: compare its rows and rewards with the first half (bm.predictive_check)",
+        "take a prior that expects such values: compare its rows and rewards with the first half "
+        "(bm.calibration.predictive_check)",
         "choose among policies of what was tried often (PolicyLimits(bootstrap_below=...) or (min_count=...); "
         "--bootstrap-below, --min-count in the shell), "
         "collect more data, or take a prior that expects less of what was hardly tried",

@@ -182,11 +182,11 @@ def check_choices(
 ) -> ChoiceCheck:
     """Compare statistics of the choices with those of choices that the fitted model makes.
 
-    The p-value of a statistic is that of `bayes_mdp.predictive_check`: the share of draws whose replicate exceeds the
-    data, two-sided for a number, by the largest standardised deviation for an array; below 1 % it is surprising. That
-    bounds how often a true model is flagged only for replicates that are exchangeable with the data. One step ahead
-    they are not: they share the past of the data, which holds its luck. Of 400 simulated groups of the two-step task
-    (6 persons, 80 choices) with the true parameters known, `log_likelihood`, `stay`, `stay_spread`, `action_share`
+    The p-value of a statistic is that of `bm.calibration.predictive_check`: the share of draws whose replicate exceeds
+    the data, two-sided for a number, by the largest standardised deviation for an array; below 1 % it is surprising.
+    That bounds how often a true model is flagged only for replicates that are exchangeable with the data. One step
+    ahead they are not: they share the past of the data, which holds its luck. Of 400 simulated groups of the two-step
+    task (6 persons, 80 choices) with the true parameters known, `log_likelihood`, `stay`, `stay_spread`, `action_share`
     fell below 1 % in 2, 3, 4 and 4 %, one of the four in 12 %; of 64 with fitted parameters, which have seen the data,
     in 0, 0, 2 and 1 (counted by shares of the replicates alone; here the data count among them). One surprise among
     four is weak evidence. A model can pass and predict badly: the check asks whether choices look right, LOO compares

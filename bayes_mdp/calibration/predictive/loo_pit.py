@@ -139,7 +139,7 @@ def loo_pit(posterior: Fitted, data: Data, *, num_draws: int = 1000, key: PRNGKe
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
         >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> print(bm.loo_pit(posterior, data))
+        >>> print(bm.calibration.loo_pit(posterior, data))
         LOO-PIT: where each transition falls in its prediction from all the others
         ...
     """

@@ -291,7 +291,7 @@ def predictive_check(
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
         >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> print(bm.predictive_check(posterior, data, num_draws=100))
+        >>> print(bm.calibration.predictive_check(posterior, data, num_draws=100))
         Posterior predictive check: 100 replicates of 20 transitions, visits held fixed; ...
     """
     check_functions("statistics", statistics)

@@ -96,7 +96,7 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
-        >>> result = bm.sbc(
+        >>> result = bm.calibration.sbc(
         ...     jax.random.key(0), prior, space, num_simulations=32, num_draws=15, num_transitions=5
         ... )
         >>> result.passed

@@ -392,8 +392,8 @@ class PolicyStudy(eqx.Module):
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> studies = {"try action 1": bm.PolicyStudy([1], num_episodes=5)}
-        >>> answer = bm.next_experiment(
+        >>> studies = {"try action 1": bm.information.PolicyStudy([1], num_episodes=5)}
+        >>> answer = bm.information.next_experiment(
         ...     jax.random.key(1), posterior, bm.Episodic(1), studies, num_data_sets=50
         ... )
         >>> bool(answer.value[0] > 0)

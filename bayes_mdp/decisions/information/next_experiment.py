@@ -83,7 +83,7 @@ class NextExperiment(eqx.Module):
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> experiment = bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1))
+        >>> experiment = bm.information.next_experiment(jax.random.key(1), posterior, bm.Episodic(1))
         >>> experiment.pairs, experiment.value.round(3).tolist()  # E max(1/2, 1/3 or 2/3) - 1/2
         (((0, 0), (0, 1)), [0.083, 0.083])
     """
@@ -228,7 +228,7 @@ def next_experiment(
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> data = bm.Transitions([0] * 20, [0] * 20, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1)).best  # action 1 was never tried
+        >>> bm.information.next_experiment(jax.random.key(1), posterior, bm.Episodic(1)).best  # action 1 is untried
         (0, 1)
     """
     check_key("key", key)

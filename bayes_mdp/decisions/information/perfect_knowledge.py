@@ -55,8 +55,8 @@ def evpi(
 
     Example:
         >>> values = np.array([[[1.0], [0.0]], [[0.0], [4.0]]])  # draw, strategy, outcome
-        >>> draws = bm.decisions.StrategyDraws(("a", "b"), ("net benefit",), values)
-        >>> bm.evpi(jax.random.key(0), draws).value  # the better one of each draw, 2.5; b in both, 2
+        >>> draws = bm.strategies.StrategyDraws(("a", "b"), ("net benefit",), values)
+        >>> bm.information.evpi(jax.random.key(0), draws).value  # the better one of each draw, 2.5; b in both, 2
         0.5
     """
     check_key("key", key)
@@ -125,8 +125,8 @@ def evppi(
     Example:
         >>> import numpyro
         >>> import numpyro.distributions as dist
-        >>> model = bm.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
-        >>> round(bm.evppi(jax.random.key(0), model, ["p"]).value, 2)  # E max(p, 1/2) - 1/2
+        >>> model = bm.strategies.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
+        >>> round(bm.information.evppi(jax.random.key(0), model, ["p"]).value, 2)  # E max(p, 1/2) - 1/2
         0.12
     """
     check_key("key", key)

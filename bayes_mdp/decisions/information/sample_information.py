@@ -48,7 +48,7 @@ class Study:
         TypeError: no mapping. ValueError: numbers that are negative, or no integers.
 
     Example:
-        >>> study = bm.Study({"cured": 10})  # ten persons, of whom each is cured or not
+        >>> study = bm.information.Study({"cured": 10})  # ten persons, of whom each is cured or not
         >>> float(study.scaled(2).observations["cured"])
         20.0
     """
@@ -145,8 +145,8 @@ def evsi(
     Example:
         >>> import numpyro
         >>> import numpyro.distributions as dist
-        >>> model = bm.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
-        >>> answer = bm.evsi(jax.random.key(0), model, bm.Study({"p": 1}))
+        >>> model = bm.strategies.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
+        >>> answer = bm.information.evsi(jax.random.key(0), model, bm.information.Study({"p": 1}))
         >>> round(answer.value, 3)  # one observation moves the mean of p to 1/3 or 2/3
         0.083
     """
@@ -224,9 +224,9 @@ def net_benefit_of_sampling(
     Example:
         >>> import numpyro
         >>> import numpyro.distributions as dist
-        >>> model = bm.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
-        >>> study, sizes = bm.Study({"p": 1}), [1, 10]
-        >>> benefit = bm.net_benefit_of_sampling(
+        >>> model = bm.strategies.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
+        >>> study, sizes = bm.information.Study({"p": 1}), [1, 10]
+        >>> benefit = bm.information.net_benefit_of_sampling(
         ...     jax.random.key(0), model, study, sizes, population=1000, cost_per_size=2.0
         ... )
         >>> print(benefit)

@@ -39,7 +39,7 @@ def cohort_trace(
         TypeError: probabilities that are no numbers, a number of cycles that is no integer.
 
     Example:
-        >>> trace = bm.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 2)
+        >>> trace = bm.strategies.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 2)
         >>> print(np.asarray(trace).round(3))  # alive, dead
         [[1.   0.  ]
          [0.9  0.1 ]
@@ -101,7 +101,7 @@ def cycle_weights(
         ValueError: see the arguments. TypeError: a number of cycles that is no integer.
 
     Example:
-        >>> print(bm.cycle_weights(2, rate=0.03).round(3))  # of cycles counted at their end
+        >>> print(bm.strategies.cycle_weights(2, rate=0.03).round(3))  # of cycles counted at their end
         [0.    0.971 0.943]
     """
     check_count("n_cycles", n_cycles)
@@ -161,14 +161,15 @@ def cohort_total(
 
     Example:
         >>> matrix = [[0.8, 0.2], [0.0, 1.0]]  # alive, dead
-        >>> trace = bm.cohort_trace(matrix, [1.0, 0.0], 1)
-        >>> weights = bm.cycle_weights(1, counting="half-cycle")
-        >>> round(float(bm.cohort_total(trace, [1.0, 0.0], weights)), 3)  # years: (1 + 0.8) / 2
+        >>> trace = bm.strategies.cohort_trace(matrix, [1.0, 0.0], 1)
+        >>> weights = bm.strategies.cycle_weights(1, counting="half-cycle")
+        >>> round(float(bm.strategies.cohort_total(trace, [1.0, 0.0], weights)), 3)  # years: (1 + 0.8) / 2
         0.9
         >>> dying = {"per_transition": [[0.0, 100.0], [0.0, 0.0]], "transition": matrix}
-        >>> round(float(bm.cohort_total(trace, [0.0, 0.0], weights, **dying)), 3)  # 20 % die, at 100 each
+        >>> round(float(bm.strategies.cohort_total(trace, [0.0, 0.0], weights, **dying)), 3)  # 20 % die, at 100 each
         20.0
-        >>> round(float(bm.cohort_total(trace, [0.0, 0.0], weights, once=[500.0, 0.0])), 3)  # an operation at the start
+        >>> at_start = [500.0, 0.0]  # an operation
+        >>> round(float(bm.strategies.cohort_total(trace, [0.0, 0.0], weights, once=at_start)), 3)
         500.0
     """
     number, size = trace.shape

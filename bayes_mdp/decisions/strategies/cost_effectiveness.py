@@ -196,8 +196,8 @@ def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
 
     Example:
         >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]]] * 2)  # draw, strategy, outcome
-        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
-        >>> bm.cost_effectiveness(draws).icer("new")  # 20 more buy half a unit of effect
+        >>> draws = bm.strategies.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> bm.strategies.cost_effectiveness(draws).icer("new")  # 20 more buy half a unit of effect
         40.0
     """
     check_type("draws", draws, StrategyDraws, "draws of strategies")
@@ -247,8 +247,8 @@ def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
 
     Example:
         >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]]] * 2)  # draw, strategy, outcome
-        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
-        >>> table = bm.acceptability(draws, [10.0, 100.0])  # 20 more buy half a unit of effect
+        >>> draws = bm.strategies.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> table = bm.strategies.acceptability(draws, [10.0, 100.0])  # 20 more buy half a unit of effect
         >>> table["best"].values.tolist()
         ['usual', 'new']
     """

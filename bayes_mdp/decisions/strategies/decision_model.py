@@ -314,7 +314,7 @@ def decision_model(
         >>> def program():
         ...     cured = numpyro.sample("cured", dist.Beta(8.0, 2.0))
         ...     return {"wait": {"cost": 0.0, "effect": 0.5}, "treat": {"cost": 2.0, "effect": cured}}
-        >>> model = bm.decision_model(program)
+        >>> model = bm.strategies.decision_model(program)
         >>> model.strategies, model.outcomes
         (('wait', 'treat'), ('cost', 'effect'))
     """

@@ -65,7 +65,7 @@ def from_gymnasium(
         TypeError: neither an id nor a Gymnasium environment, an initial distribution that holds no numbers.
 
     Example:
-        >>> env = bm.from_gymnasium("FrozenLake-v1")
+        >>> env = bm.envs.from_gymnasium("FrozenLake-v1")
         >>> env.mdp.n_states, env.mdp.n_actions
         (16, 4)
     """

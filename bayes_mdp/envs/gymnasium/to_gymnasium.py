@@ -33,7 +33,7 @@ def to_gymnasium(env: Environment, *, seed: int | None = None, max_episode_steps
         ValueError: `max_episode_steps` or `seed` is out of range.
 
     Example:
-        >>> env = bm.to_gymnasium(bm.envs.chain(), seed=0)
+        >>> env = bm.envs.to_gymnasium(bm.envs.chain(), seed=0)
         >>> env.reset()[0]
         0
     """

@@ -96,7 +96,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Example:
         >>> import pandas as pd
         >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
-        >>> log = bm.fold_log([table], state="s", action="a", reward="r", next_state="t")
+        >>> log = bm.envs.fold_log([table], state="s", action="a", reward="r", next_state="t")
         >>> log.n_transitions, log.states
         (2, ('a', 'b'))
     """

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.behaviour import BehaviourPosterior, predict_choices
-from bayes_mdp.decisions import PolicyComparison, StrategyDraws
+from bayes_mdp.decisions import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_value
+from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 from bayes_mdp.experiments.plots.result_plots import place
 from bayes_mdp.mdp import AverageReward
 from bayes_mdp.recommend.page import draw_gains, forest_height, gains_of
@@ -76,9 +77,9 @@ def plot_policies(
         >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
         >>> policies = {"always 0": np.array([0, 0]), "always 1": np.array([1, 1])}
         >>> compared = bm.compare_policies(jax.random.key(1), posterior, policies, bm.Discounted(0.9), num_draws=50)
-        >>> bm.plot_policies(compared).axes[0].get_xlabel()
+        >>> bm.plots.plot_policies(compared).axes[0].get_xlabel()
         'value: discounted sum of rewards'
-        >>> bm.plot_policies(compared, baseline="always 0").axes[1].get_xlabel()
+        >>> bm.plots.plot_policies(compared, baseline="always 0").axes[1].get_xlabel()
         'gain over always 0: discounted sum of rewards'
     """
     check_type("comparison", comparison, PolicyComparison, "what compare_policies returned")
@@ -168,8 +169,8 @@ def plot_cost_effectiveness(
 
     Example:
         >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]], [[10.0, 1.0], [30.0, 1.1]]])
-        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
-        >>> bm.plot_cost_effectiveness(draws, wtp=50.0).savefig("plane.png")
+        >>> draws = bm.strategies.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> bm.plots.plot_cost_effectiveness(draws, wtp=50.0).savefig("plane.png")
     """
     check_type("draws", draws, StrategyDraws, "draws of strategies")
     cost, effect = draws.outcome("cost"), draws.outcome("effect")
@@ -212,8 +213,8 @@ def plot_acceptability(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
 
     Example:
         >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]], [[10.0, 1.0], [30.0, 1.1]]])
-        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
-        >>> figure = bm.plot_acceptability(bm.acceptability(draws, [10.0, 100.0]))
+        >>> draws = bm.strategies.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> figure = bm.plots.plot_acceptability(bm.strategies.acceptability(draws, [10.0, 100.0]))
         >>> figure.savefig("acceptability.png")
     """
     check_dataset("table", table, "prob_best", "frontier")
@@ -234,8 +235,8 @@ def plot_expected_loss(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
 
     Example:
         >>> costs_effects = np.array([[[10.0, 1.0], [30.0, 1.5]], [[10.0, 1.0], [30.0, 1.1]]])
-        >>> draws = bm.decisions.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
-        >>> figure = bm.plot_expected_loss(bm.acceptability(draws, [10.0, 100.0]))
+        >>> draws = bm.strategies.StrategyDraws(("usual", "new"), ("cost", "effect"), costs_effects)
+        >>> figure = bm.plots.plot_expected_loss(bm.strategies.acceptability(draws, [10.0, 100.0]))
         >>> figure.savefig("loss.png")
     """
     check_dataset("table", table, "expected_loss", "evpi")
@@ -270,9 +271,9 @@ def plot_cohort(table: "xr.Dataset", *, strategy: str | None = None, axes: "Axes
         TypeError, ValueError: no such table or strategy.
 
     Example:
-        >>> trace = bm.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 5)
-        >>> table = bm.decisions.trace_dataset({"usual": trace}, ("alive", "dead"))
-        >>> bm.plot_cohort(table).savefig("cohort.png")
+        >>> trace = bm.strategies.cohort_trace([[0.9, 0.1], [0.0, 1.0]], [1.0, 0.0], 5)
+        >>> table = bm.strategies.trace_dataset({"usual": trace}, ("alive", "dead"))
+        >>> bm.plots.plot_cohort(table).savefig("cohort.png")
     """
     check_dataset("table", table, "occupancy")
     names = [str(name) for name in table["strategy"].values]

@@ -78,7 +78,7 @@ def plot_env(
         TypeError: no environment.
 
     Example:
-        >>> bm.plot_env(bm.envs.chain()).savefig("chain.png")
+        >>> bm.plots.plot_env(bm.envs.chain()).savefig("chain.png")
     """
     picture = _picture(env)
     if picture is not None and picture.cells is not None:
@@ -121,7 +121,7 @@ def plot_trajectory(
         TypeError: no environment, states that are neither indices nor positions.
 
     Example:
-        >>> bm.plot_trajectory(bm.envs.slippery_grid(3), [0, 1, 2]).savefig("walk.png")
+        >>> bm.plots.plot_trajectory(bm.envs.slippery_grid(3), [0, 1, 2]).savefig("walk.png")
     """
     drawn = _drawing_kind(env)
     if isinstance(env, Environment):

@@ -46,9 +46,9 @@ def plot_regret(
         ...     num_steps=10,
         ...     num_seeds=2,
         ...     key=jax.random.key(0),
-        ...     options=bm.RunOptions(progress=False),
+        ...     options=bm.experiments.RunOptions(progress=False),
         ... )
-        >>> bm.plot_regret(result).savefig("regret.png")
+        >>> bm.plots.plot_regret(result).savefig("regret.png")
     """
     named = by_name(results)
     for name, result in named.items():
@@ -122,7 +122,7 @@ def plot_values(
 
     Example:
         >>> draws = np.array([[0.0, 1.0], [0.5, 2.0], [0.2, 1.2]])  # draw, state
-        >>> bm.plot_values(draws, truth=[0.2, 1.5]).savefig("values.png")
+        >>> bm.plots.plot_values(draws, truth=[0.2, 1.5]).savefig("values.png")
     """
     draws = as_real("values", values)
     if draws.ndim != 2:
@@ -171,7 +171,7 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     Example:
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> bm.plot_posterior(posterior).savefig("posterior.png")
+        >>> bm.plots.plot_posterior(posterior).savefig("posterior.png")
     """
     for ability in (CanMean, CanCount):
         require_ability(posterior, ability, "plot_posterior")
@@ -254,10 +254,10 @@ def plot_training(
 
     Example:
         >>> from bayes_mdp.agents.neural import DQN
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
         >>> env = bm.envs.deep_sea_observed(4)
-        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
-        >>> bm.plot_training(training.dataset).savefig("training.png")
+        >>> training = bm.deep.train(DQN(), env, num_steps=16, options=options)
+        >>> bm.plots.plot_training(training.dataset).savefig("training.png")
     """
     named = by_name(results)
     if not named:
@@ -325,10 +325,10 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
 
     Example:
         >>> from bayes_mdp.agents.neural import DQN
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
         >>> env = bm.envs.deep_sea_observed(4)
-        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
-        >>> bm.plot_visits(training.dataset).savefig("visits.png")
+        >>> training = bm.deep.train(DQN(), env, num_steps=16, options=options)
+        >>> bm.plots.plot_visits(training.dataset).savefig("visits.png")
     """
     check_dataset("result", result)
     from matplotlib.colors import LogNorm

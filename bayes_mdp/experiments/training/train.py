@@ -109,8 +109,8 @@ class Training:
     Example:
         >>> from bayes_mdp.agents.neural import DQN
         >>> env = bm.envs.deep_sea_observed(4)
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
-        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.deep.train(DQN(), env, num_steps=16, options=options)
         >>> training.values(jnp.zeros((3, *env.observation_shape))).q.shape  # of three observations
         (3, 2)
     """
@@ -203,8 +203,8 @@ def train(
     Example:
         >>> from bayes_mdp.agents.neural import DQN
         >>> env = bm.envs.deep_sea_observed(4)
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
-        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.deep.train(DQN(), env, num_steps=16, options=options)
         >>> training.finished
         True
     """
@@ -551,9 +551,9 @@ def load_training(path: str | Path, agent: NeuralAgent, env: ObservedEnvironment
     Example:
         >>> from bayes_mdp.agents.neural import DQN
         >>> agent, env = DQN(), bm.envs.deep_sea_observed(4)
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
-        >>> training = bm.train(agent, env, num_steps=16, options=options, path="training")
-        >>> bm.load_training("training", agent, env).dataset.identical(training.dataset)
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.deep.train(agent, env, num_steps=16, options=options, path="training")
+        >>> bm.deep.load_training("training", agent, env).dataset.identical(training.dataset)
         True
     """
     check_type("path", path, (str, os.PathLike), "a path")
@@ -602,9 +602,9 @@ def evaluate_agent(
     Example:
         >>> from bayes_mdp.agents.neural import DQN
         >>> env = bm.envs.deep_sea_observed(4)
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
-        >>> training = bm.train(DQN(), env, num_steps=16, options=options)
-        >>> result = bm.evaluate_agent(training, env, how=bm.Evaluation(every=1, steps=8, num_envs=2))
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> training = bm.deep.train(DQN(), env, num_steps=16, options=options)
+        >>> result = bm.deep.evaluate_agent(training, env, how=bm.deep.Evaluation(every=1, steps=8, num_envs=2))
         >>> sorted(result.sizes)
         ['episode', 'seed']
     """

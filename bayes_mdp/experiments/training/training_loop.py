@@ -47,8 +47,8 @@ class Evaluation:
         ValueError: a number out of its range. TypeError: another type.
 
     Example:
-        >>> how = bm.Evaluation(every=10_000, steps=1_000, epsilon=0.05)
-        >>> bm.TrainOptions(evaluation=how).evaluation.steps
+        >>> how = bm.deep.Evaluation(every=10_000, steps=1_000, epsilon=0.05)
+        >>> bm.deep.TrainOptions(evaluation=how).evaluation.steps
         1000
     """
 
@@ -83,7 +83,7 @@ class TrainOptions:
         ValueError: a number out of its range, another device, a replay of fewer than two rows. TypeError: another type.
 
     Example:
-        >>> options = bm.TrainOptions(num_envs=4, replay_size=64, progress=False)
+        >>> options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
         >>> options.num_rows  # of the replay: transitions of each environment
         16
     """

@@ -267,6 +267,9 @@ def _side_by_side(makers: "Sequence[Callable[[], gymnasium.Env]]") -> "SyncVecto
 
     if not makers:
         raise ValueError("env is empty, expected a function that makes an environment for each")
+    for i, make in enumerate(makers):
+        if not callable(make):
+            raise TypeError(f"env[{i}] is {make!r}, expected a function that makes an environment")
     envs = [make() for make in makers]
     for i, env in enumerate(envs):
         for attribute in ("observation_space", "action_space"):

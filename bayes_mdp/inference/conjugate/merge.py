@@ -37,7 +37,7 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
         ...     bm.infer(jax.random.key(0), prior, bm.Transitions([0], [0], [reward], [0]), space=space)
         ...     for reward in (0.0, 1.0)
         ... )
-        >>> bm.merge([first, second]).visit_counts().tolist()
+        >>> bm.inference.merge([first, second]).visit_counts().tolist()
         [[2.0]]
     """
     if not isinstance(posteriors, Sequence):

@@ -174,7 +174,7 @@ class Chains(eqx.Module):
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 1)
         >>> data = bm.Transitions([0, 1, 1], [0, 0, 0], [1.0, 0.0, 1.0], [1, 0, 1])
-        >>> chains = bm.infer(jax.random.key(0), prior, data, space=space, method=bm.NUTS(200, 300, 4)).mcmc
+        >>> chains = bm.infer(jax.random.key(0), prior, data, space=space, method=bm.inference.NUTS(200, 300, 4)).mcmc
         >>> {name: x.shape for name, x in chains.get_samples().items()}
         {'reward': (1200, 2, 1), 'transition': (1200, 2, 1, 2)}
         >>> chains.get_samples(group_by_chain=True)["reward"].shape

@@ -113,7 +113,11 @@ class GivenDraws(PosteriorSamples):
         return draws_of_pairs(following, needed, self.sizes())
 
     def by_chain(self) -> dict[str, Float[np.ndarray, "C N *axes"]]:
-        """{"transition_probs": [C N *H S A O], "reward_mean": [C N *H S A]}: the draws, with the axis of the chains."""
+        """The draws, with the axis of the chains.
+
+        Returns:
+            "transition_probs", probabilities [C N *H S A O], and "reward_mean", rewards [C N *H S A].
+        """
         probs, reward, ends, _ = whole_draws(self.mdps)
         rows = np.asarray(probs) if ends is None else np.concatenate([probs, np.asarray(ends)[..., None]], -1)
         chains = (self.num_chains, self.num_held // self.num_chains)
@@ -181,7 +185,7 @@ def posterior_from_draws(
             are those of Stan (`P.1.2.3`) or of R (`P[1,2,3]`), counted from 1; `.chain` says the chain of a row.
         transition: the variable of the probabilities, (step,) state, action, outcome; or {action: variable} with state,
             outcome. The last outcome is the end of an episode where there is one more than states.
-        reward: the variable of the mean rewards, (step,) state, action; {action: variable}; or known rewards, an array.
+        reward: the variable of the mean rewards, (step,) state, action; {action: variable}; or known rewards, [*H S A].
         space: names, legal actions, horizon. None: as the draws have them; names are the coordinates of a dataset.
         dims: {"state": name, "action": name, "outcome": name, "step": name}: which axis of a dataset is which. None:
             in this order.
@@ -194,7 +198,7 @@ def posterior_from_draws(
 
     Example:
         >>> rows = np.random.default_rng(0).dirichlet([1.0, 1.0], (2, 100, 2, 1))  # chain, draw, state, action
-        >>> posterior = bm.inference.posterior_from_draws({"P": rows}, reward=[[0.0], [1.0]])
+        >>> posterior = bm.posterior_from_draws({"P": rows}, reward=[[0.0], [1.0]])
         >>> len(bm.policy_value(jax.random.key(0), posterior, [0, 0], bm.Discounted(0.9)).draws)
         200
     """

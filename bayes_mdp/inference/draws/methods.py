@@ -31,7 +31,7 @@ class NUTS:
         TypeError: a number of another type, a kernel that is no function.
 
     Example:
-        >>> sampler = bm.NUTS(num_warmup=500, num_samples=500, num_chains=4)
+        >>> sampler = bm.inference.NUTS(num_warmup=500, num_samples=500, num_chains=4)
         >>> sampler.num_chains * sampler.num_samples  # draws; `infer(..., sampler=sampler)` makes them
         2000
     """
@@ -66,7 +66,7 @@ class SVI:
     Example:
         >>> prior, space = bm.models.robust_rewards(), bm.StateActionSpace(1, 1)
         >>> data = bm.Transitions([0] * 5, [0] * 5, [0.0, 0.1, -0.1, 0.2, 9.0], [0] * 5)
-        >>> method = bm.SVI(num_steps=300, num_samples=50)
+        >>> method = bm.inference.SVI(num_steps=300, num_samples=50)
         >>> bm.infer(jax.random.key(0), prior, data, space=space, method=method).method
         'svi'
     """
@@ -99,7 +99,7 @@ class Laplace:
     Example:
         >>> prior, space = bm.models.robust_rewards(), bm.StateActionSpace(1, 1)
         >>> data = bm.Transitions([0] * 5, [0] * 5, [0.0, 0.1, -0.1, 0.2, 9.0], [0] * 5)
-        >>> method = bm.Laplace(num_steps=300, num_samples=50)
+        >>> method = bm.inference.Laplace(num_steps=300, num_samples=50)
         >>> bm.infer(jax.random.key(0), prior, data, space=space, method=method).method
         'laplace'
     """

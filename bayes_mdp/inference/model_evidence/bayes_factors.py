@@ -113,7 +113,7 @@ def bayes_factors(posteriors: Mapping[str, Fitted], key: PRNGKeyArray | None = N
         ...     "open": bm.infer(jax.random.key(0), open_minded, data, space=space),
         ...     "fair": bm.infer(jax.random.key(0), fair, data, space=space),
         ... }
-        >>> factors = bm.bayes_factors(posteriors)  # four rewards of 1: evidence 1/5 against 1/16
+        >>> factors = bm.inference.bayes_factors(posteriors)  # four rewards of 1: evidence 1/5 against 1/16
         >>> round(factors.probabilities["open"], 2)
         0.76
     """

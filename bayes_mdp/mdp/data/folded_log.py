@@ -210,7 +210,7 @@ class FoldedLog:
     Example:
         >>> import pandas as pd
         >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
-        >>> log = bm.fold_log(table, state="s", action="a", reward="r", next_state="t")
+        >>> log = bm.envs.fold_log(table, state="s", action="a", reward="r", next_state="t")
         >>> print(log.counts(bm.StateActionSpace.from_log(log)).reward_mean)
         [[0.]
          [1.]]

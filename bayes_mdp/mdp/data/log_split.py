@@ -90,7 +90,7 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
         >>> import pandas as pd
         >>> table = pd.DataFrame({"s": "a", "a": "x", "r": [0.0, 1.0, 2.0, 3.0], "t": "a", "end": True})
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", terminated="end")
-        >>> [len(part.transitions.state) for part in bm.split_log(jax.random.key(0), log)]
+        >>> [len(part.transitions.state) for part in bm.mdp.split_log(jax.random.key(0), log)]
         [2, 2]
     """
     check_key("key", key)

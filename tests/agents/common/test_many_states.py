@@ -122,5 +122,5 @@ def test_lists_that_the_environment_leaves():
             objective=bm.Discounted(0.9),
             num_steps=5,
             key=jax.random.key(0),
-            options=bm.RunOptions(space=space),
+            options=bm.experiments.RunOptions(space=space),
         )

@@ -20,8 +20,8 @@ from bayes_mdp.agents.neural import (
     RandomFeatures,
     Spec,
 )
+from bayes_mdp.deep import TrainOptions, train
 from bayes_mdp.envs import deep_sea_observed
-from bayes_mdp.experiments.training import TrainOptions, train
 from bayes_mdp.inference.value import LinearGaussianPrior
 
 SPEC = Spec((4, 4), np.dtype(np.float32), 2, 1)

@@ -65,7 +65,7 @@ def _data() -> Any:
 
 @lru_cache
 def belief(prior: Any) -> Any:
-    tiny = bm.NUTS(num_warmup=100, num_samples=40, num_chains=1)
+    tiny = bm.inference.NUTS(num_warmup=100, num_samples=40, num_chains=1)
     found = bm.infer(jax.random.key(0), prior, _data(), space=SPACE, sampler=tiny)
     assert found.method == {uncertain_level: "collapsed"}.get(prior, "mixture")
     return found

@@ -96,4 +96,4 @@ def test_agents(agent):
 def test_judgements():
     key = jax.random.key(5)
     same(lambda belief: bm.policy_value(key, belief, POLICY, OBJECTIVE, num_draws=32).draws, rtol=1e-6)
-    same(lambda belief: bm.probability_optimal(key, belief, OBJECTIVE, num_draws=32).values)
+    same(lambda belief: bm.information.probability_optimal(key, belief, OBJECTIVE, num_draws=32).values)

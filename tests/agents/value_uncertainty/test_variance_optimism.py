@@ -163,7 +163,10 @@ def test_it_explores_deep_sea(variance, key):
     """6 columns: random play finds the goal once in 64 episodes; all 5 seeds find it in 60, and then keep to it."""
     goal = np.zeros((6, 6, 2), bool)
     goal[-1, -1, 1] = True
-    prior, options = bm.models.dirichlet_normal(1 / 6, 0.0, 1.0, 0.1), bm.RunOptions(target=goal, progress=False)
+    prior, options = (
+        bm.models.dirichlet_normal(1 / 6, 0.0, 1.0, 0.1),
+        bm.experiments.RunOptions(target=goal, progress=False),
+    )
     more: dict[str, Any] = {"num_episodes": 120, "num_seeds": 5, "key": key, "options": options}
     result = bm.run(VarianceOptimism(variance), bm.envs.deep_sea(6), prior=prior, objective=Episodic(6), **more)
     hits = result["target_visits"].to_numpy() > 0

@@ -22,7 +22,7 @@ def posterior():
     ragged = ChoiceLog(*columns, subjects=list("abcdef"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
-        return fit(jax.random.key(1), MODEL, ragged, sampler=bm.NUTS(100, 100, 2))
+        return fit(jax.random.key(1), MODEL, ragged, sampler=bm.inference.NUTS(100, 100, 2))
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +63,11 @@ def test_loo_by_choice_and_by_person_are_apart(posterior, tree):
 def test_a_single_group_and_wrong_options():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
-        posterior = fit(jax.random.key(1), MODEL, play(10), sampler=bm.NUTS(10, 20, 1), pooling="complete")
-    assert "rate" in bm.dataset(posterior, "prior", num_draws=10)
+        posterior = fit(jax.random.key(1), MODEL, play(10), sampler=bm.inference.NUTS(10, 20, 1), pooling="complete")
+    assert "rate" in bm.calibration.dataset(posterior, "prior", num_draws=10)
     with pytest.raises(ValueError, match="log_likelihood is 'cell', expected one of choice, subject, none"):
         bm.to_arviz(posterior, log_likelihood="cell")
     with pytest.raises(ValueError, match="group is 'log_likelihood', expected another"):
-        bm.dataset(posterior, "log_likelihood", log_likelihood="none", num_draws=10)
+        bm.calibration.dataset(posterior, "log_likelihood", log_likelihood="none", num_draws=10)
     with pytest.raises(ValueError, match="data is given, expected None"):
         bm.to_arviz(posterior, data=bm.Transitions(0, 0, 0.0, 0))

@@ -14,9 +14,9 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
-from bayes_mdp.calibration import load_draws, predictive_loo, save_draws, summary, to_arviz
+from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
 from bayes_mdp.calibration.arviz import diagnostics
-from bayes_mdp.calibration.arviz.diagnostics import diagnose
+from bayes_mdp.calibration.arviz.diagnostics import diagnose, load_draws
 from bayes_mdp.calibration.arviz.generation import arviz
 from bayes_mdp.inference import NUTS, infer
 from bayes_mdp.inference.draws.chains import Chains, Scalars

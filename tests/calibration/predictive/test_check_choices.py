@@ -13,7 +13,7 @@ from bayes_mdp.inference import SamplingWarning
 from tests.behaviour.bandits import MODEL, environment, play
 
 
-def fitted(log, sampler=bm.NUTS(100, 100, 2), **options):
+def fitted(log, sampler=bm.inference.NUTS(100, 100, 2), **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
         return fit(jax.random.key(1), MODEL, log, sampler=sampler, **options)
@@ -57,7 +57,7 @@ def test_a_stranger_is_flagged():
 
 
 def test_wrong_arguments_are_refused():
-    own = fitted(play(10), bm.NUTS(10, 20, 1), pooling="complete")
+    own = fitted(play(10), bm.inference.NUTS(10, 20, 1), pooling="complete")
     with pytest.raises(TypeError, match=r"posterior is 3, expected what bayes_mdp\.behaviour\.fit returns"):
         check_choices(jax.random.key(0), 3)  # type: ignore[arg-type]
     sizes = iter(range(1, 10))

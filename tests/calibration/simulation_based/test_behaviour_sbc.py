@@ -53,7 +53,7 @@ def test_ranks_are_of_the_parameters_and_of_the_likelihood_of_the_choices():
         num_simulations=10,
         num_draws=20,
         pooling="none",
-        sampler=bm.NUTS(60, 60, 1),
+        sampler=bm.inference.NUTS(60, 60, 1),
         quantities=quantities,
     )
     data = found.dataset
@@ -68,7 +68,7 @@ def test_ranks_are_of_the_parameters_and_of_the_likelihood_of_the_choices():
 
 def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="sampler makes 20 draws, expected at least num_draws, 30"):
-        sbc_behaviour(KEY, MODEL, environment(), num_draws=30, sampler=bm.NUTS(10, 10, 2))
+        sbc_behaviour(KEY, MODEL, environment(), num_draws=30, sampler=bm.inference.NUTS(10, 10, 2))
     with pytest.raises(TypeError, match="environment is 3, expected an Environment or a Task"):
         sbc_behaviour(KEY, MODEL, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="model has no parameters"):
@@ -77,7 +77,9 @@ def test_wrong_arguments_are_refused():
 
 def verdict(fitted, num=1024):
     """Of `num` persons by themselves, 60 choices each, with this model fitted to them."""
-    design = BehaviourDesign(Rate(), fitted, environment(), 1, 60, 60, "none", None, bm.NUTS(200, 240, 1), None)
+    design = BehaviourDesign(
+        Rate(), fitted, environment(), 1, 60, 60, "none", None, bm.inference.NUTS(200, 240, 1), None
+    )
     attributes = {"method": "nuts", "data": "60 choices", "num_draws": "60", "program": ""}
     return SBC(run_in_chunks(KEY, lambda: simulation_of_behaviour(design), num, 64, attributes, None))
 

@@ -55,7 +55,7 @@ def ranks(prior, names: tuple[str, ...], method: str, num: int = 300):
     quantities = {name: lambda drawn, name=name: drawn.sites[name] for name in names}
     quantities["first row"] = lambda drawn: drawn.mdp.transition_probs[0, 0, 0]
     quantities["first reward"] = lambda drawn: drawn.mdp.reward[0, 0]
-    return bm.sbc(
+    return bm.calibration.sbc(
         KEY, prior, SPACE, num_simulations=num, num_draws=63, num_transitions=20, method=method, quantities=quantities
     )
 

@@ -49,7 +49,7 @@ class Problem:
 
     def evsi(self, model, study):
         sd = {"mean": self.sd} if "mean" in study else {}
-        return bm.evsi(KEY, model, bm.Study(study, sd)).value
+        return bm.information.evsi(KEY, model, bm.information.Study(study, sd)).value
 
     def simulated(self, study, seed):
         """True worth of the strategy that is chosen after the study, for each truth."""
@@ -72,7 +72,7 @@ def clear_problems(number):
     seed = 0
     while number:
         problem = Problem(seed)
-        model = bm.decision_model(problem.program)
+        model = bm.strategies.decision_model(problem.program)
         values = np.sort([problem.evsi(model, study) for study in problem.studies])
         seed += 1
         if values[-2] < 0.85 * values[-1]:

@@ -191,9 +191,11 @@ def test_environments_do_not_depend_on_blocks():
 def test_episodes_of_one_step_are_observations_of_one_pair(name):
     """Whatever learns from the rewards: both are worth the same, but for the error of simulation."""
     posterior, first = posterior_of(name), [0.0, 0.0, 1.0]
-    pair = bm.next_experiment(KEY, posterior, bm.Episodic(1), [(2, 1)], n=3, initial=first, num_data_sets=MANY)
-    study = {"second": bm.PolicyStudy([1, 1, 1], 3)}
+    pair = bm.information.next_experiment(
+        KEY, posterior, bm.Episodic(1), [(2, 1)], n=3, initial=first, num_data_sets=MANY
+    )
+    study = {"second": bm.information.PolicyStudy([1, 1, 1], 3)}
     other = jax.random.key(1)
-    played = bm.next_experiment(other, posterior, bm.Episodic(1), study, initial=first, num_data_sets=MANY)
+    played = bm.information.next_experiment(other, posterior, bm.Episodic(1), study, initial=first, num_data_sets=MANY)
     error = np.hypot(pair.standard_error[0], played.standard_error[0])
     assert abs(pair.value[0] - played.value[0]) < Z * error and played.value[0] > Z * played.standard_error[0] > 0

@@ -456,7 +456,7 @@ def test_one_step_ahead_is_near_the_bayes_optimum(problem, posterior, horizon, f
     """Shares as measured; the optimum is that of `bayes_optimal`, which no rule exceeds."""
     found = lookahead.values(problem, horizon)
     start = np.eye(posterior.space.n_states)[0]
-    best = bm.bayes_optimal(posterior, objective=Episodic(horizon), initial=start)
+    best = bm.decisions.bayes_optimal(posterior, objective=Episodic(horizon), initial=start)
     assert found["optimum"] == pytest.approx(best.value, rel=1e-12)
     assert floor <= best.share(found["lookahead"]) <= 1 + 1e-12
     assert best.share(found["mean"]) == pytest.approx(mean, abs=1e-4)
@@ -473,7 +473,7 @@ def test_true_is_a_label_where_a_state_is_called_so():
     """True == 1 for Python: as the label of a state it is found, as an index, or in place of 1, it is refused."""
     flags = bm.StateActionSpace(2, 2, states=(False, True), actions=(1, 0))
     posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), space=flags)
-    found = bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1), [(True, 1)])
+    found = bm.information.next_experiment(jax.random.key(1), posterior, bm.Episodic(1), [(True, 1)])
     assert found.index.tolist() == [[1, 0]]
     with pytest.raises(ValueError, match=r"candidates\[0\] has the action True, expected a label, or an index"):
-        bm.next_experiment(jax.random.key(1), posterior, bm.Episodic(1), [(True, True)])
+        bm.information.next_experiment(jax.random.key(1), posterior, bm.Episodic(1), [(True, True)])

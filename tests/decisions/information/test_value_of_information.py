@@ -16,9 +16,10 @@ import pytest
 import scipy.stats
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import StrategyDraws, discounted_population
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
+from bayes_mdp.information import discounted_population
+from bayes_mdp.strategies import StrategyDraws
 
 sample: Any = numpyro.sample  # its annotation knows no operators
 stats: Any = scipy.stats  # its stubs mix up continuous and discrete laws
@@ -44,7 +45,7 @@ def betas():
 
 @pytest.fixture(scope="module")
 def model():
-    return {program.__name__: bm.decision_model(program) for program in (normals, treatment, betas)}
+    return {program.__name__: bm.strategies.decision_model(program) for program in (normals, treatment, betas)}
 
 
 def is_exact(found, value):
@@ -54,49 +55,49 @@ def is_exact(found, value):
 
 def test_two_normal_arms(model):
     arms = model["normals"]
-    is_exact(bm.evpi(KEY, arms), 153.447318)
-    is_exact(bm.evppi(KEY, arms, ["t1"]), 76.270834)
-    is_exact(bm.evppi(KEY, arms, ["t2"]), 114.537879)
-    is_exact(bm.evppi(KEY, arms, ["t1", "t2"]), 153.447318)
+    is_exact(bm.information.evpi(KEY, arms), 153.447318)
+    is_exact(bm.information.evppi(KEY, arms, ["t1"]), 76.270834)
+    is_exact(bm.information.evppi(KEY, arms, ["t2"]), 114.537879)
+    is_exact(bm.information.evppi(KEY, arms, ["t1", "t2"]), 153.447318)
     for n, both, first in (
         (1, 29.817124, 5.246302),
         (10, 105.131406, 41.847596),
         (100, 146.115572, 70.478439),
         (1000, 152.670477, 75.647248),
     ):
-        is_exact(bm.evsi(KEY, arms, bm.Study({"t1": n, "t2": n}, SD)), both)
-        is_exact(bm.evsi(KEY, arms, bm.Study({"t1": n}, {"t1": 1000.0})), first)
-    found = bm.acceptability(StrategyDraws(("a", "b"), ("cost", "effect"), np.ones((2, 2, 2))), [1.0])
+        is_exact(bm.information.evsi(KEY, arms, bm.information.Study({"t1": n, "t2": n}, SD)), both)
+        is_exact(bm.information.evsi(KEY, arms, bm.information.Study({"t1": n}, {"t1": 1000.0})), first)
+    found = bm.strategies.acceptability(StrategyDraws(("a", "b"), ("cost", "effect"), np.ones((2, 2, 2))), [1.0])
     assert "evpi" in found
 
 
 def test_the_best_size_of_a_study(model):
-    study = bm.Study({"t1": 1, "t2": 1}, SD)
+    study = bm.information.Study({"t1": 1, "t2": 1}, SD)
     costs = {"population": 10_000, "fixed_cost": 50_000, "cost_per_size": 2 * 500}
-    found = bm.net_benefit_of_sampling(KEY, model["normals"], study, range(60, 101), **costs)
+    found = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, range(60, 101), **costs)
     assert found.best_size == 82
     assert float(found.table["enbs"].max()) == pytest.approx(1_314_254.47, abs=0.005)
     assert "best of these: 82" in str(found)
-    none = bm.net_benefit_of_sampling(KEY, model["normals"], study, [10.0], population=1, fixed_cost=1e6)
+    none = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, [10.0], population=1, fixed_cost=1e6)
     assert none.best_size == 0 and "none of these pays" in str(none)
 
 
 def test_one_beta_treatment(model):
-    is_exact(bm.evpi(KEY, model["treatment"]), 4.583035)
+    is_exact(bm.information.evpi(KEY, model["treatment"]), 4.583035)
     known = (0.509091, 1.527273, 1.879720, 2.265734, 3.012384, 3.585333, 4.100841, 4.325164, 4.555501)
     for n, value in zip((1, 2, 3, 5, 10, 20, 50, 100, 1000), known, strict=True):
-        is_exact(bm.evsi(KEY, model["treatment"], bm.Study({"p": n})), value)
+        is_exact(bm.information.evsi(KEY, model["treatment"], bm.information.Study({"p": n})), value)
 
 
 def test_two_beta_arms(model):
-    found = bm.evpi(KEY, model["betas"])
+    found = bm.information.evpi(KEY, model["betas"])
     is_exact(found, 75.524476)
     assert found.numerical_error < 1e-9 and "quadrature" in found.reason
-    is_exact(bm.evppi(KEY, model["betas"], ["p1"]), 59.548839)
-    is_exact(bm.evppi(KEY, model["betas"], ["p2"]), 34.712394)
+    is_exact(bm.information.evppi(KEY, model["betas"], ["p1"]), 59.548839)
+    is_exact(bm.information.evppi(KEY, model["betas"], ["p2"]), 34.712394)
     for n, first, both in ((1, 18.181818, 18.181818), (5, 37.662338, 43.448218), (20, 51.236589, 62.645902)):
-        is_exact(bm.evsi(KEY, model["betas"], bm.Study({"p1": n})), first)
-        is_exact(bm.evsi(KEY, model["betas"], bm.Study({"p1": n, "p2": n})), both)
+        is_exact(bm.information.evsi(KEY, model["betas"], bm.information.Study({"p1": n})), first)
+        is_exact(bm.information.evsi(KEY, model["betas"], bm.information.Study({"p1": n, "p2": n})), both)
 
 
 def three_arms():
@@ -120,7 +121,7 @@ def arms(p, g, m):
 
 def test_sampled_numbers_by_brute_force():
     """False alarm below 1e-6 each: 6 standard errors of both; a fault of 1 % of the EVPI would be seen."""
-    belief = bm.decision_model(three_arms)
+    belief = bm.strategies.decision_model(three_arms)
     mean_p, means = np.array([2.0, 1.0, 3.0]) / 6, {"g": 2.0, "m": 1.0}
 
     def rows(n):
@@ -132,12 +133,12 @@ def test_sampled_numbers_by_brute_force():
         ("g", "m"): lambda r, n: (rows(n), r.gamma(2.0, 1.0, n), r.normal(1.0, 1.0, n)),
     }
     for sites, draw in cases.items():
-        found = bm.evppi(KEY, belief, sites)
+        found = bm.information.evppi(KEY, belief, sites)
         value, error = numpy_gain(arms, draw)
         assert abs(found.value - value) < 6 * np.hypot(error, found.standard_error) + found.numerical_error, sites
         assert found.standing in ("exact", "unbiased")
     # Data of the row and the rate: posterior means by conjugate updates.
-    found = bm.evsi(KEY, belief, bm.Study({"p": 7, "g": 2.5}))
+    found = bm.information.evsi(KEY, belief, bm.information.Study({"p": 7, "g": 2.5}))
 
     def data(r, n):
         p, g = r.dirichlet([2.0, 1.0, 3.0], n), r.gamma(2.0, 1.0, n)
@@ -162,7 +163,7 @@ def curved_benefit(r, s, u):
 
 
 def test_nested_estimates_by_quadrature():
-    belief = bm.decision_model(curved)
+    belief = bm.strategies.decision_model(curved)
     q = (np.arange(2000) + 0.5) / 2000
     r, s = stats.gamma(8, scale=0.25).ppf(q), stats.norm(0, 0.5).ppf(q)
     # Given r: u at its mean 2/3, s averaged; given s likewise.
@@ -172,7 +173,7 @@ def test_nested_estimates_by_quadrature():
     given_s = np.stack([er * 16 / 3 + s**2, 1.2 - 0.3 * np.exp(s), np.full(2000, 0.4 * 2 * 2 / 3)], axis=1)
     for name, given in (("r", given_r), ("s", given_s)):
         wanted = given.max(1).mean() - given.mean(0).max()
-        found = bm.evppi(KEY, belief, [name], num_draws=1 << 12, num_inner=256)
+        found = bm.information.evppi(KEY, belief, [name], num_draws=1 << 12, num_inner=256)
         assert found.standing == "estimate" and "inner" in found.reason
         assert abs(found.value - wanted) < 6 * found.standard_error + 2e-3 * wanted, name
     # A study of the rate r: the posterior after x events in 3 years is Gamma(8 + x, 7).
@@ -187,7 +188,7 @@ def test_nested_estimates_by_quadrature():
         axis=1,
     )
     wanted = chance @ after.max(1) - (chance @ after).max()
-    found = bm.evsi(KEY, belief, bm.Study({"r": 3.0}), num_draws=1 << 12, num_inner=256)
+    found = bm.information.evsi(KEY, belief, bm.information.Study({"r": 3.0}), num_draws=1 << 12, num_inner=256)
     assert abs(found.value - wanted) < 6 * found.standard_error + 5e-3 * wanted
 
 
@@ -204,14 +205,14 @@ MEAN_EXP, MEAN_SQUARE = (4 / 5) ** 8, (8 / 16 + 2**2) / 20  # E exp(-r), E r^2 /
 
 def test_averages_that_are_affine():
     """One number: closed form. More: points. Both against sums over quantiles to 9 errors: false alarm 1e-7."""
-    belief = bm.decision_model(prices)
+    belief = bm.strategies.decision_model(prices)
     q = (np.arange(20_000) + 0.5) / 20_000
     a, c = stats.norm(1, 0.5).ppf(q), stats.gamma(4, scale=0.2).ppf(q)
     first, third = a * MEAN_EXP - 0.1, c * MEAN_EXP - 0.06
     now = {"first": MEAN_EXP - 0.1, "second": 0.0, "third": 0.8 * MEAN_EXP - 0.06, "none": 0.0}
     for name, values, learned in (("a", first, "first"), ("c", third, "third")):
         others = max(value for strategy, value in now.items() if strategy != learned)
-        found = bm.evppi(KEY, belief, [name], num_draws=1 << 12)
+        found = bm.information.evppi(KEY, belief, [name], num_draws=1 << 12)
         assert found.reason.startswith("closed form of lines") and found.best == max(now, key=lambda x: now[x])
         wanted = np.maximum(values, others).mean() - max(now.values())
         assert abs(found.value - wanted) < 9 * found.standard_error + 1e-4 * wanted, name
@@ -219,13 +220,13 @@ def test_averages_that_are_affine():
     sd = 0.4 * MEAN_SQUARE
     floor = np.maximum(first, max(now["third"], 0.0))
     wanted = (floor + sd * stats.norm.pdf(floor / sd) - floor * stats.norm.sf(floor / sd)).mean() - max(now.values())
-    found = bm.evppi(KEY, belief, ["a", "b"], num_draws=1 << 14)
+    found = bm.information.evppi(KEY, belief, ["a", "b"], num_draws=1 << 14)
     assert "whose slopes are averages" in found.reason and "not decided" not in found.reason
     assert abs(found.value - wanted) < 9 * found.standard_error + 1e-4 * wanted
     # A study of a: its posterior mean is normal.
     after = 0.5 / np.sqrt(1 + 2.0**2 / (9 * 0.5**2))
     wanted = np.maximum((1 + after * stats.norm.ppf(q)) * MEAN_EXP - 0.1, max(now["third"], 0)).mean()
-    found = bm.evsi(KEY, belief, bm.Study({"a": 9}, sd={"a": 2.0}), num_draws=1 << 12)
+    found = bm.information.evsi(KEY, belief, bm.information.Study({"a": 9}, sd={"a": 2.0}), num_draws=1 << 12)
     assert found.reason.startswith("closed form of lines")
     assert abs(found.value - (wanted - max(now.values()))) < 9 * found.standard_error + 1e-4 * wanted
 
@@ -235,8 +236,8 @@ def test_products_of_what_is_learned_are_no_planes():
         r, a = numpyro.sample("r", dist.Gamma(8.0, 4.0)), numpyro.sample("a", dist.Normal(1.0, 0.5))
         return {"go": a * numpyro.sample("b", dist.Normal(1.0, 0.5)) - jnp.exp(r) / 9, "stay": 0.0}
 
-    belief = bm.decision_model(program)
-    found = bm.evppi(KEY, belief, ["a", "b"], num_draws=1 << 12, num_inner=64)
+    belief = bm.strategies.decision_model(program)
+    found = bm.information.evppi(KEY, belief, ["a", "b"], num_draws=1 << 12, num_inner=64)
     assert "inner ones each" in found.reason
     a, b = (1 + 0.5 * np.random.default_rng(i).standard_normal(400_000) for i in (0, 1))
     gap = a * b - (4 / 3) ** 8 / 9  # E exp(r) of Gamma(8, 4)
@@ -275,7 +276,7 @@ def random_model(seed):
 
     def study(n):
         sd = {"x0": 1.3} if kinds[0] == "Normal" else {}
-        return bm.Study({"x0": n}, sd)
+        return bm.information.Study({"x0": n}, sd)
 
     return program, [f"x{i}" for i in range(len(kinds))], study
 
@@ -295,22 +296,22 @@ def error_of(*found):
 @pytest.mark.parametrize("seed", range(100))
 def test_what_holds_in_every_model(seed):
     program, sites, study = random_model(seed)
-    belief = bm.decision_model(program)
+    belief = bm.strategies.decision_model(program)
     settings: dict[str, Any] = {"num_draws": 1 << 12}
-    everything = bm.evpi(KEY, belief, **settings)
+    everything = bm.information.evpi(KEY, belief, **settings)
     # More sites are worth more; all sites are everything.
-    nested = [bm.evppi(KEY, belief, sites[:k], **settings) for k in range(len(sites) + 1)]
+    nested = [bm.information.evppi(KEY, belief, sites[:k], **settings) for k in range(len(sites) + 1)]
     assert nested[0].value == 0
     for less, more in itertools.pairwise(nested):
         assert less.value <= more.value + error_of(less, more)
     assert abs(nested[-1].value - everything.value) <= error_of(nested[-1], everything)
-    assert bm.evppi(KEY, belief, ["unused"], **settings).value == 0
+    assert bm.information.evppi(KEY, belief, ["unused"], **settings).value == 0
     # Larger studies are worth more, and no more than to know the site.
-    studies = [bm.evsi(KEY, belief, study(n), **settings) for n in (0, 1, 2, 5, 20)]
+    studies = [bm.information.evsi(KEY, belief, study(n), **settings) for n in (0, 1, 2, 5, 20)]
     assert studies[0].value == pytest.approx(0, abs=1e-9)
     for less, more in zip(studies, [*studies[1:], nested[1]], strict=True):
         assert less.value <= more.value + error_of(less, more)
-    large = bm.evsi(KEY, belief, study(100_000), **settings)
+    large = bm.information.evsi(KEY, belief, study(100_000), **settings)
     assert abs(large.value - nested[1].value) <= error_of(large, nested[1]) + 0.01 * nested[1].value + 1e-6
     # Of the same problem in other words.
     same = {
@@ -320,30 +321,32 @@ def test_what_holds_in_every_model(seed):
         "a dominated strategy": (program, {"extra": True}, 1.0),
     }
     for name, (again, how, factor) in same.items():
-        other = bm.decision_model(lambda again=again, how=how: again(**how))
-        found = bm.evppi(KEY, other, sites[:1], **settings)
+        other = bm.strategies.decision_model(lambda again=again, how=how: again(**how))
+        found = bm.information.evppi(KEY, other, sites[:1], **settings)
         assert abs(found.value - factor * nested[1].value) <= factor * error_of(found, nested[1]) + 1e-9, name
-    alone = bm.evpi(KEY, belief.select(["d0"]), **settings)
+    alone = bm.information.evpi(KEY, belief.select(["d0"]), **settings)
     assert alone.value == 0 and alone.reason == "there is one strategy"
 
 
 def test_draws_alone():
     """Draws that somebody else made: the same numbers, and the error is stated."""
-    draws = bm.decision_model(betas).sample(KEY, 40_000)
-    found = bm.evpi(KEY, draws)
+    draws = bm.strategies.decision_model(betas).sample(KEY, 40_000)
+    found = bm.information.evpi(KEY, draws)
     assert abs(found.value - 75.524476) < 5.5 * found.standard_error and found.standing == "unbiased"
-    few = bm.evpi(KEY, StrategyDraws(("a", "b"), ("value",), np.random.default_rng(0).normal(size=(30, 2, 1))))
+    few = bm.information.evpi(
+        KEY, StrategyDraws(("a", "b"), ("value",), np.random.default_rng(0).normal(size=(30, 2, 1)))
+    )
     assert few.standing == "estimate" and "may be too low" in few.reason
 
 
 def test_regression():
     pytest.importorskip("sklearn", reason="regression needs scikit-learn")
-    draws = bm.decision_model(betas).sample(KEY, 4000)
-    found = bm.evppi(KEY, draws, ["p1"])
+    draws = bm.strategies.decision_model(betas).sample(KEY, 4000)
+    found = bm.information.evppi(KEY, draws, ["p1"])
     assert abs(found.value - 59.548839) < 6 * found.standard_error + 1.0
     assert found.standing == "estimate" and found.useless is not None and 0 <= found.useless < 5
     assert "random order" in str(found)
-    both = bm.evppi(KEY, draws, ["p1", "p2"])
+    both = bm.information.evppi(KEY, draws, ["p1", "p2"])
     assert abs(both.value - 75.524476) < 6 * both.standard_error + 1.0
 
 
@@ -355,14 +358,14 @@ def hierarchy():
 
 def test_sites_that_depend_on_others_are_regressed():
     pytest.importorskip("sklearn", reason="regression needs scikit-learn")
-    belief = bm.decision_model(hierarchy)
+    belief = bm.strategies.decision_model(hierarchy)
     # low given top is normal with mean top: E max(top, .1) - .1; low alone has variance 2.
     for name, sd in (("top", 1.0), ("low", np.sqrt(2.0))):
-        found = bm.evppi(KEY, belief, [name], num_draws=8000)
+        found = bm.information.evppi(KEY, belief, [name], num_draws=8000)
         wanted = sd * stats.norm.pdf(0.1 / sd) - 0.1 * stats.norm.sf(0.1 / sd)
         assert "regressed" in found.reason
         assert abs(found.value - wanted) < 6 * found.standard_error + 0.01
-    both = bm.evppi(KEY, belief, ["top", "low"])
+    both = bm.information.evppi(KEY, belief, ["top", "low"])
     assert both.standing == "unbiased" and "Sobol" in both.reason
     assert abs(both.value - wanted) < 9 * both.standard_error
 
@@ -375,20 +378,20 @@ def by_nuts():
 
 
 def test_a_site_without_closed_form_is_averaged_over():
-    belief = bm.decision_model(by_nuts, key=KEY, num_warmup=300, num_samples=1000, num_chains=2)
+    belief = bm.strategies.decision_model(by_nuts, key=KEY, num_warmup=300, num_samples=1000, num_chains=2)
     assert not belief.exact and "p []: drawn by NUTS, given y" in str(belief)
     grid = (np.arange(4000) + 0.5) / 4000
     weight = stats.beta(2, 2).pdf(grid) * stats.binom(20, grid**2).pmf(5)
     mean_p = weight @ grid / weight.sum()
     q = stats.beta(3, 4).ppf(grid)
     wanted = np.maximum(mean_p, 1.1 * q).mean() - max(mean_p, 1.1 * 3 / 7)
-    found = bm.evppi(KEY, belief, ["q"], num_draws=1 << 12, num_inner=512)
+    found = bm.information.evppi(KEY, belief, ["q"], num_draws=1 << 12, num_inner=512)
     assert abs(found.value - wanted) < 9 * found.standard_error + 0.003
     assert found.standing == "estimate"
     with pytest.raises(ValueError, match="'p', which is no site of closed form, expected exact sites"):
-        bm.evsi(KEY, belief, bm.Study({"p": 10}))
+        bm.information.evsi(KEY, belief, bm.information.Study({"p": 10}))
     with pytest.raises(ValueError, match="key is None, expected a key: site 'p' has no closed form"):
-        bm.decision_model(by_nuts)
+        bm.strategies.decision_model(by_nuts)
 
 
 @pytest.mark.slow
@@ -397,7 +400,7 @@ def test_policies_in_common_draws_are_a_decision_set():
     posterior = bm.infer(KEY, bm.models.dirichlet_normal_gamma(), space=space)
     policies = {"first": [0, 0], "second": [1, 1]}
     comparison = bm.compare_policies(KEY, posterior, policies, bm.Discounted(0.5), num_draws=200)
-    found = bm.evpi(KEY, comparison)
+    found = bm.information.evpi(KEY, comparison)
     draws = np.stack([comparison.values[name].draws for name in policies], axis=1)
     assert found.value == pytest.approx(draws.max(1).mean() - draws.mean(0).max())
     assert found.strategies == ("first", "second")
@@ -419,32 +422,57 @@ def test_wrong_input(model):
     arms, one = model["normals"], model["treatment"]
     for call, says in (
         (
-            lambda: bm.evppi(KEY, arms, ["rate of P"]),
+            lambda: bm.information.evppi(KEY, arms, ["rate of P"]),
             "sites has 'rate of P', expected sites of the program: 't1', 't2'",
         ),
-        (lambda: bm.evppi(KEY, bm.decision_model(curved_names), ["rate_HD"]), "did you mean 'rate_hd'"),
-        (lambda: bm.evpi(KEY, arms, 1000.0), "wtp is 1000.0 without effects"),
-        (lambda: bm.evsi(KEY, arms, bm.Study({"t1": 3})), r"sd\['t1'\] is missing, expected the sd of one measurement"),
-        (lambda: bm.evsi(KEY, one, bm.Study({"p": 3}, {"p": 1.0})), r"sd\['p'\] is 1.0, expected none"),
-        (lambda: bm.evsi(KEY, one, bm.Study({"p": 2.5})), r"observations\['p'\] is 2.5, expected an integer"),
-        (lambda: bm.evsi(KEY, one, bm.Study({"p": [1, 2]})), r"has shape \(2,\), expected a number, or shape \(\)"),
-        (lambda: bm.Study({"p": -1}), r"observations\['p'\] is -1"),
-        (lambda: bm.Study({"p": 1}, {"q": 1.0}), "sd has 'q', expected sites of observations"),
+        (
+            lambda: bm.information.evppi(KEY, bm.strategies.decision_model(curved_names), ["rate_HD"]),
+            "did you mean 'rate_hd'",
+        ),
+        (lambda: bm.information.evpi(KEY, arms, 1000.0), "wtp is 1000.0 without effects"),
+        (
+            lambda: bm.information.evsi(KEY, arms, bm.information.Study({"t1": 3})),
+            r"sd\['t1'\] is missing, expected the sd of one measurement",
+        ),
+        (
+            lambda: bm.information.evsi(KEY, one, bm.information.Study({"p": 3}, {"p": 1.0})),
+            r"sd\['p'\] is 1.0, expected none",
+        ),
+        (
+            lambda: bm.information.evsi(KEY, one, bm.information.Study({"p": 2.5})),
+            r"observations\['p'\] is 2.5, expected an integer",
+        ),
+        (
+            lambda: bm.information.evsi(KEY, one, bm.information.Study({"p": [1, 2]})),
+            r"has shape \(2,\), expected a number, or shape \(\)",
+        ),
+        (lambda: bm.information.Study({"p": -1}), r"observations\['p'\] is -1"),
+        (lambda: bm.information.Study({"p": 1}, {"q": 1.0}), "sd has 'q', expected sites of observations"),
         (lambda: arms.select(["one", "three"]), "strategies has 'three'"),
         (lambda: arms.select([]), "strategies is empty"),
         (lambda: arms.at({"t1": [1.0, 2.0]}), r"values\['t1'\] has shape \(2,\)"),
         (lambda: arms.at({"t": 1.0}), "values has 't'"),
-        (lambda: bm.net_benefit_of_sampling(KEY, one, bm.Study({"p": 1}), [], population=1), "sizes is"),
-        (lambda: bm.net_benefit_of_sampling(KEY, one, bm.Study({"p": 1}), [0], population=1), r"sizes\[0\] is 0"),
         (
-            lambda: bm.decision_model(lambda: {"a": 1 / sample("x", dist.Normal(0.0, 1.0))}).at({"x": 0.0}),
+            lambda: bm.information.net_benefit_of_sampling(KEY, one, bm.information.Study({"p": 1}), [], population=1),
+            "sizes is",
+        ),
+        (
+            lambda: bm.information.net_benefit_of_sampling(KEY, one, bm.information.Study({"p": 1}), [0], population=1),
+            r"sizes\[0\] is 0",
+        ),
+        (
+            lambda: bm.strategies.decision_model(lambda: {"a": 1 / sample("x", dist.Normal(0.0, 1.0))}).at({"x": 0.0}),
             "is inf",
         ),
     ):
         with pytest.raises(ValueError, match=says):
             call()
     wrong: Any = "model"
-    for bad in (lambda: bm.Study({}), lambda: bm.evpi(KEY, wrong), lambda: bm.evsi(KEY, arms, wrong)):
+    for bad in (
+        lambda: bm.information.Study({}),
+        lambda: bm.information.evpi(KEY, wrong),
+        lambda: bm.information.evsi(KEY, arms, wrong),
+    ):
         with pytest.raises(TypeError):
             bad()
 
@@ -456,7 +484,7 @@ def test_a_curved_number_is_integrated_and_says_how_well():
         r = sample("r", dist.Gamma(3.0, 2.0))
         return {"a": jnp.exp(-r), "b": 0.3 * r, "c": 0.4}
 
-    found = bm.evpi(KEY, bm.decision_model(program))
+    found = bm.information.evpi(KEY, bm.strategies.decision_model(program))
     r = stats.gamma(3, scale=0.5).ppf((np.arange(10**6) + 0.5) / 10**6)
     benefit = np.stack([np.exp(-r), 0.3 * r, np.full(10**6, 0.4)], axis=1)
     wanted = benefit.max(1).mean() - benefit.mean(0).max()
@@ -474,18 +502,18 @@ def test_many_data_sets_beside_a_quadrature_are_points():
         x, y = sample("x", dist.Normal(0.4, 0.2)), sample("y", dist.Normal(0.5, 0.2))
         return {"a": p * x, "b": q * y, "c": 0.25}
 
-    belief = bm.decision_model(program)
-    study = bm.Study({"p": 100, "q": 100, "x": 4, "y": 4}, {"x": 1.0, "y": 1.0})
-    found = bm.evsi(KEY, belief, study, num_draws=1 << 12)
+    belief = bm.strategies.decision_model(program)
+    study = bm.information.Study({"p": 100, "q": 100, "x": 4, "y": 4}, {"x": 1.0, "y": 1.0})
+    found = bm.information.evsi(KEY, belief, study, num_draws=1 << 12)
     assert found.standing == "unbiased" and "Sobol" in found.reason
-    assert found.value <= bm.evpi(KEY, belief, num_draws=1 << 12).value
+    assert found.value <= bm.information.evpi(KEY, belief, num_draws=1 << 12).value
 
 
 def test_a_printed_number_says_what_it_counts():
     """Of a decision model one decision; of policies one start of what the objective sums up, or one step."""
     values = np.array([[[1.0], [0.0]], [[0.0], [4.0]]])
-    draws = bm.decisions.StrategyDraws(("a", "b"), ("net benefit",), values)
-    assert "\n  in the unit of the net benefit, for one decision\n" in str(bm.evpi(KEY, draws))
+    draws = bm.strategies.StrategyDraws(("a", "b"), ("net benefit",), values)
+    assert "\n  in the unit of the net benefit, for one decision\n" in str(bm.information.evpi(KEY, draws))
     units = [
         (bm.Discounted(0.9), "per start of a process, in units of the value (discounted sum of rewards)"),
         (bm.Episodic(2), "per start of an episode, in units of the value (sum of rewards of an episode)"),
@@ -498,5 +526,5 @@ def test_a_printed_number_says_what_it_counts():
             for name, x in (("a", values[:, 0]), ("b", values[:, 1]))
         }
         compared = bm.decisions.PolicyComparison(each, {"a": 0.5, "b": 0.5}, Verdict((), ()))
-        found = bm.evpi(KEY, compared)
+        found = bm.information.evpi(KEY, compared)
         assert found.value == 0.5 and f"\n  {unit}\n" in str(found)

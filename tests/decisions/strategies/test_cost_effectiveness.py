@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import StrategyDraws
+from bayes_mdp.strategies import StrategyDraws
 
 
 def draws_of(cost, effect, names=None):
@@ -26,7 +26,7 @@ def on_hull(cost, effect):
 def test_the_frontier_is_what_some_willingness_to_pay_chooses(seed):
     rng = np.random.default_rng(seed)
     cost, effect = rng.normal(size=(2, rng.integers(1, 8)))
-    table = bm.cost_effectiveness(draws_of(cost, effect)).table
+    table = bm.strategies.cost_effectiveness(draws_of(cost, effect)).table
     frontier = {int(str(name)[1:]) for name in table["strategy"].values[table["status"].values == "frontier"]}
     assert frontier == on_hull(cost, effect)
     ratios = table["icer"].values[np.isfinite(table["icer"].values)]
@@ -34,7 +34,9 @@ def test_the_frontier_is_what_some_willingness_to_pay_chooses(seed):
 
 
 def test_dominance_has_two_kinds():
-    found = bm.cost_effectiveness(draws_of([0, 10, 5, 20], [0, 1, 0.1, 0.9], ("none", "good", "between", "worse")))
+    found = bm.strategies.cost_effectiveness(
+        draws_of([0, 10, 5, 20], [0, 1, 0.1, 0.9], ("none", "good", "between", "worse"))
+    )
     status = dict(zip(found.table["strategy"].values, found.table["status"].values, strict=True))
     assert status == {
         "none": "frontier",
@@ -47,7 +49,7 @@ def test_dominance_has_two_kinds():
 
 
 def test_the_same_twice():
-    found = bm.cost_effectiveness(draws_of([1.0, 1.0, 3.0], [2.0, 2.0, 3.0])).table
+    found = bm.strategies.cost_effectiveness(draws_of([1.0, 1.0, 3.0], [2.0, 2.0, 3.0])).table
     assert list(found["status"].values) == ["frontier"] * 3
     assert found["icer"].values[2] == 2
 
@@ -55,7 +57,7 @@ def test_the_same_twice():
 def test_curves():
     rng = np.random.default_rng(0)
     draws = draws_of(rng.normal(size=(500, 3)), rng.normal(size=(500, 3)))
-    table = bm.acceptability(draws, [0.0, 1.0, 5.0])
+    table = bm.strategies.acceptability(draws, [0.0, 1.0, 5.0])
     np.testing.assert_allclose(table["prob_best"].sum("strategy"), 1)
     for k in (0.0, 1.0, 5.0):
         at = table.sel(wtp=k)
@@ -70,15 +72,15 @@ def test_curves():
 
 
 def test_ties_share_a_draw():
-    table = bm.acceptability(draws_of([[1.0, 1.0, 2.0]], [[1.0, 1.0, 1.0]]), 3.0)
+    table = bm.strategies.acceptability(draws_of([[1.0, 1.0, 2.0]], [[1.0, 1.0, 1.0]]), 3.0)
     np.testing.assert_allclose(table["prob_best"], [[0.5, 0.5, 0]])
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda d: bm.acceptability(d, []), "wtp is empty"),
-        (lambda d: bm.acceptability(d, [1.0, -2.0]), r"wtp\[1\] is -2.0"),
+        (lambda d: bm.strategies.acceptability(d, []), "wtp is empty"),
+        (lambda d: bm.strategies.acceptability(d, [1.0, -2.0]), r"wtp\[1\] is -2.0"),
         (lambda d: d.net_benefit(), "wtp is None, expected the willingness to pay"),
         (lambda d: d.outcome("effects"), "outcome is 'effects', expected one of cost, effect; did you mean 'effect'"),
         (

@@ -166,6 +166,6 @@ def test_bad_input():
         with pytest.raises((ValueError, TypeError), match=error):
             env.step(action)
     with pytest.raises(TypeError, match="env is a str, expected an Environment"):
-        bm.to_gymnasium("riverswim")  # type: ignore[arg-type]
+        bm.envs.to_gymnasium("riverswim")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_episode_steps is 0"):
         to_gymnasium(riverswim(), max_episode_steps=0)

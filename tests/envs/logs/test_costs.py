@@ -38,7 +38,7 @@ def test_the_rewards_are_minus_the_costs(kind, tmp_path):
         chunks = list(bm.read_log(source, **of_costs, **LABELS, chunksize=3))
         assert sorted(rows(chunks), key=repr) == sorted(rows([log]), key=repr)
         assert {chunk.cost for chunk in chunks} == {"c"}
-        folds = [bm.fold_log(source, **some, **LABELS, chunksize=4) for some in (columns, of_costs)]
+        folds = [bm.envs.fold_log(source, **some, **LABELS, chunksize=4) for some in (columns, of_costs)]
         assert_same_log(*folds)
         space = bm.StateActionSpace.from_log(log, ends=True)
         assert_same(*(one.counts(space, by_outcome=True) for one in folds))
@@ -49,7 +49,7 @@ FRAME = pd.DataFrame({"s": list("ab"), "a": ["x", "x"], "r": [1.0, 2.0], "c": [3
 COLUMNS = {"state": "s", "action": "a", "next_state": "n"}
 
 
-@pytest.mark.parametrize("read", [bm.read_log, bm.fold_log])
+@pytest.mark.parametrize("read", [bm.read_log, bm.envs.fold_log])
 def test_a_reward_and_a_cost_are_refused(read):
     said = "reward is column 'r' and cost is column 'c', expected one of them"
     with pytest.raises(ValueError, match=said):
@@ -76,14 +76,14 @@ def test_a_bad_cell_is_one_of_costs(cell, options, said, tmp_path):
         with pytest.raises(ValueError, match=r"log\.csv, " + said):
             list(bm.read_log(path, **COLUMNS, cost="c", **options, **more))
     with pytest.raises(ValueError, match=r"log\.csv, " + said):
-        bm.fold_log(path, **COLUMNS, cost="c", **options, chunksize=1)
+        bm.envs.fold_log(path, **COLUMNS, cost="c", **options, chunksize=1)
 
 
 def test_missing_costs_are_missing_rewards():
     frame = FRAME.assign(c=[3.0, np.nan])
     t = bm.read_log(frame, **COLUMNS, cost="c", missing_reward="ignore").transitions
     assert t.reward.tolist() == [-3.0, 0.0] and t.reward_observed.tolist() == [True, False]
-    folded = bm.fold_log(frame, **COLUMNS, cost="c", missing_reward="ignore")
+    folded = bm.envs.fold_log(frame, **COLUMNS, cost="c", missing_reward="ignore")
     counts = folded.counts(bm.StateActionSpace.from_log(folded))
     assert counts.reward_count.tolist() == [[1.0], [0.0]] and counts.reward_mean.tolist() == [[-3.0], [0.0]]
 
@@ -95,8 +95,8 @@ def test_what_is_printed_says_that_rewards_are_minus_costs():
     )
     assert "minus" not in str(plain)
     ended = bm.read_log(FRAME.assign(end=True), **COLUMNS, cost="c", terminated="end")
-    assert [part.cost for part in bm.split_log(jax.random.key(0), ended)] == ["c", "c"]
-    one, two = bm.fold_log(FRAME, **COLUMNS, cost="c"), bm.fold_log(FRAME, **COLUMNS, reward="r")
+    assert [part.cost for part in bm.mdp.split_log(jax.random.key(0), ended)] == ["c", "c"]
+    one, two = bm.envs.fold_log(FRAME, **COLUMNS, cost="c"), bm.envs.fold_log(FRAME, **COLUMNS, reward="r")
     assert str(one).endswith("; rewards are minus column 'c'") and "minus" not in str(two)
     assert str(one.merge(two)).endswith("; rewards are minus column 'c' in 1 of 2 logs")
 

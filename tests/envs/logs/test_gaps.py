@@ -100,7 +100,7 @@ def test_what_a_log_leaves_out_is_read_as_one_loop_does(seeds):
         for chunksize in (1, 3):
             chunks = list(bm.read_log(frame, **columns, **options, chunksize=chunksize))
             assert sorted(as_read(chunks), key=repr) == sorted(plain, key=repr), (seed, chunksize)
-        folded = bm.fold_log(frame, **columns, **options, chunksize=2)
+        folded = bm.envs.fold_log(frame, **columns, **options, chunksize=2)
         counts = folded.counts(SPACE)
         assert counts.transitions.sum() == folded.n_transitions == log.n_transitions
         assert counts.reward_count.sum() == sum(row[2] is not None for row in plain)

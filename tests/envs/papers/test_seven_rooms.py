@@ -136,7 +136,7 @@ def test_the_value_of_an_episode():
 @pytest.mark.slow
 def test_it_is_drawn():
     """By its map: one picture of 11 x 29 cells."""
-    drawn = bm.plot_env(seven_rooms())
+    drawn = bm.plots.plot_env(seven_rooms())
     (image,) = drawn.axes[0].get_images()
     assert image.get_size() == (11, 29)
 

@@ -8,10 +8,11 @@ import pytest
 from matplotlib import pyplot
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import PolicyComparison, StrategyDraws, trace_dataset
+from bayes_mdp.decisions import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.recommend.page import NO_WORSE, OPEN, WORSE
+from bayes_mdp.strategies import StrategyDraws, trace_dataset
 from tests.utils.test_axis_labels import overlaps
 
 
@@ -32,40 +33,40 @@ def legend(axes):
 
 
 def test_plane(draws):
-    axes = bm.plot_cost_effectiveness(draws, reference="b", wtp=2.0).axes[0]
+    axes = bm.plots.plot_cost_effectiveness(draws, reference="b", wtp=2.0).axes[0]
     assert legend(axes) == ["a", "c", "willingness to pay 2"]
     cloud, mean = axes.collections[:2]
     points = draws.values[:, 0] - draws.values[:, 1]
     np.testing.assert_allclose(np.asarray(cloud.get_offsets()), points[:, ::-1])
     np.testing.assert_allclose(np.asarray(mean.get_offsets()), points[:, ::-1].mean(0)[None])
     assert axes.get_xlabel() == "effect more than b"
-    assert legend(bm.plot_cost_effectiveness(draws).axes[0]) == ["a", "b", "c"]
+    assert legend(bm.plots.plot_cost_effectiveness(draws).axes[0]) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="reference is 'd', expected one of a, b, c"):
-        bm.plot_cost_effectiveness(draws, reference="d")
+        bm.plots.plot_cost_effectiveness(draws, reference="d")
 
 
 def test_curves(draws):
-    table = bm.acceptability(draws, [0.0, 1.0, 2.0])
-    axes = bm.plot_acceptability(table).axes[0]
+    table = bm.strategies.acceptability(draws, [0.0, 1.0, 2.0])
+    axes = bm.plots.plot_acceptability(table).axes[0]
     assert legend(axes) == ["a", "b", "c", "frontier"]
     np.testing.assert_allclose(np.asarray(axes.lines[1].get_ydata()), table["prob_best"].sel(strategy="b"))
     np.testing.assert_allclose(np.asarray(axes.lines[3].get_ydata()), table["frontier"])
-    axes = bm.plot_expected_loss(table).axes[0]
+    axes = bm.plots.plot_expected_loss(table).axes[0]
     assert legend(axes) == ["a", "b", "c", "EVPI"]
     np.testing.assert_allclose(np.asarray(axes.lines[3].get_ydata()), table["evpi"])
     with pytest.raises(ValueError, match="table has no variable 'expected_loss'"):
-        bm.plot_expected_loss(table.drop_vars("expected_loss"))
+        bm.plots.plot_expected_loss(table.drop_vars("expected_loss"))
 
 
 def test_cohort():
     trace = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]])
     table = trace_dataset({"a": trace, "b": trace[::-1]}, ("well", "dead"))
-    axes = bm.plot_cohort(table).axes[0]
+    axes = bm.plots.plot_cohort(table).axes[0]
     assert legend(axes) == ["well", "dead", "a", "b"]
     np.testing.assert_allclose(np.asarray(axes.lines[3].get_ydata()), trace[::-1, 1])
-    assert legend(bm.plot_cohort(table, strategy="b").axes[0]) == ["well", "dead"]
+    assert legend(bm.plots.plot_cohort(table, strategy="b").axes[0]) == ["well", "dead"]
     with pytest.raises(ValueError, match="strategy is 'c'"):
-        bm.plot_cohort(table, strategy="c")
+        bm.plots.plot_cohort(table, strategy="c")
 
 
 def test_values_of_policies():
@@ -74,7 +75,7 @@ def test_values_of_policies():
     policies = {"first": np.array([0, 0]), "second": np.array([1, 1])}
     compared = bm.compare_policies(jax.random.key(1), posterior, policies, bm.Discounted(0.5), num_draws=64)
     true = {name: float(bm.evaluate(bm.MDP(rows, reward), x, bm.Discounted(0.5)).v[0]) for name, x in policies.items()}
-    axes = bm.plot_policies(compared, truth=true).axes[0]
+    axes = bm.plots.plot_policies(compared, truth=true).axes[0]
     assert sorted(legend(axes)) == ["first", "first: true value", "second", "second: true value"]
     at = [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
     np.testing.assert_allclose(at, [compared.values["first"].mean, 0.0, compared.values["second"].mean, 2.0], atol=1e-6)
@@ -82,9 +83,9 @@ def test_values_of_policies():
     areas = [sum(bar.get_height() * bar.get_width() for bar in bars) for bars in axes.containers]
     np.testing.assert_allclose(areas, 1.0)
     with pytest.raises(ValueError, match="truth is 'third', expected one of"):
-        bm.plot_policies(compared, truth={"third": 1.0})
+        bm.plots.plot_policies(compared, truth={"third": 1.0})
     with pytest.raises(ValueError, match=r"truth\['first'\] is nan"):
-        bm.plot_policies(compared, truth={"first": np.nan})
+        bm.plots.plot_policies(compared, truth={"first": np.nan})
 
 
 def comparison_of(names, objective, mean=0.0, scale=1.0):
@@ -107,7 +108,7 @@ def test_gains_over_a_baseline():
     moved = {"old": common, "worse": common - 2, "better": common + 3 + 0.1 * rng.normal(size=200), "open": -common}
     values = {name: replace(value, draws=moved[name]) for name, value in compared.values.items()}
     compared = replace(compared, values=values)
-    figure = bm.plot_policies(compared, baseline="old", truth={"old": 1.0, "better": 3.5})
+    figure = bm.plots.plot_policies(compared, baseline="old", truth={"old": 1.0, "better": 3.5})
     axes = figure.axes[1]
     assert axes.get_xlabel() == "gain over old: discounted sum of rewards"
     assert [text.get_text() for text in axes.get_yticklabels()] == ["worse", "open", "better"]
@@ -121,13 +122,13 @@ def test_gains_over_a_baseline():
     assert [axes.lines[i].get_color() for i in (1, 3, 5)] == [WORSE, OPEN, NO_WORSE]
     assert overlaps(figure) == 0 and hidden(figure.axes[0]) == 0
     both = pyplot.figure(layout="constrained").subplots(2)
-    assert bm.plot_policies(compared, baseline="old", axes=both) is both[0].figure and both[1].lines
+    assert bm.plots.plot_policies(compared, baseline="old", axes=both) is both[0].figure and both[1].lines
     with pytest.raises(ValueError, match="baseline is 'new', expected one of"):
-        bm.plot_policies(compared, baseline="new")
+        bm.plots.plot_policies(compared, baseline="new")
     with pytest.raises(TypeError, match=r"axes is .*, expected two axes where a baseline is named"):
-        bm.plot_policies(compared, baseline="old", axes=both[0])
+        bm.plots.plot_policies(compared, baseline="old", axes=both[0])
     with pytest.raises(ValueError, match="baseline is 'one', the only policy"):
-        bm.plot_policies(comparison_of(["one"], bm.Discounted(0.9)), baseline="one")
+        bm.plots.plot_policies(comparison_of(["one"], bm.Discounted(0.9)), baseline="one")
 
 
 def hidden(axes):
@@ -149,7 +150,7 @@ def hidden(axes):
 )
 def test_legend_and_numbers_hide_nothing(size, names, mean, scale):
     axes = pyplot.figure(figsize=size, layout="constrained").subplots()
-    bm.plot_policies(comparison_of(names, bm.Discounted(0.9), mean, scale), axes=axes)
+    bm.plots.plot_policies(comparison_of(names, bm.Discounted(0.9), mean, scale), axes=axes)
     assert hidden(axes) == 0 and overlaps(axes.figure) == 0
     box = axes.get_legend().get_window_extent()  # pyright: ignore[reportOptionalMemberAccess]
     assert len(legend(axes)) == len(names) and box.y1 <= axes.get_window_extent().y1
@@ -169,4 +170,4 @@ def test_legend_and_numbers_hide_nothing(size, names, mean, scale):
     ],
 )
 def test_the_axis_says_what_a_value_is(objective, label):
-    assert bm.plot_policies(comparison_of(["a", "b"], objective)).axes[0].get_xlabel() == label
+    assert bm.plots.plot_policies(comparison_of(["a", "b"], objective)).axes[0].get_xlabel() == label

@@ -11,9 +11,9 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 import bayes_mdp as bm
 from bayes_mdp.envs import ENVS, chain, deep_sea, garnet, osband_chain, prior_mdp, riverswim, two_action_chain
 from bayes_mdp.envs import wide_narrow as wide
-from bayes_mdp.experiments import plot_env, plot_trajectory
 from bayes_mdp.experiments.plots import environment_graph
 from bayes_mdp.mdp import MDP, Environment, NormalReward, Picture, SparseMDP
+from bayes_mdp.plots import plot_env, plot_trajectory
 
 SMALLER: dict[str, Any] = {"two_action_chain": {"depth": 6}, "deep_sea": {"size": 4}}
 MAP = ("#####", "#S.F#", "#Sx.#", "#####")
@@ -299,7 +299,7 @@ def test_figures_can_be_rendered_and_axes_be_given(tmp_path):
 
 
 def test_the_face_has_both():
-    assert bm.plot_env is plot_env and bm.plot_trajectory is plot_trajectory
+    assert bm.plots.plot_env is plot_env and bm.plots.plot_trajectory is plot_trajectory
 
 
 ANY: Any = "env"

@@ -20,7 +20,7 @@ from tests.experiments.reward_worlds import LAWS, WORLDS, World, fits, transitio
 
 KEY = jax.random.key(3)
 AGENT: Any = PSRL(1000)
-QUIET = bm.RunOptions(progress=False, num_checkpoints=2)
+QUIET = bm.experiments.RunOptions(progress=False, num_checkpoints=2)
 REFUSED = r"(the reward law is \w+\)|the prior fixes this reward at 1: expected the same)"
 
 
@@ -108,7 +108,7 @@ def _until_first_step(door: Any) -> None:
 def _sweep(name: str, law: str) -> None:
     options = {"objective": Discounted(0.9), "num_steps": 10, "key": KEY}
     envs, priors = {"world": _world(name).env}, {"p": _prior(law)}
-    _until_first_step(lambda: bm.sweep({"a": AGENT}, envs, priors=priors, num_seeds=1, **options))
+    _until_first_step(lambda: bm.sweeps.sweep({"a": AGENT}, envs, priors=priors, num_seeds=1, **options))
 
 
 def _compare(name: str, law: str) -> None:
@@ -152,7 +152,9 @@ def test_sweep_and_compare_refuse_what_run_refuses():
     cost, fair = _world("a cost").env, _world("zeros and ones").env
     prior = bm.models.dirichlet_bernoulli()
     with pytest.raises(ValueError, match=r"env pays -1 in state 1, action 0, expected 0 or 1"):
-        bm.sweep({"a": AGENT}, {"cost": cost}, priors={"p": prior}, objective=Discounted(0.9), num_steps=2, key=KEY)
+        bm.sweeps.sweep(
+            {"a": AGENT}, {"cost": cost}, priors={"p": prior}, objective=Discounted(0.9), num_steps=2, key=KEY
+        )
     options = {"objective": Discounted(0.9), "length": 20, "prior": prior, "num_seeds": 2, "options": QUIET}
     refused = bm.compare({"a": AGENT}, {"cost": cost, "fair": fair}, key=KEY, **options)["refused"]
     assert "env pays -1 in state 1, action 0, expected 0 or 1" in str(refused.sel(env="cost").item())
@@ -200,7 +202,7 @@ def test_steps_are_compared_one_by_one_and_by_outcome():
 
 def test_bayes_regret_compares_drawn_environments_with_the_agents_prior():
     """Environments that are drawn from another program pay what the agent's law cannot give."""
-    options = bm.RunOptions(progress=False, env_prior=bm.models.dirichlet_normal())
+    options = bm.experiments.RunOptions(progress=False, env_prior=bm.models.dirichlet_normal())
     arguments = {"objective": Episodic(2), "num_steps": None, "num_episodes": 2, "num_seeds": 2, "regret": "bayes"}
     with pytest.raises(ValueError, match=r"env pays Normal rewards \(a finite number\) in state 0, action 0, exp"):
         _quick(env=_world("zeros").env, prior=bm.models.dirichlet_bernoulli(), options=options, **arguments)

@@ -19,8 +19,9 @@ COMMAND = (
     "from bayes_mdp.experiments.training.vector_env import atari\n"
     "from reproductions.ube.atari_agents import atari_agent\n"
     "agent = atari_agent('ube_n_step', learning_starts=1000)\n"
-    "options = bm.TrainOptions(replay_size=4000, chunk=50, checkpoint_seconds=float(sys.argv[3]), progress=False)\n"
-    f"bm.train(agent, atari(sys.argv[1], 1), num_steps={STEPS}, path=sys.argv[2], options=options)\n"
+    "seconds = float(sys.argv[3])\n"
+    "options = bm.deep.TrainOptions(replay_size=4000, chunk=50, checkpoint_seconds=seconds, progress=False)\n"
+    f"bm.deep.train(agent, atari(sys.argv[1], 1), num_steps={STEPS}, path=sys.argv[2], options=options)\n"
 )
 
 

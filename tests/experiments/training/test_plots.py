@@ -25,20 +25,20 @@ def result():
 
 
 def test_learning_curves(result):
-    axes = bm.plot_training({"a": result}).axes[0]
+    axes = bm.plots.plot_training({"a": result}).axes[0]
     line, points = axes.lines
     np.testing.assert_array_equal(line.get_xydata(), [[20, 1.5], [30, 4.0]])
     np.testing.assert_array_equal(points.get_xydata(), [[20, 5.0]])
     assert axes.get_xlabel() == "environment steps" and "score" in axes.get_ylabel()
-    loss = bm.plot_training(result, show="loss").axes[0]
+    loss = bm.plots.plot_training(result, show="loss").axes[0]
     assert len(loss.lines) == 1 and loss.get_title() == "mean of 2 seeds, 95 % interval"
     plt.close("all")
 
 
 def test_a_film_strip_has_a_frame_for_every_part_that_was_played(result):
-    figure = bm.plot_visits(result)
+    figure = bm.plots.plot_visits(result)
     assert _first_cells(figure) == [2.0, 2.0, 3.0, 4.0]
-    assert _first_cells(bm.plot_visits(result, seed=0)) == [1.0, 2.0, 3.0, 4.0]
+    assert _first_cells(bm.plots.plot_visits(result, seed=0)) == [1.0, 2.0, 3.0, 4.0]
     plt.close("all")
 
 
@@ -49,10 +49,10 @@ def _first_cells(figure) -> list[float]:
 
 def test_wrong_input(result):
     with pytest.raises(ValueError, match="show is 'scor', expected one of score, loss; did you mean 'score'"):
-        bm.plot_training(result, show="scor")
+        bm.plots.plot_training(result, show="scor")
     with pytest.raises(ValueError, match="results is empty"):
-        bm.plot_training({})
+        bm.plots.plot_training({})
     with pytest.raises(ValueError, match="result has no visits"):
-        bm.plot_visits(result.drop_vars("visits"))
+        bm.plots.plot_visits(result.drop_vars("visits"))
     with pytest.raises(ValueError, match="seed is 2, expected an index from 0 to 1"):
-        bm.plot_visits(result, seed=2)
+        bm.plots.plot_visits(result, seed=2)

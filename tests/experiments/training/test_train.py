@@ -32,19 +32,19 @@ AGENT = DQN(
     epsilon=Epsilon(steps=200),
 )
 ENV = deep_sea_observed(4, mapping_seed=None)
-OPTIONS = bm.TrainOptions(
+OPTIONS = bm.deep.TrainOptions(
     num_envs=2,
     replay_size=64,
     chunk=20,
     checkpoint_seconds=1e9,
     progress=False,
-    evaluation=bm.Evaluation(every=160, steps=32, num_envs=2, epsilon=0.5),
+    evaluation=bm.deep.Evaluation(every=160, steps=32, num_envs=2, epsilon=0.5),
 )
 
 
 def _train(path: Path | None, num_steps: int = 480, **changed):
     options = changed.pop("options", OPTIONS)
-    return bm.train(changed.pop("agent", AGENT), ENV, num_steps=num_steps, num_seeds=2, path=path, options=options)
+    return bm.deep.train(changed.pop("agent", AGENT), ENV, num_steps=num_steps, num_seeds=2, path=path, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_a_training_reports_what_happened(whole):
 
 def test_the_curves_on_the_disk_are_those_returned(whole):
     path, training = whole
-    assert bm.load_result(path / CURVES).identical(training.dataset)
+    assert bm.load(path / CURVES).identical(training.dataset)
     assert [entry.name for entry in (path / "checkpoints").iterdir()] == ["240.npz"]
 
 
@@ -101,7 +101,7 @@ def test_a_training_that_goes_on_ends_bit_for_bit_as_one_that_did_not_stop(whole
 
 
 def test_the_key_decides(whole):
-    other = bm.train(AGENT, ENV, num_steps=480, num_seeds=2, key=jax.random.key(1), options=OPTIONS)
+    other = bm.deep.train(AGENT, ENV, num_steps=480, num_seeds=2, key=jax.random.key(1), options=OPTIONS)
     assert not _same(other.learner, whole[1].learner)
 
 
@@ -118,7 +118,7 @@ def test_a_signal_keeps_everything(number, tmp_path, monkeypatch):
             os.kill(os.getpid(), number)
 
     monkeypatch.setattr(Log, "add", add)
-    long = bm.TrainOptions(num_envs=2, replay_size=64, chunk=2000, checkpoint_seconds=1e9, progress=False)
+    long = bm.deep.TrainOptions(num_envs=2, replay_size=64, chunk=2000, checkpoint_seconds=1e9, progress=False)
     before = signal.getsignal(number)
     if number == signal.SIGTERM:
         assert not _train(path, many, options=long).finished
@@ -127,19 +127,21 @@ def test_a_signal_keeps_everything(number, tmp_path, monkeypatch):
             _train(path, many, options=long)
     assert signal.getsignal(number) == before
     assert [entry.name for entry in (path / "checkpoints").iterdir()] == ["6000.npz"]
-    assert bm.load_result(path / CURVES)["step"].values[-1] == 12_000
+    assert bm.load(path / CURVES)["step"].values[-1] == 12_000
 
 
 def test_what_was_learnt_can_be_loaded_and_played(whole):
     path, training = whole
-    loaded = bm.load_training(path, AGENT, ENV)
+    loaded = bm.deep.load_training(path, AGENT, ENV)
     assert _same(loaded.learner, training.learner)
-    how = bm.Evaluation(every=1, steps=40, num_envs=2, epsilon=0.0)
-    played = bm.evaluate_agent(loaded, ENV, how=how)
+    how = bm.deep.Evaluation(every=1, steps=40, num_envs=2, epsilon=0.0)
+    played = bm.deep.evaluate_agent(loaded, ENV, how=how)
     assert played["episodes"].values.tolist() == [10, 10]
     for seed in range(2):
         assert played["mean_score"].values[seed] == _greedy_score(training, seed), "no chance: each episode is the same"
-    as_trained = bm.evaluate_agent(loaded, ENV, how=bm.Evaluation(every=1, steps=40, num_envs=2, epsilon=None))
+    as_trained = bm.deep.evaluate_agent(
+        loaded, ENV, how=bm.deep.Evaluation(every=1, steps=40, num_envs=2, epsilon=None)
+    )
     assert as_trained["score"].shape == (2, 10)
 
 
@@ -159,9 +161,9 @@ def test_a_folder_of_another_training_is_refused(whole):
     with pytest.raises(ValueError, match=r"agent\.learning\.batch_size is 4 there and 5 here"):
         _train(path, agent=eqx.tree_at(lambda a: a.learning, AGENT, QLearning(batch_size=5)))
     with pytest.raises(ValueError, match=r"agent\.trunk\.widths is \[8\] there and \[9\] here"):
-        bm.load_training(path, DQN(trunk=MLP((9,)), learning=AGENT.learning, epsilon=AGENT.epsilon), ENV)
+        bm.deep.load_training(path, DQN(trunk=MLP((9,)), learning=AGENT.learning, epsilon=AGENT.epsilon), ENV)
     with pytest.raises(FileNotFoundError, match="holds no training"):
-        bm.load_training(path / "nowhere", AGENT, ENV)
+        bm.deep.load_training(path / "nowhere", AGENT, ENV)
 
 
 def test_a_checkpoint_of_another_architecture_is_refused(whole):
@@ -229,12 +231,12 @@ def test_the_folder_of_another_version_is_refused_in_one_sentence(whole, tmp_pat
     with pytest.raises(
         ValueError, match="holds the training of another version, without 'num_seeds' in its configuration"
     ):
-        bm.load_training(old, AGENT, ENV)
+        bm.deep.load_training(old, AGENT, ENV)
     note.write_text(json.dumps(kept))
     with pytest.raises(ValueError, match="whose checksum is missing or does not fit, expected what was trained there"):
-        bm.load_training(old, AGENT, ENV)
+        bm.deep.load_training(old, AGENT, ENV)
     with pytest.raises(ValueError, match="a file, expected a folder"):
-        bm.train(AGENT, ENV, num_steps=8, path=note)
+        bm.deep.train(AGENT, ENV, num_steps=8, path=note)
 
 
 def test_a_replay_larger_than_the_memory_is_refused_before_it_is_allocated(monkeypatch):
@@ -242,7 +244,7 @@ def test_a_replay_larger_than_the_memory_is_refused_before_it_is_allocated(monke
     with pytest.raises(
         ValueError, match=r"asks for 2\.4 GiB \(100,000,000 transitions, 1 seed\), expected at most the 1"
     ):
-        bm.train(AGENT, ENV, num_steps=10, options=bm.TrainOptions(replay_size=10**8))
+        bm.deep.train(AGENT, ENV, num_steps=10, options=bm.deep.TrainOptions(replay_size=10**8))
     assert memory.available_bytes() == 2**30
 
 
@@ -262,7 +264,11 @@ def test_a_reward_that_is_no_number_is_named():
         ({"env": 3}, TypeError, "env is int, expected an ObservedEnvironment"),
         ({"num_steps": 0}, ValueError, "num_steps is 0, expected an integer of at least 1"),
         ({"key": 3}, TypeError, "key is 3, expected a typed key"),
-        ({"options": bm.TrainOptions(device="gpu")}, ValueError, "device is 'gpu', expected one that this JAX has"),
+        (
+            {"options": bm.deep.TrainOptions(device="gpu")},
+            ValueError,
+            "device is 'gpu', expected one that this JAX has",
+        ),
     ],
 )
 def test_wrong_input(arguments, error, sentence):
@@ -270,33 +276,33 @@ def test_wrong_input(arguments, error, sentence):
         pytest.skip("there is a GPU")
     given = {"agent": AGENT, "env": ENV, "num_steps": 8} | arguments
     with pytest.raises(error, match=sentence):
-        bm.train(given.pop("agent"), given.pop("env"), **given)
+        bm.deep.train(given.pop("agent"), given.pop("env"), **given)
 
 
 def test_wrong_options():
     with pytest.raises(ValueError, match="replay_size is 3, expected at least two transitions for each of 2"):
-        bm.TrainOptions(num_envs=2, replay_size=3)
+        bm.deep.TrainOptions(num_envs=2, replay_size=3)
     with pytest.raises(ValueError, match=r"evaluation\.epsilon is 2, expected a share"):
-        bm.Evaluation(every=1, steps=1, epsilon=2)
+        bm.deep.Evaluation(every=1, steps=1, epsilon=2)
 
 
 def test_chunks_end_where_evaluations_are_due():
-    plan = _Plan(1000, 1, bm.TrainOptions(num_envs=4, evaluation=bm.Evaluation(every=100, steps=1), chunk=7))
+    plan = _Plan(1000, 1, bm.deep.TrainOptions(num_envs=4, evaluation=bm.deep.Evaluation(every=100, steps=1), chunk=7))
     ends, done = [], 0
     while done < plan.num_iterations:
         done = plan.next_stop(done)
         ends.append(done)
     assert set(range(25, 251, 25)) <= set(ends) and ends[-1] == 250
     assert len(set(np.diff([0, *ends]))) == 1, "one length, one compilation"
-    assert _Plan(10**6, 1, bm.TrainOptions()).chunk == 1000 and _Plan(7, 1, bm.TrainOptions()).chunk == 1
+    assert _Plan(10**6, 1, bm.deep.TrainOptions()).chunk == 1000 and _Plan(7, 1, bm.deep.TrainOptions()).chunk == 1
 
 
 _KILLED = """
 import sys
 import bayes_mdp as bm
 from tests.experiments.training.test_train import AGENT, ENV
-options = bm.TrainOptions(num_envs=2, replay_size=64, chunk=200, checkpoint_seconds=0.0, progress=False)
-bm.train(AGENT, ENV, num_steps=int(sys.argv[2]), num_seeds=2, path=sys.argv[1], options=options)
+options = bm.deep.TrainOptions(num_envs=2, replay_size=64, chunk=200, checkpoint_seconds=0.0, progress=False)
+bm.deep.train(AGENT, ENV, num_steps=int(sys.argv[2]), num_seeds=2, path=sys.argv[1], options=options)
 """
 
 
@@ -312,7 +318,7 @@ def test_a_training_that_was_killed_goes_on(tmp_path):
     process.wait()
     reached = max(resume.list_checkpoints(path / "checkpoints"))
     steps = 2 * (reached + 200)
-    options = bm.TrainOptions(num_envs=2, replay_size=64, chunk=200, checkpoint_seconds=0.0, progress=False)
+    options = bm.deep.TrainOptions(num_envs=2, replay_size=64, chunk=200, checkpoint_seconds=0.0, progress=False)
     resumed = _train(path, steps, options=options)
     once = _train(None, steps, options=options)
     assert _same(resumed.learner, once.learner)

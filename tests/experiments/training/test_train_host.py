@@ -7,20 +7,24 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, QLearning
+from bayes_mdp.deep import host_env
 from bayes_mdp.experiments.resume import load_checkpoint
-from bayes_mdp.experiments.training import host_env
 from bayes_mdp.experiments.training import training_loop as memory
 
 AGENT = DQN(trunk=MLP((8,)), learning=QLearning(batch_size=4, learning_starts=8), epsilon=Epsilon(steps=200))
-OPTIONS = bm.TrainOptions(
-    replay_size=64, chunk=50, checkpoint_seconds=1e9, progress=False, evaluation=bm.Evaluation(every=200, steps=400)
+OPTIONS = bm.deep.TrainOptions(
+    replay_size=64,
+    chunk=50,
+    checkpoint_seconds=1e9,
+    progress=False,
+    evaluation=bm.deep.Evaluation(every=200, steps=400),
 )
 
 
 def _train(path, num_steps, **changed):
     env, tried = host_env("CartPole-v1", 2), host_env("CartPole-v1", 2)
     given = {"options": OPTIONS, "evaluation_env": tried} | changed
-    return bm.train(AGENT, env, num_steps=num_steps, path=path, **given)
+    return bm.deep.train(AGENT, env, num_steps=num_steps, path=path, **given)
 
 
 def test_a_training_on_the_host_reports_evaluates_and_goes_on_bit_for_bit(tmp_path):
@@ -40,9 +44,9 @@ def test_a_training_on_the_host_reports_evaluates_and_goes_on_bit_for_bit(tmp_pa
     lengths = once.dataset["episode_length"].values[0]
     np.testing.assert_array_equal(lengths, once.dataset["episode_score"].values[0])
     assert np.nansum(lengths) <= 400 and once.dataset["evaluation_episodes"].values[0, 0] >= 1
-    loaded = bm.load_training(tmp_path / "once", AGENT, host_env("CartPole-v1", 2))
+    loaded = bm.deep.load_training(tmp_path / "once", AGENT, host_env("CartPole-v1", 2))
     assert loaded.values(jnp.zeros((1, 4))).q.shape == (1, 2)
-    played = bm.evaluate_agent(loaded, host_env("CartPole-v1", 2), how=bm.Evaluation(every=1, steps=300))
+    played = bm.deep.evaluate_agent(loaded, host_env("CartPole-v1", 2), how=bm.deep.Evaluation(every=1, steps=300))
     assert played["episodes"].values[0] >= 1 and played["mean_score"].values[0] > 5
 
 

@@ -192,7 +192,7 @@ def test_sampled_and_collapsed_posteriors(x64):
 
     data = bm.Transitions(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([0.5, 1.0, -1.0]), np.array([0, 1, 1]))
     space = bm.StateActionSpace(2, 2)
-    short = bm.NUTS(num_warmup=20, num_samples=25, num_chains=1)
+    short = bm.inference.NUTS(num_warmup=20, num_samples=25, num_chains=1)
     for chosen in ({"method": "collapsed", "sampler": short}, {"method": short}, {}):
         posterior = bm.infer(jax.random.key(0), sticky, data, space=space, **chosen)
         lazy = posterior.lazy_belief(jax.random.key(1), 1, 3)

@@ -125,9 +125,9 @@ def test_what_chooses_does_not_judge():
 def test_regret_and_probabilities_of_being_optimal():
     posterior = posterior_from_draws({"P": ROWS, "r": PAID})
     every = np.stack([loop(list(policy)) for policy in np.ndindex(2, 2, 2)])
-    found = bm.expected_value_of_perfect_information(KEY, posterior, OBJECTIVE, policy=POLICY)
+    found = bm.information.expected_regret(KEY, posterior, OBJECTIVE, policy=POLICY)
     np.testing.assert_allclose(found.draws, every.max(0) - loop(), atol=1e-9)
-    assert bm.probability_optimal(KEY, posterior, OBJECTIVE).attrs["num_draws"] == CHAINS * DRAWS
+    assert bm.information.probability_optimal(KEY, posterior, OBJECTIVE).attrs["num_draws"] == CHAINS * DRAWS
 
 
 def test_ends_horizons_known_rewards_and_illegal_pairs():

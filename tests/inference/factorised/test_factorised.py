@@ -20,7 +20,7 @@ from bayes_mdp.models import MDPSpec
 
 KEY = jax.random.key(0)
 SPACE = bm.StateActionSpace(3, 2)
-SAMPLER = bm.NUTS(300, 500, 4)
+SAMPLER = bm.inference.NUTS(300, 500, 4)
 RNG = np.random.default_rng(1)
 DATA = bm.Transitions(
     RNG.integers(3, size=30), RNG.integers(2, size=30), RNG.standard_t(4, size=30), RNG.integers(3, size=30)
@@ -125,7 +125,7 @@ def test_it_is_saved_thinned_refitted_and_not_merged(posterior, tmp_path):
     assert fewer.num_draws == 64 and fewer.mcmc is None and not bool(fewer.needs_refit())
     assert fewer.refit(jax.random.key(2)).num_draws == 64
     with pytest.raises(TypeError, match=r"posteriors\[0\] is a FactorisedPosterior, whose rewards are draws, expected"):
-        bm.merge([posterior, posterior])
+        bm.inference.merge([posterior, posterior])
     with pytest.raises(ValueError, match=r"expected bayes_mdp\.evidence"):
         posterior.log_evidence  # noqa: B018
     assert "factorised (rows in closed form" in str(posterior)
@@ -135,7 +135,7 @@ def test_it_is_saved_thinned_refitted_and_not_merged(posterior, tmp_path):
 def test_an_agent_learns_with_it():
     """PSRL in a compiled run: draws of every seed, reweighted, refitted where they are worn."""
     env = bm.models.random_environment(jax.random.key(3), poisson, SPACE, initial=np.array([1.0, 0.0, 0.0]))
-    options = bm.RunOptions(num_particles=32)
+    options = bm.experiments.RunOptions(num_particles=32)
     result = bm.run(
         bm.agents.PSRL(),
         env,

@@ -84,10 +84,10 @@ def test_the_two_priors_of_readme(key):
     assert space.n_states == len(set(table.cell)) and space.ends
     posteriors = {
         "default": bm.infer(key, dirichlet_bernoulli(), log, space=space),
-        "sticky": bm.infer(key, sticky, log, space=space, sampler=bm.NUTS(200, 200, 4)),
+        "sticky": bm.infer(key, sticky, log, space=space, sampler=bm.inference.NUTS(200, 200, 4)),
     }
     assert [posterior.method for posterior in posteriors.values()] == ["exact", "collapsed"]
-    found, (default, of_sticky) = bm.bayes_factors(posteriors, key), truths(table)
+    found, (default, of_sticky) = bm.inference.bayes_factors(posteriors, key), truths(table)
     assert found.evidences["default"].log_evidence == pytest.approx(default, rel=1e-10)
     factor = found.log_bayes_factor("sticky", "default")
     assert abs(factor.value - (of_sticky - default)) <= 5 * factor.standard_error
@@ -163,21 +163,21 @@ def test_a_prior_without_an_estimate_is_marked(posterior_of):
     """Two are left and compared as without it; with one left nothing is compared."""
     two = {"normal": posterior_of("normal"), "exact": exact(normal, data(HEAVY))}
     with pytest.warns(SamplingWarning):
-        few = bm.infer(jax.random.key(0), normal, data(HEAVY), space=SPACE, method=bm.NUTS(20, 20, 2))
+        few = bm.infer(jax.random.key(0), normal, data(HEAVY), space=SPACE, method=bm.inference.NUTS(20, 20, 2))
     with pytest.warns(
         bm.inference.SamplingWarning, match=r"posteriors\['few'\] is left out: posterior: 2 chains of 20"
     ):
-        found = bm.bayes_factors({**two, "few": few})
-    assert found.probabilities == bm.bayes_factors(two).probabilities and list(found.evidences) == list(two)
+        found = bm.inference.bayes_factors({**two, "few": few})
+    assert found.probabilities == bm.inference.bayes_factors(two).probabilities and list(found.evidences) == list(two)
     assert sum(found.probabilities.values()) == pytest.approx(1.0)
     assert found.not_estimated["few"].startswith("posterior: 2 chains of 20 draws leave 20 for each half")
     lines = str(found).splitlines()
     assert lines[-2].startswith("  few: not estimated: posterior: 2 chains") and "among the priors" in lines[-1]
-    assert len(str(bm.bayes_factors(two)).splitlines()) == len(lines) - 2
+    assert len(str(bm.inference.bayes_factors(two)).splitlines()) == len(lines) - 2
     with pytest.raises(ValueError, match="second is 'few', whose evidence is not estimated: posterior: 2 chains"):
         found.log_bayes_factor("exact", "few")
     with pytest.raises(ValueError, match=r"posteriors\['few'\]: posterior: 2 chains of 20"):
-        bm.bayes_factors({"exact": two["exact"], "few": few})
+        bm.inference.bayes_factors({"exact": two["exact"], "few": few})
 
 
 def test_data_without_rewards_compare_laws_of_all_kinds():

@@ -127,8 +127,8 @@ def test_programs_that_compute_the_same_share_a_compiled_density(posterior_of, k
         return normal(space)
 
     evidence(posterior, key)
-    fresh = bm.inference.fit_for(counted, SPACE, bm.NUTS(10, 20, 2))
-    recipe = replace(posterior.recipe, prior=counted, method=bm.NUTS(10, 20, 2))
+    fresh = bm.inference.fit_for(counted, SPACE, bm.inference.NUTS(10, 20, 2))
+    recipe = replace(posterior.recipe, prior=counted, method=bm.inference.NUTS(10, 20, 2))
     assert fresh.method == "nuts" and recipe != posterior.recipe
     traces.clear()
     found = evidence(replace(posterior, recipe=recipe), key)
@@ -189,8 +189,8 @@ def test_what_has_no_evidence_is_refused(posterior_of, key, tmp_path):
     bm.save(collapsed, tmp_path / "collapsed.bm")
     counts = bm.Counts.of(data(EVENTS), SPACE)
     faults = {
-        "was inferred by SVI, whose draws are not of the posterior itself": with_recipe(method=bm.SVI()),
-        "was inferred by Laplace": with_recipe(method=bm.Laplace()),
+        "was inferred by SVI, whose draws are not of the posterior itself": with_recipe(method=bm.inference.SVI()),
+        "was inferred by Laplace": with_recipe(method=bm.inference.Laplace()),
         "site 'loc' is ImproperUniform": with_recipe(improper=("loc",)),
         "a factor, an observation, a scale or a mask bends its density": with_recipe(drawable=False),
         "posterior was loaded and has no program": bm.load(tmp_path / "sampled.bm"),

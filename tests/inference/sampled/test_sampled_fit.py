@@ -16,7 +16,7 @@ from bayes_mdp.models import MDPSpec
 KEY = jax.random.key(0)
 NAMES = {"states": ("low", "mid", "high"), "actions": ("stay", "go")}
 SPACE = bm.StateActionSpace(3, 2, **NAMES)
-SHORT = bm.NUTS(num_warmup=20, num_samples=20, num_chains=1)
+SHORT = bm.inference.NUTS(num_warmup=20, num_samples=20, num_chains=1)
 
 
 def ladder(space):
@@ -38,7 +38,7 @@ GOOD = bm.Transitions([0, 1, 2, 1], [0, 1, 0, 0], None, [1, 2, 2, 0])
 BAD = bm.Transitions([0, 1, 2, 0], [0, 1, 0, 1], None, [1, 2, 0, 2])
 
 
-@pytest.mark.parametrize("method", [SHORT, bm.SVI(num_steps=5), bm.Laplace(num_steps=5)])
+@pytest.mark.parametrize("method", [SHORT, bm.inference.SVI(num_steps=5), bm.inference.Laplace(num_steps=5)])
 def test_the_first_impossible_row_is_named(method):
     with pytest.raises(
         ValueError, match=r"^data\[2\] \(state 'high', action 'stay', next 'low'\) has probability zero in"
@@ -64,7 +64,7 @@ def test_who_starts_elsewhere_is_not_refused():
     with pytest.raises(ValueError, match=r"zero in each of 64 draws of the prior.* if rare parameters allow it"):
         bm.infer(KEY, rare, jump, space=SPACE, sampler=SHORT)
     start = numpyro.infer.init_to_value(values={"up": jnp.asarray(0.9995)})
-    kernel = bm.NUTS(20, 20, 1, kernel=lambda model: numpyro.infer.NUTS(model, init_strategy=start))
+    kernel = bm.inference.NUTS(20, 20, 1, kernel=lambda model: numpyro.infer.NUTS(model, init_strategy=start))
     posterior = bm.infer(KEY, rare, jump, space=SPACE, sampler=kernel)
     assert (np.asarray(posterior.sites["up"]) > 0.999).all()
 

@@ -145,7 +145,7 @@ def test_every_episode_is_as_likely_in_the_first_part():
 
 def test_the_same_key_gives_the_same_parts():
     log = log_of(np.zeros(8), np.zeros(8), np.ones(8))
-    assert [rows_of(part) for part in bm.split_log(KEY, log)] == [rows_of(part) for part in split_log(KEY, log)]
+    assert [rows_of(part) for part in bm.mdp.split_log(KEY, log)] == [rows_of(part) for part in split_log(KEY, log)]
     assert len({tuple(rows_of(split_log(jax.random.key(seed), log)[0])) for seed in range(9)}) > 1
 
 

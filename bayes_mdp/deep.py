@@ -1,0 +1,20 @@
+"""Training of deep agents (`bm.agents.neural`): the compiled loop, the loop around a host's environment, evaluation.
+
+Start with `train`; `TrainOptions` says how long and how often to evaluate and to save, `load_training` reads a stored
+training, `evaluate_agent` plays without learning, `host_env` takes Gymnasium's environments. Curves: `bm.plots`.
+"""
+
+from bayes_mdp.experiments.training.train import Training, evaluate_agent, load_training, train
+from bayes_mdp.experiments.training.training_loop import Evaluation, TrainOptions
+from bayes_mdp.experiments.training.vector_env import HostEnv, host_env
+
+__all__ = [
+    "Evaluation",
+    "HostEnv",
+    "TrainOptions",
+    "Training",
+    "evaluate_agent",
+    "host_env",
+    "load_training",
+    "train",
+]

@@ -1,0 +1,35 @@
+"""What more data are worth: value of information about policies, strategies and single parameters.
+
+Start with `evpi` (no study can be worth more), then `evppi` (of some parameters or rows) and `evsi` (of a `Study` of a
+given size); `next_experiment` ranks what could be tried next. All are in the units of the objective.
+"""
+
+from bayes_mdp.decisions.information.gain_over_plan import PolicyStudy
+from bayes_mdp.decisions.information.learning_problem import InformationValue
+from bayes_mdp.decisions.information.next_experiment import NextExperiment, next_experiment
+from bayes_mdp.decisions.information.perfect_knowledge import evpi, evppi
+from bayes_mdp.decisions.information.sample_information import (
+    SamplingBenefit,
+    Study,
+    discounted_population,
+    evsi,
+    net_benefit_of_sampling,
+)
+from bayes_mdp.decisions.perfect_information import PerfectInformation, expected_regret, probability_optimal
+
+__all__ = [
+    "InformationValue",
+    "NextExperiment",
+    "PerfectInformation",
+    "PolicyStudy",
+    "SamplingBenefit",
+    "Study",
+    "discounted_population",
+    "evpi",
+    "evppi",
+    "evsi",
+    "expected_regret",
+    "net_benefit_of_sampling",
+    "next_experiment",
+    "probability_optimal",
+]

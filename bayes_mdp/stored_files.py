@@ -1,0 +1,75 @@
+"""One door for all that the library stores: a file, or the folder of a sweep, says itself what it holds."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from bayes_mdp.utils.validation import check_type
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+def load(path: str | os.PathLike[str]) -> Any:  # what the file holds decides the type
+    """Read what this package stored: a posterior, a result, a check, draws, or a sweep.
+
+    Args:
+        path: a file of `save`, of `path=` of `run`, `compare`, `sbc`, `check` and others, of `calibration.save_draws`;
+            or the folder of a `sweep`, also while it runs.
+
+    Returns:
+        A posterior, bit for bit as it was saved (arrays are NumPy's); a `Check`; the DataTree or InferenceData of
+        draws; an `xarray.Dataset` of all else. Cells of a sweep that are not finished are nan, their `status` says why.
+
+    Raises:
+        ValueError: the file is cut, altered (its checksum does not fit), or nothing that this package wrote; a folder
+            of `deep.train`, which `deep.load_training` reads, with its agent and environment.
+        FileNotFoundError: there is nothing. OSError: it cannot be read. TypeError: `path` is no path.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bmdp")
+        >>> bm.load("posterior.bmdp").space.shape
+        (2, 2)
+    """
+    check_type("path", path, (str, os.PathLike), "a path")
+    if os.path.isdir(path):
+        return _load_folder(Path(path))
+    with open(path, "rb") as file:
+        begins = file.read(len(_HDF5))
+    # Posteriors have a format of their own; the rest is NetCDF, told apart by its attribute `format` and its groups.
+    if begins != _HDF5:
+        from bayes_mdp.inference.storage import load as load_posterior
+
+        return load_posterior(path)
+    form, has_groups = _netcdf_kind(path)
+    if has_groups:
+        from bayes_mdp.calibration.arviz.diagnostics import load_draws
+
+        return load_draws(path)
+    from bayes_mdp.calibration.checks.check_result import FORMAT, load_check
+    from bayes_mdp.experiments.results import load_result
+
+    return load_check(path) if form == FORMAT else load_result(path)
+
+
+def _netcdf_kind(path: str | os.PathLike[str]) -> tuple[object, bool]:
+    """The attribute `format` of a NetCDF file and whether it has groups. A damaged file has neither: who reads it finds
+    that its checksum does not fit."""
+    import h5netcdf
+
+    try:
+        with h5netcdf.File(path, "r") as file:
+            return file.attrs.get("format"), bool(file.groups)
+    except Exception:  # HDF5 raises errors of many types
+        return None, False
+
+
+def _load_folder(folder: Path) -> Any:
+    from bayes_mdp.experiments.resume import read_configuration
+    from bayes_mdp.experiments.sweep_folder import load_sweep
+
+    try:
+        read_configuration(folder)
+    except FileNotFoundError:
+        return load_sweep(folder)
+    raise ValueError(f"path is {str(folder)!r}, a training, expected deep.load_training(path, agent, env) for it")

@@ -1,0 +1,66 @@
+"""`load` reads whatever was stored, and says what it is that it cannot read."""
+
+import jax
+import numpy as np
+import pytest
+
+import bayes_mdp as bm
+from bayes_mdp.calibration.arviz.diagnostics import save_draws
+
+KEY, QUIET = jax.random.key(0), bm.experiments.RunOptions(progress=False)
+PRIOR, SPACE = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+
+
+def test_a_posterior_and_its_draws(tmp_path):
+    posterior = bm.infer(KEY, PRIOR, space=SPACE)
+    bm.save(posterior, tmp_path / "p.bmdp")
+    assert type(bm.load(tmp_path / "p.bmdp")) is type(posterior)
+    tree = bm.to_arviz(posterior, num_draws=3, key=KEY)
+    save_draws(tree, tmp_path / "draws.nc")
+    assert set(bm.load(tmp_path / "draws.nc").posterior.data_vars) == set(tree.posterior.data_vars)
+
+
+def test_a_run_a_check_and_a_sweep(tmp_path):
+    agent, env = bm.agents.EpsilonGreedyQ(), bm.envs.chain()
+    more = {"objective": bm.Discounted(0.9), "num_steps": 5, "key": KEY, "options": QUIET}
+    ran = bm.run(agent, env, path=tmp_path / "run.nc", **more)
+    assert bm.load(tmp_path / "run.nc").identical(ran)
+    path, given = tmp_path / "check.nc", {"num_transitions": 10, "num_simulations": 20}
+    checked = bm.check(KEY, PRIOR, SPACE, path=path, **given)
+    again = bm.load(path)
+    assert type(again) is type(checked) and again.dataset.identical(checked.dataset)
+    swept = bm.sweeps.sweep({"q": agent}, {"chain": env}, path=tmp_path / "sweep", **more)
+    assert bm.load(tmp_path / "sweep").sizes == swept.sizes
+    assert np.array_equal(bm.load(tmp_path / "sweep" / "results.nc")["regret"], swept["regret"])
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "does not begin with"),
+        (b"state,action\n0,0\n", "does not begin with"),
+        (b"\x89HDF\r\n\x1a\n and no more", "expected a whole NetCDF file"),
+    ],
+)
+def test_what_is_no_stored_file(tmp_path, content, says):
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ValueError, match=says):
+        bm.load(tmp_path / "x")
+
+
+def test_what_is_not_there_or_is_a_folder(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        bm.load(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match="holds no sweep"):
+        bm.load(tmp_path)
+    with pytest.raises(TypeError, match="path is 3, expected a path"):
+        bm.load(3)
+
+
+def test_a_training_names_its_own_door(tmp_path):
+    from bayes_mdp.agents.neural import DQN
+
+    options = bm.deep.TrainOptions(num_envs=4, replay_size=64, progress=False)
+    bm.deep.train(DQN(), bm.envs.deep_sea_observed(4), num_steps=16, options=options, path=tmp_path / "training")
+    with pytest.raises(ValueError, match=r"a training, expected deep\.load_training\(path, agent, env\)"):
+        bm.load(tmp_path / "training")
