@@ -34,6 +34,7 @@ def load(path: str | os.PathLike[str]) -> Any:  # what the file holds decides th
     check_type("path", path, (str, os.PathLike), "a path")
     if os.path.isdir(path):
         return _load_folder(Path(path))
+    path = Path(path)
     with open(path, "rb") as file:
         begins = file.read(len(_HDF5))
     # Posteriors have a format of their own; the rest is NetCDF, told apart by its attribute `format` and its groups.
@@ -52,7 +53,7 @@ def load(path: str | os.PathLike[str]) -> Any:  # what the file holds decides th
     return load_check(path) if form == FORMAT else load_result(path)
 
 
-def _netcdf_kind(path: str | os.PathLike[str]) -> tuple[object, bool]:
+def _netcdf_kind(path: Path) -> tuple[object, bool]:
     """The attribute `format` of a NetCDF file and whether it has groups. A damaged file has neither: who reads it finds
     that its checksum does not fit."""
     import h5netcdf

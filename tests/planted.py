@@ -23,6 +23,8 @@ PACKAGE = ROOT / "bayes_mdp"
 COPIED, LINKED = ("bayes_mdp", "tests"), ("benchmarks", "docs", "examples", "reproductions", "tools")
 FAILED = 1
 """Exit code of pytest where a test failed; others say that tests could not be collected, or that there are none."""
+WITH_LONG_ONES = "not slow and (thorough or turn or not thorough)"
+"""The long tests of a file are among those that may find a fault."""
 
 
 class Fault(NamedTuple):
@@ -727,7 +729,7 @@ def answer(place: Path, fault: Fault) -> tuple[str, str]:
     compiled.unlink(missing_ok=True)
     try:
         tests = [f"tests/{name}" for name in fault.tests.split()]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", *tests]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-m", WITH_LONG_ONES, *tests]
         # The copy comes before a package that is installed.
         done = subprocess.run(
             command,

@@ -17,7 +17,7 @@ def test_a_posterior_and_its_draws(tmp_path):
     assert type(bm.load(tmp_path / "p.bmdp")) is type(posterior)
     tree = bm.to_arviz(posterior, num_draws=3, key=KEY)
     save_draws(tree, tmp_path / "draws.nc")
-    assert set(bm.load(tmp_path / "draws.nc").posterior.data_vars) == set(tree.posterior.data_vars)
+    assert set(bm.load(tmp_path / "draws.nc")["posterior"].data_vars) == set(tree["posterior"].data_vars)
 
 
 def test_a_run_a_check_and_a_sweep(tmp_path):
@@ -25,8 +25,8 @@ def test_a_run_a_check_and_a_sweep(tmp_path):
     more = {"objective": bm.Discounted(0.9), "num_steps": 5, "key": KEY, "options": QUIET}
     ran = bm.run(agent, env, path=tmp_path / "run.nc", **more)
     assert bm.load(tmp_path / "run.nc").identical(ran)
-    path, given = tmp_path / "check.nc", {"num_transitions": 10, "num_simulations": 20}
-    checked = bm.check(KEY, PRIOR, SPACE, path=path, **given)
+    path = tmp_path / "check.nc"
+    checked = bm.check(KEY, PRIOR, SPACE, path=path, num_transitions=10, num_simulations=20)
     again = bm.load(path)
     assert type(again) is type(checked) and again.dataset.identical(checked.dataset)
     swept = bm.sweeps.sweep({"q": agent}, {"chain": env}, path=tmp_path / "sweep", **more)
@@ -54,7 +54,7 @@ def test_what_is_not_there_or_is_a_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no sweep"):
         bm.load(tmp_path)
     with pytest.raises(TypeError, match="path is 3, expected a path"):
-        bm.load(3)
+        bm.load(3)  # type: ignore[arg-type] - a wrong one
 
 
 def test_a_training_names_its_own_door(tmp_path):

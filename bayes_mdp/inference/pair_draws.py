@@ -165,7 +165,7 @@ class HoldsDraws(Protocol):
         ...
 
 
-Belief = TypeVar("Belief", bound=CanSample)
+Belief = TypeVar("Belief")
 
 
 def at_most_held(posterior: Belief, num_draws: int) -> tuple[Belief, int]:

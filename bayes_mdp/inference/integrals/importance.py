@@ -337,7 +337,8 @@ def smooth_tail(logs: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"],
         return logs, np.inf if np.isneginf(cutoff) else -np.inf
     k, sigma = _fit_pareto(np.maximum(excess, 1e-300))
     quantiles = (np.arange(tail) + 0.5) / tail
-    fitted = sigma * (np.expm1(-k * np.log1p(-quantiles)) / k if abs(k) > 1e-12 else -np.log1p(-quantiles))
+    with np.errstate(over="ignore"):  # of a heavy tail: what is infinite is cut off below
+        fitted = sigma * (np.expm1(-k * np.log1p(-quantiles)) / k if abs(k) > 1e-12 else -np.log1p(-quantiles))
     smoothed = logs.copy()
     # No weight becomes larger than the largest was.
     smoothed[largest] = np.minimum(np.log(fitted + threshold), 0.0) + logs[order[-1]]

@@ -48,6 +48,10 @@ class Listed:
         first = jax.tree.map(lambda x: np.asarray(x)[0], self.mdps)
         return Sizes(first.reward.shape, first.end_probs is not None, first.legal, first.initial)
 
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
+        """Not asked for: it gives pairs."""
+        raise NotImplementedError
+
     def pair_draws(self, key: Any, needed: np.ndarray) -> PairDraws:
         """They begin anew with each stream."""
         listed, used = whole_draws(self.mdps), 0
