@@ -169,7 +169,9 @@ def _keep(
         save_draws(bm.to_arviz(posterior, key=key, data=log), arguments.netcdf)
         print(f"draws: {arguments.netcdf}")
     if arguments.figure:
-        save_figure(bm.plots.plot_posterior(posterior), arguments.figure)
+        from bayes_mdp.experiments.plots.result_plots import plot_posterior
+
+        save_figure(plot_posterior(posterior), arguments.figure)
 
 
 def _check(

@@ -94,7 +94,9 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.out:
         print(f"result: {arguments.out}")
     if arguments.figure:
-        save_figure(bm.plots.plot_regret({arguments.agent: result}), arguments.figure)
+        from bayes_mdp.experiments.plots.result_plots import plot_regret
+
+        save_figure(plot_regret({arguments.agent: result}), arguments.figure)
 
 
 def summary_of_run(agent: str, env: str, result: "xr.Dataset") -> str:

@@ -381,11 +381,14 @@ def _values_in_draws(
         excess, ends = row_faults(rows, drawn)
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
+        horizons = [summed.horizon if isinstance(summed, Episodic) else None for _, summed in jobs.values()]
+        each_paid = [
+            None if reward is None else reward.of_pairs(rows, drawn.probs, horizon)
+            for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
+        ]
         for i, policy in enumerate(policies):
             chains = None if taken is None else taken[i].chains(drawn)
-            for j, (reward, summed) in enumerate(jobs.values()):
-                horizon = summed.horizon if isinstance(summed, Episodic) else None
-                paid = None if reward is None else reward.of_pairs(rows, drawn.probs, horizon)
+            for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
                 if isinstance(summed, Episodic):
                     steps = (len(drawn.probs), summed.horizon, len(rows.state))
                     by_step = None if paid is None else np.broadcast_to(paid, steps)

@@ -28,6 +28,7 @@ from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import Counts, Transitions
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.utils.typing import AnyArray
 
 MAX_VALUES = 64
@@ -233,7 +234,7 @@ def _alike_cells(cells: Sequence[RewardCells]) -> list[RewardCells]:
 @lru_cache(maxsize=64)
 def fit_of(branches: Branches) -> Fit[Mixture]:
     """Exact inference by enumeration, as a function of the data."""
-    stacked = jax.tree.map(lambda *parts: np.stack([np.asarray(x) for x in parts]), *branches.components)
+    stacked = stack_trees(branches.components)
     log_prior, space = branches.log_prior, branches.components[0].space
 
     def posterior(components: ConjugatePosterior, log_weights: Float[AnyArray, " K"]) -> Mixture:

@@ -61,6 +61,7 @@ from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.models.sufficient_statistics import RewardSums
+from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, in_numpy, pick, xp
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
@@ -590,14 +591,15 @@ class Mixture(MixturePosterior):
         alike, possible = self._differ_in_rows_alone, np.array(self._possible)
         after = [self.component(k) for k in range(self.num_components)]
         log_weights, refusals = np.array(self.log_weights, np.float64), []
+        learnt: ConjugatePosterior | None = None
+        # Those of weight zero learn too: the statistics of the mixture are those of each component.
         for k, before in enumerate(tuple(after)):
             try:
-                # Where only concentrations differ, all components have the statistics of the first. Those of weight
-                # zero learn too: the statistics of the mixture are those of each component.
-                counted = alike and k > 0 and not refusals
-                after[k] = (
-                    with_rows(after[0], before.transition_probs.prior) if counted else before.update(data, weight)
-                )
+                # Where only concentrations differ, all components have the statistics of the first that has learnt.
+                if learnt is None or not alike:
+                    learnt = after[k] = before.update(data, weight)
+                else:
+                    after[k] = with_rows(learnt, before.transition_probs.prior)
             except ValueError as error:
                 if possible[k]:
                     refusals.append(error)
@@ -609,8 +611,12 @@ class Mixture(MixturePosterior):
             log_weights[k] = gain + (self.log_prior if self.log_prior is not None else log_weights)[k]
         if not possible.any():
             raise refusals[0]
-        components = jax.tree.map(lambda *each: np.stack([np.asarray(x) for x in each]), *after)
-        return replace(self, components=components, log_weights=log_weights - np.logaddexp.reduce(log_weights))
+        return self._made_of(after, log_weights)
+
+    def _made_of(self, components: Sequence[ConjugatePosterior], log_weights: Float[np.ndarray, " K"]) -> "Mixture":
+        """With these components and weights, which need not add to one."""
+        normalised = log_weights - np.logaddexp.reduce(log_weights)
+        return replace(self, components=stack_trees(components), log_weights=normalised)
 
     @property
     def _differ_in_rows_alone(self) -> bool:
@@ -630,10 +636,9 @@ class Mixture(MixturePosterior):
         if self.log_prior is None:
             raise ValueError("the mixture has no log_prior, expected one from infer to discount what it has learnt")
         each = [self.component(k).discount_data(factor) for k in range(self.num_components)]
-        components = jax.tree.map(lambda *parts: np.stack([np.asarray(x) for x in parts]), *each)
         evidence = np.array([float(component.log_evidence) for component in each])
         log_weights = np.where(self._possible, np.asarray(self.log_prior, np.float64) + evidence, -np.inf)
-        return replace(self, components=components, log_weights=log_weights - np.logaddexp.reduce(log_weights))
+        return self._made_of(each, log_weights)
 
     def with_sources(self, sources: Digests) -> "Mixture":
         """The same belief, which remembers the logs that it has learnt from.
@@ -709,7 +714,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | No
         require(~(np.isfinite(array) & (array > 0)), "weights", array, "a finite number greater than 0")
         log_weights = np.log(array)
     # w_k is proportional to p(k) p(data | k). As logarithms: evidences differ by hundreds of nats.
-    components = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *posteriors)
+    components = stack_trees(posteriors)
     log_weights = log_weights - np.logaddexp.reduce(log_weights)
     known = tables if len(tables) == len(posteriors) else ()
     return Mixture(components, log_weights, first.space, site_tables=known)

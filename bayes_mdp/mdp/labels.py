@@ -162,7 +162,9 @@ def logged_actions(
     return np.where(total > 0, by_step / np.where(total > 0, total, 1.0), probs), never
 
 
-def logged_steps(log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective | None) -> int | None:
+def logged_steps(
+    log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective | None, p_value: float | None = None
+) -> int | None:
     """By how many steps what a log did is to be told; None: as one policy of all steps.
 
     By step where the objective has steps, and the rows of the space have, or the actions depend on it.
@@ -171,11 +173,15 @@ def logged_steps(log: Log | FoldedLog, space: StateActionSpace | None, objective
         log: of what was done.
         space: of its labels; None: not known.
         objective: of the values.
+        p_value: that of `step_p_value`; None: not worked out yet.
     """
     if not isinstance(objective, Episodic) or (isinstance(log, FoldedLog) and not log.by_step):
         return None
-    stepped = (space is not None and space.horizon is not None) or step_p_value(log) <= STEP_LEVEL
-    return objective.horizon if stepped else None
+    if space is None or space.horizon is None:
+        p_value = step_p_value(log) if p_value is None else p_value
+        if p_value > STEP_LEVEL:
+            return None
+    return objective.horizon
 
 
 def logged_in_words(log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective) -> str:
@@ -186,7 +192,7 @@ def logged_in_words(log: Log | FoldedLog, space: StateActionSpace | None, object
     """
     p_value = step_p_value(log)
     why = f", given the state (p = {p_value:.2g})"
-    if logged_steps(log, space, objective) is not None:
+    if logged_steps(log, space, objective, p_value) is not None:
         depends = f": its actions depend on the step{why}" if p_value <= STEP_LEVEL else ""
         return f"what the log did, by step of the episode{depends}"
     if p_value <= STEP_LEVEL:

@@ -1,6 +1,6 @@
-"""The same numbers in another form: without repetitions, placed on the device, in double precision."""
+"""The same numbers in another form: without repetitions, placed on the device, in double precision, stacked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import equinox as eqx
@@ -30,6 +30,11 @@ def place_as(array: Shaped[AnyArray, "*shape"], dtype: DTypeLike | None = None) 
 
 
 Tree = TypeVar("Tree")
+
+
+def stack_trees(trees: Sequence[Tree]) -> Tree:
+    """Trees of one structure as one, whose NumPy arrays have them along a new first axis."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
 def to_float64(tree: Tree) -> Tree:

@@ -2,6 +2,7 @@
 
 # pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportAttributeAccessIssue=false
+import dataclasses
 import functools
 
 import jax
@@ -73,6 +74,21 @@ def test_data_that_are_counted_once_are_those_of_each_component(varied):
             np.testing.assert_array_equal(mine, theirs)
     evidence = np.array([one.log_evidence for one in alone])
     np.testing.assert_array_equal(mixed.log_weights, (evidence - np.log(2)) - np.logaddexp.reduce(evidence - np.log(2)))
+
+
+def test_a_first_value_of_weight_zero_hides_nothing():
+    """All values exclude a next state, and differ in concentrations alone: the second alone has weight."""
+    each = [bm.models.dirichlet_normal_gamma(concentration=c * np.array([1.0, 1.0, 0.0])) for c in (0.1, 2.0)]
+    space = bm.StateActionSpace(3, 1)
+    program = functools.partial(known_or_not)
+    together = ready(program, ClosedForms("which", tuple(closed_form_of(one) for one in each)))
+    before = posterior_of(together, None, space)
+    weights = np.array([-np.inf, 0.0])
+    before = dataclasses.replace(before, log_weights=weights, log_prior=weights)
+    after = before.update(bm.Transitions([0, 1], [0, 0], [0.5, 1.0], [1, 1]))
+    assert after.visit_counts().tolist() == [[1.0], [1.0], [0.0]] and after.log_weights.tolist() == [-np.inf, 0.0]
+    with pytest.raises(ValueError, match="probability"):
+        before.update(bm.Transitions([0], [0], [0.5], [2]))
 
 
 def folded(part) -> bm.mdp.FoldedLog:

@@ -29,6 +29,7 @@ from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, draw_by_weight
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.random.host_generator import SMALL, ElementStreams
 from bayes_mdp.utils.typing import AnyArray, Index
 
@@ -89,7 +90,7 @@ class Group:
         rows = [parts[k].transition_probs for k in members]
         known = None if rows[0].known is None else np.stack([np.asarray(x.known, np.float64) for x in rows])
         cells = [parts[k].reward_cells for k in members]
-        rewards: Rewards = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *cells)
+        rewards: Rewards = stack_trees(cells)
         return cls(
             np.array(members),
             rows[0],

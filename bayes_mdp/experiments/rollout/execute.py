@@ -62,6 +62,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.models.isolate import traced_alone
+from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.random import fused_key, plain_key
 from bayes_mdp.utils.memory import memory_limit, too_much
 from bayes_mdp.utils.progress import Progress
@@ -184,7 +185,7 @@ def _belief(
     # One seed after the other: a program for all of them takes longer to compile than 500 seeds take here.
     own_draws = (whole.thinned(jax.random.fold_in(key, seed), num=number) for seed in range(case.num_seeds))
     each = [changing(draws, parts[0]) for draws in own_draws]
-    return on_device(jax.tree.map(lambda *leaves: np.stack(leaves), *each)), parts[1], True
+    return on_device(stack_trees(each)), parts[1], True
 
 
 def _example(space: StateActionSpace) -> Transitions:

@@ -310,9 +310,8 @@ def _find(
             raise ValueError(f"{what} has variables of shapes {sorted(shapes)}, expected one shape for all actions")
         place = 2 + axes.index("action")
         first = each[0].dims
-        names = None if first is None else (*first[: place - 2], "action", *first[place - 2 :])
+        names = axes if first is None else (*first[: place - 2], "action", *first[place - 2 :])
         labels = {**each[0].labels, "action": tuple(name)}
-        names = axes if names is None else names
         return _Variable(np.stack([one.values for one in each], place), names, labels)
     return held.variable(what, name, axes, dims)
 

@@ -122,7 +122,7 @@ TWINS = {
     "none": {},
     "ties": {"first_of_largest": last_of_largest},
     "counter": {"fold_in": next_fold},
-    "weight": {"averaged_weight": no_weight},
+    "weight": {"weight_by_averages": no_weight},
     "chunk": {"CHUNK": 127},
 }
 
