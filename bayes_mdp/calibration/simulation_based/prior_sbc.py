@@ -79,7 +79,7 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         method: as for `infer`, or a `Fit`. If a name leads to NUTS, one chain of four times `num_draws` is run for each
             data set (see `sampler`), not the four chains of `infer`; a `NUTS` is used as given.
         quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
-            latent site of one number that the posterior draws by name.
+            latent site that the posterior draws by name: the number, each element of up to eight, the mean of more.
         behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
             its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
         objective: of the values. None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.

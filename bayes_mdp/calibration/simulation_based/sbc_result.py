@@ -129,7 +129,7 @@ class SBC:
 
     def layout(self) -> Section:
         """The verdict, the faults that could have been found, and a row for each quantity."""
-        data, faults = self.dataset.attrs, self.detectable
+        data = self.dataset.attrs
         rows = [(name, f"{p:.2g}", self.failures.get(name, "no fault seen")) for name, p in self.p_values.items()]
         known = [name for name in self.dataset.quantity.values.tolist() if name not in self.judged]
         rows += [(name, "-", "the same in every truth, not tested") for name in known]
@@ -144,9 +144,7 @@ class SBC:
             [
                 f"{'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
                 f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",
-                f"{self.num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, "
-                f"draws narrower than {faults.narrow:.2f} or wider than {faults.wide:.2f} times the right standard "
-                f"deviation, or shifted by {faults.shift:.2f} of it; smaller faults need more",
+                _sensitivity(self.num_simulations, self.detectable),
                 Table(("quantity", "p", "verdict"), rows, (0, 2)),
                 *notes,
             ],
@@ -211,6 +209,24 @@ class SBC:
     def _correlation(self, name: str) -> float:
         truth, mean = (self.dataset[field].sel(quantity=name).values for field in ("truth", "mean"))
         return _rank_correlation(truth, mean)
+
+
+def _sensitivity(num_simulations: int, faults: ecdf.Detectable) -> str:
+    """Which faults so many simulations can show, in a sentence."""
+    times = "times the right standard deviation"
+    words = (
+        f"narrower than {faults.narrow:.2f} {times}",
+        f"wider than {faults.wide:.2f} {times}",
+        f"shifted by {faults.shift:.2f} of it",
+    )
+    seen = [each for each, size in zip(words, faults, strict=True) if np.isfinite(size)]
+    if not seen:
+        return f"{num_simulations} simulations are too few to see any fault with probability {POWER:.0%}"
+    said = f"{num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "
+    if len(seen) == len(words):
+        return f"{said}{' or '.join(seen)}; smaller faults need more"
+    unseen = [kind for kind, size in zip(("narrow", "wide", "shifted"), faults, strict=True) if not np.isfinite(size)]
+    return f"{said}{' or '.join(seen)}; draws that are too {' or too '.join(unseen)} need more simulations"
 
 
 def _rank_correlation(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> float:
