@@ -10,7 +10,15 @@ import bayes_mdp as bm
 from bayes_mdp.utils.layout import WIDTH, Bullets, Facts, Section, Table
 
 TAGS = {"div", "strong", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
-HOSTILE = ["a < b & c", "<script>alert(1)</script>", "'quoted' \"twice\"", "</table>", "± 95 % of it", "word " * 40, "x"]
+HOSTILE = [
+    "a < b & c",
+    "<script>alert(1)</script>",
+    "'quoted' \"twice\"",
+    "</table>",
+    "± 95 % of it",
+    "word " * 40,
+    "x",
+]
 
 
 class Reader(HTMLParser):
@@ -72,7 +80,9 @@ def test_text_and_html_say_the_same(seed):
 
 def test_sentences_are_wrapped_and_tables_are_not():
     sentence = "word " * 60
-    section = Section(sentence, [sentence, Facts({"name": sentence}), Bullets([sentence]), Section("inner", [sentence])])
+    section = Section(
+        sentence, [sentence, Facts({"name": sentence}), Bullets([sentence]), Section("inner", [sentence])]
+    )
     assert max(map(len, section.text().splitlines())) <= WIDTH
     wide = Table(["a" * 100, "b"], [["c", "1.5"]])
     assert Section("title", [wide]).text().splitlines()[1:] == [f"  {'a' * 100}    b", f"  c{' ' * 99}  1.5"]
@@ -80,7 +90,9 @@ def test_sentences_are_wrapped_and_tables_are_not():
 
 def test_a_number_and_its_percent_sign_stay_together():
     for length in range(70, 95):
-        assert not any(line.strip().startswith("%") for line in Section("x" * length + " 95 % of it").text().splitlines())
+        assert not any(
+            line.strip().startswith("%") for line in Section("x" * length + " 95 % of it").text().splitlines()
+        )
 
 
 def test_words_begin_at_the_left_and_numbers_end_at_the_right():
