@@ -8,7 +8,7 @@ import functools
 import warnings
 from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -152,7 +152,7 @@ def accepts_moved(door: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             if not moved.fields.keys().isdisjoint(kwargs):
-                return function(*args, **_with_record(door, moved, kwargs))  # type: ignore[arg-type]
+                return function(*args, **_with_record(door, moved, kwargs))
             return function(*args, **kwargs)
 
         return call
@@ -166,14 +166,14 @@ def new_argument(door: str, argument: str) -> str:
     return f"options=bm.{record}({fields[argument]}=...)"
 
 
-def _with_record(door: str, moved: Moved, kwargs: dict[str, object]) -> dict[str, object]:
+def _with_record(door: str, moved: Moved, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keywords of a call, those of 0.2 gathered in its record."""
     old = [name for name in kwargs if name in moved.fields]
     for name in old:
         message = f"bm.{door}({name}=...) is bm.{door}({new_argument(door, name)}) since 0.3; the old one goes in 0.4"
         warnings.warn(message, FutureWarning, stacklevel=3)
     # None for a field with another default was the default of 0.2 under another name: `quantity=None`.
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     for name in old:
         field = moved.fields[name]
         if fields.get(field) is not None and kwargs[name] is not None:

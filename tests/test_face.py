@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ def public(name):
 
 def test_an_argument_of_the_last_version_works_and_says_its_place():
     record = bm.calibration.CheckOptions
-    call = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))
+    call: Any = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))
     with pytest.warns(FutureWarning) as told:
         assert call(1, num_draws=50, path="x") == ((1,), {"path": "x", "options": record(num_draws=50)})
     assert [warning.filename for warning in told] == [__file__]
@@ -116,7 +117,7 @@ def test_an_argument_of_the_last_version_works_and_says_its_place():
 
 
 def test_arguments_of_the_last_version_that_cannot_be_are_refused():
-    call = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))
+    call: Any = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))
     with pytest.warns(FutureWarning), pytest.raises(ValueError, match="quantity is 'chosen policy' with quantities"):
         call(quantities={"x": len}, quantity="chosen policy")
     with pytest.warns(FutureWarning), pytest.raises(TypeError, match="options is None, expected CheckOptions"):
