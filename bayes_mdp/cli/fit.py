@@ -182,9 +182,9 @@ def _check(
     objective: "Objective | None",
     method: str,
 ) -> int:
-    from bayes_mdp.calibration.checks.checking import check
+    from bayes_mdp.calibration.checks.checking import CheckOptions, check
 
-    result = check(key, prior, space, data=log, objective=objective, method=method)
+    result = check(key, prior, space, data=log, objective=objective, options=CheckOptions(method=method))
     print()
     print(result)
     return 0 if result.calibrated else UNEXPECTED

@@ -204,8 +204,8 @@ def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
     value = bm.policy_value(key, posterior, log, objective, initial=log, num_draws=200)
     np.testing.assert_array_equal(value.draws, compared.values["staff"].draws)
     assert "policy: what the log did, by step" in str(value)
-    named: Any = {"policies": {"new": STAFF}, "space": space, "num_draws": 100}
-    decision = bm.decide(key, "default", log, objective, **named, checks=horizon is None)
+    options = bm.recommend.DecideOptions(space=space, num_draws=100, checks=horizon is None)
+    decision = bm.decide(key, "default", log, objective, policies={"new": STAFF}, options=options)
     assert abs(decision.candidates["new"].mean) < 1e-12 and decision.lead != "new"
     assert "the baseline is what the log did, by step of the episode: its actions depend" in str(decision)
     np.testing.assert_array_equal(np.asarray(decision.baseline), by_step)

@@ -82,7 +82,7 @@ def test_a_choice_says_it_too():
     space = bm.StateActionSpace.from_log(log, support=support)
     posterior = bm.infer(KEY, bm.models.dirichlet_bernoulli(), log, space=space)
     old = np.zeros(CONTEXTS, int)
-    choice = bm.choose(KEY, posterior, Episodic(1), baseline=old, num_draws=100)
+    choice = bm.choose(KEY, posterior, Episodic(1), baseline=old, options=bm.decisions.ChooseOptions(num_draws=100))
     assert choice.improvement is not None and choice.improvement.accepted
     assert "candidate: the prior of the rewards moves its difference to the baseline by +0.01" in str(choice)
 
