@@ -61,7 +61,7 @@ class SbcOptions:
         method: as for `infer`, or a `Fit`. If a name leads to NUTS, one chain of four times `num_draws` is run for each
             data set (see `sampler`), not the four chains of `infer`; a `NUTS` is used as given.
         quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
-            latent site of one number that the posterior draws by name.
+            latent site that the posterior draws by name: the number, each element of up to eight, the mean of more.
         behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
             its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
         executor: where the chunks of up to 64 simulations are computed (see `ExecutorLike`): the same numbers
