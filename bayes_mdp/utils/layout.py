@@ -158,22 +158,22 @@ class HasLayout(Protocol):
         ...
 
 
-def as_text(result: HasLayout) -> str:
+def as_text(self: HasLayout) -> str:
     """What `print` shows of a result; a class takes it as its method `__str__`.
 
     Args:
-        result: that has a `layout`.
+        self: a result with a `layout`.
     """
-    return result.layout().text()
+    return self.layout().text()
 
 
-def as_html(result: HasLayout) -> str:
+def as_html(self: HasLayout) -> str:
     """What a notebook shows of a result; a class takes it as its method `_repr_html_`.
 
     Args:
-        result: that has a `layout`.
+        self: a result with a `layout`.
     """
-    return result.layout().html()
+    return self.layout().html()
 
 
 def wrapped(line: str, hanging: str = "    ") -> list[str]:
