@@ -94,9 +94,13 @@ def read_labels(
 
 def label_cells(table: Table, role: str) -> np.ndarray:
     """The cells of a column of labels, as objects where numpy would make other things of them: integers of dates and
-    durations, floats of integers with holes.
+    durations, floats of integers with holes and of the bounds of classes with holes.
     """
+    import pandas as pd
+
     column = table.frame[table.columns[role]]
+    if isinstance(column.dtype, pd.CategoricalDtype) and isinstance(column.cat.categories, pd.IntervalIndex):
+        return np.append(column.cat.categories.astype(object).to_numpy(), None)[column.cat.codes]  # -1: a hole
     holes = column.dtype.kind in "iu" and column.hasnans
     return column.astype(object).to_numpy() if holes or column.dtype.kind in "mM" else column.to_numpy()
 
