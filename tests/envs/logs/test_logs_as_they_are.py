@@ -137,6 +137,41 @@ def test_bad_cells_are_told_at_once(write):
         assert [(row, role) for row, role, *_ in in_chunks.value.cells] == found and in_chunks.value.number == 6
 
 
+def test_one_bad_number_leaves_the_others_alone(write):
+    """With decimal commas the others were named too, as the column stayed text."""
+    path = write("s;a;r;n\nx;go;1.200,5;x\nx;go;3,5;x\nx;go;;x\n")
+    options: dict[str, Any] = {**NEXT, "reward": "r", "sep": ";", "decimal": ",", "missing_reward": "ignore"}
+    for read in (read_log, fold_log):
+        with pytest.raises(BadCells, match=r"row 1 \(line 2\): reward 'r' is '1.200,5', expected a finite") as error:
+            read(path, **options)
+        assert error.value.number == 1
+
+
+def test_what_is_no_table_is_named(write):
+    for name in ("log.xlsx", "log.ODS"):
+        for read in (read_log, fold_log):
+            with pytest.raises(ValueError, match=f"{name} is a spreadsheet, expected a CSV or Parquet file: save it"):
+                read(write("PK", name), **NEXT)
+    none = pd.DataFrame({"s": ["x"], "a": "go", "n": ["x"], "k": [0]})
+    with pytest.raises(ValueError, match="count 'k' is 0 in all rows, expected a transition"):
+        read_log(none, **NEXT, count="k")
+
+
+def test_dates_of_several_time_zones_are_refused():
+    """Two days of the calendar on both sides of a change of clocks; pandas' own message named no column."""
+    days = ["2026-03-28T01:00+01:00", "2026-03-30T01:00+02:00"]
+    frame = pd.DataFrame({"e": 1, "t": days, "s": ["x", "y"], "a": "go"})
+    with pytest.raises(
+        ValueError, match=r"step 't' has dates of several time zones \(\+01:00, \+02:00\), expected one"
+    ):
+        read_log(frame, **EPISODES, step="t", every="1D")
+    with pytest.raises(ValueError, match=r"several time zones \(\+01:00, none\)"):
+        read_log(frame.assign(t=[days[0], "2026-03-30T01:00"]), **EPISODES, step="t", every="1D")
+    one = frame.assign(t=["2026-03-29T01:00+02:00", "2026-03-30T01:00+02:00"])
+    assert read_log(one, **EPISODES, step="t", every="1D").n_transitions == 1
+    read_log(frame, **EPISODES)  # without a role
+
+
 # What is there twice.
 
 
@@ -944,7 +979,7 @@ def refused(error):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_plain_reader_finds_the_same(tmp_path, long, part):  # noqa: PLR0912, PLR0915 - what is compared
+def test_a_plain_reader_finds_the_same(tmp_path, long, part):  # noqa: PLR0915 - what is compared
     """500 tables: the same transitions, with a line for what is none, or the same cells and rows refused."""
     seen: Counter[str] = Counter()
     for seed in range(125 * part, 125 * (part + 1)):
