@@ -183,7 +183,8 @@ def backward(
         later = np.zeros((num, n_states + 1))
         used, first = np.unique(part.state, return_index=True)
         later[:, used] = np.add.reduceat(np.where(weight > 0, q * weight, 0.0), first, axis=-1)
-        yield BackwardStep(part, q, paid, (weight > 0).reshape(-1, len(part.state)).any(0), later[:, :n_states])
+        taken = np.asarray((weight > 0).reshape(-1, len(part.state)).any(0))
+        yield BackwardStep(part, q, paid, taken, later[:, :n_states])
 
 
 def expected_values(

@@ -245,7 +245,7 @@ def test_an_array_that_would_be_a_mixture_remembers_its_log():
     log, key = sales(400), jax.random.key(0)
     space = StateActionSpace.from_log(log)
     posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
-    array = behaviour_policy(log, space=space)
+    array: Any = behaviour_policy(log, space=space)
     policies = {"array": array, "log": log, "mixture": np.asarray(array)}
     compared = bm.compare_policies(key, posterior, policies, Episodic(4), initial=log, num_draws=50)
     values = compared.values
@@ -276,7 +276,7 @@ def test_decide_knows_the_mixture_of_its_log_when_it_sees_it():
     array = behaviour_policy(log, space=space)
     for name, baseline in (("none", None), ("log", log), ("array", array), ("mixture", np.asarray(array))):
         decision = bm.decide(key, "default", log, Episodic(4), baseline=baseline, **options)
-        said[name] = (decision.practice, np.shape(decision.baseline))
+        said[name] = (decision.practice, np.asarray(decision.baseline).shape)
     assert said["none"] == said["log"] == said["array"] and said["none"][1] == (4, 2, 2)
     assert "as one policy of all steps; but its actions depend on the step" in said["mixture"][0]
     other = bm.decide(key, "default", log, Episodic(4), baseline=np.array([[1.0, 0.0], [0.0, 1.0]]), **options)
