@@ -272,15 +272,15 @@ def test_an_array_that_would_be_a_mixture_remembers_its_log():
 def test_decide_knows_the_mixture_of_its_log_when_it_sees_it():
     log, key = sales(200), jax.random.key(0)
     space = StateActionSpace.from_log(log)
-    options: Any = {"space": space, "num_draws": 100, "checks": False}
+    options = bm.recommend.DecideOptions(space=space, num_draws=100, checks=False)
     said = {}
     array = behaviour_policy(log, space=space)
     for name, baseline in (("none", None), ("log", log), ("array", array), ("mixture", np.asarray(array))):
-        decision = bm.decide(key, "default", log, Episodic(4), baseline=baseline, **options)
+        decision = bm.decide(key, "default", log, Episodic(4), baseline=baseline, options=options)
         said[name] = (decision.practice, np.asarray(decision.baseline).shape)
     assert said["none"] == said["log"] == said["array"] and said["none"][1] == (4, 2, 2)
     assert "as one policy of all steps; but its actions depend on the step" in said["mixture"][0]
-    other = bm.decide(key, "default", log, Episodic(4), baseline=np.array([[1.0, 0.0], [0.0, 1.0]]), **options)
+    other = bm.decide(key, "default", log, Episodic(4), baseline=np.array([[1.0, 0.0], [0.0, 1.0]]), options=options)
     assert other.practice == ""
 
 
