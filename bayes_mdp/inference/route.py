@@ -419,15 +419,17 @@ def find_route(question: Question) -> Route:
         "factorised": factorised,
     }
     # Weighted draws serve hierarchies, and rewards beside rows in closed form.
-    wanted = [COLLAPSED, "factorised"] if method == IMPORTANCE else [COLLAPSED if method == QUADRATURE else method]
+    proofs_to_try = (
+        [COLLAPSED, "factorised"] if method == IMPORTANCE else [COLLAPSED if method == QUADRATURE else method]
+    )
     # Best route first; the refusal of each is kept as the reason why it was not taken.
     for name, proof in proofs.items():
-        if method != "auto" and name not in wanted:
+        if method != "auto" and name not in proofs_to_try:
             continue
         try:
             return proof()
         except NotConjugate as error:
-            if wanted[-1] == name:
+            if proofs_to_try[-1] == name:
                 raise
             why_not[name] = str(error)
     if isinstance(method, Gibbs) or method == "gibbs":
@@ -656,17 +658,27 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     forms = form.forms if isinstance(form, ClosedForms) else (form,)
     if len(forms) > 1 and len(forms) * math.prod((*space.shape, space.n_outcomes)) > MAX_NUMBERS:
         return None
-    has_arrays = any(isinstance(value, np.ndarray) for each in forms for value in each.numbers)
+    has_arrays = any(isinstance(value, np.ndarray) for ready_forms in forms for value in ready_forms.numbers)
     with jax.enable_x64(True):
         # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
         copied = form._replace(forms=tuple(map(_copied, forms))) if isinstance(form, ClosedForms) else _copied(form)
-        own = ready(isolated_prior(prior), copied) if has_arrays else prior
+        copied_prior = ready(isolated_prior(prior), copied) if has_arrays else prior
     words = repr(space)
-    each = [ReadyMade(own, one, space, _digest(one, space, words)) for one in forms]
+    ready_forms = [
+        ReadyMade(copied_prior, ready_form, space, _digest(ready_form, space, words)) for ready_form in forms
+    ]
     if not isinstance(form, ClosedForms):
-        return _belief(each[0])
-    digest = hashlib.sha256(f"{form.site} {len(each)} {' '.join(one.fingerprint for one in each)}".encode())
-    return branches_of(own, digest.hexdigest(), form.site, range(len(each)), [_belief(one) for one in each])
+        return _belief(ready_forms[0])
+    digest = hashlib.sha256(
+        f"{form.site} {len(ready_forms)} {' '.join(ready_form.fingerprint for ready_form in ready_forms)}".encode()
+    )
+    return branches_of(
+        copied_prior,
+        digest.hexdigest(),
+        form.site,
+        range(len(ready_forms)),
+        [_belief(ready_form) for ready_form in ready_forms],
+    )
 
 
 def _copied(form: ClosedForm) -> ClosedForm:

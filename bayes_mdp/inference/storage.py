@@ -177,10 +177,10 @@ def load(path: str | os.PathLike[str]) -> Storable:
         posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
         _check_parts(posterior)
     except Exception as error:  # laws of NumPyro are built from the content of the file, and raise errors of any kind
-        wrote, here = _writer(header), _version("bayes-mdp")
+        wrote, version_here = _writer(header), _version("bayes-mdp")
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
-            f"{path} holds no posterior that bayes-mdp {here} can read (bayes-mdp {wrote} wrote it): {why}"
+            f"{path} holds no posterior that bayes-mdp {version_here} can read (bayes-mdp {wrote} wrote it): {why}"
         ) from error
     return posterior
 
@@ -224,13 +224,13 @@ def _check_parts(posterior: object) -> None:
     if not isinstance(posterior, PosteriorSamples):
         posterior.space.__check_init__()
     # Abstract evaluation: a posterior whose parts do not fit fails here, and nothing is computed.
-    found = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
+    outlines = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
     if not isinstance(posterior, PosteriorSamples) or isinstance(posterior, CountedSamples):
-        found["visits"] = jax.eval_shape(posterior.visit_counts)
-    shape = found["mean rewards"].shape if isinstance(posterior, PosteriorSamples) else posterior.space.shape
-    for name, one in found.items():
-        if one.shape != shape:
-            raise ValueError(f"its {name} have shape {one.shape}, expected {shape}")
+        outlines["visits"] = jax.eval_shape(posterior.visit_counts)
+    shape = outlines["mean rewards"].shape if isinstance(posterior, PosteriorSamples) else posterior.space.shape
+    for name, outline in outlines.items():
+        if outline.shape != shape:
+            raise ValueError(f"its {name} have shape {outline.shape}, expected {shape}")
 
 
 def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:

@@ -87,7 +87,7 @@ class as_prior(Messenger):
             # What the user substitutes inside scan and cond is known there too.
             stack = msg["kwargs"].get("substitute_stack", [])
             msg["kwargs"]["substitute_stack"] = [
-                ("condition" if how == "substitute" else how, data) for how, data in stack
+                ("condition" if handler == "substitute" else handler, data) for handler, data in stack
             ]
             if msg["fn"].__name__ == "cond_wrapper":
                 _without_sites(msg)

@@ -105,10 +105,10 @@ class DefaultPrior:
     def __str__(self) -> str:
         """Two lines."""
         low, high = min(self.concentrations), max(self.concentrations)
-        near = ", and whether outcomes near the state are likelier" if self.near else ""
+        near_words = ", and whether outcomes near the state are likelier" if self.near else ""
         return (
             f"rows: Dirichlet, one concentration for all pairs, learnt ({len(self.concentrations)} values from "
-            f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near}\nrewards: {self.rewards}"
+            f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near_words}\nrewards: {self.rewards}"
         )
 
 
@@ -152,8 +152,8 @@ def default_prior(
     check_space(space)
     factory, words = reward_law_of(log, rewards)
     concentrations, bases = concentrations_of(space), near_bases(space)
-    every = [c * base for base in (1.0, *bases) for c in concentrations]
-    table = np.stack(np.broadcast_arrays(*every))
+    candidates = [c * base for base in (1.0, *bases) for c in concentrations]
+    table = np.stack(np.broadcast_arrays(*candidates))
 
     def program(space: StateActionSpace) -> MDPSpec:
         equal: Any = dist.Categorical(probs=np.full(len(table), 1.0 / len(table)))  # typed as perhaps None by NumPyro
@@ -162,9 +162,9 @@ def default_prior(
 
     prior = DefaultPrior(program, concentrations, len(bases), words)
     forms = tuple(
-        form for form in (closed_form_of(factory(concentration=x)) for x in every) if isinstance(form, ClosedForm)
+        form for form in (closed_form_of(factory(concentration=x)) for x in candidates) if isinstance(form, ClosedForm)
     )
-    return ready(prior, ClosedForms("concentration_index", forms)) if len(forms) == len(every) else prior
+    return ready(prior, ClosedForms("concentration_index", forms)) if len(forms) == len(candidates) else prior
 
 
 def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
@@ -269,17 +269,17 @@ def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:
     """Of rewards less their mean, whose squares keep their digits."""
     count, total = rewards.number, float(rewards.number.sum())
     centre = float((count * rewards.mean).sum() / total)
-    away = rewards.mean - centre
+    deviation = rewards.mean - centre
     _, cell = np.unique(cell, return_inverse=True)
     number = np.bincount(cell, count)  # of each cell
-    means = np.bincount(cell, count * away) / number
-    squares = float((rewards.ss + count * (away - means[cell]) ** 2).sum())
+    means = np.bincount(cell, count * deviation) / number
+    squares = float((rewards.ss + count * (deviation - means[cell]) ** 2).sum())
     free = int((number - 1).sum())
     return RewardMoments(
         centre + float(means.mean()),
         squares / free if free else np.nan,
         float(means.var()) if len(means) > 1 else np.nan,
-        float((rewards.ss + count * away**2).sum() / total),
+        float((rewards.ss + count * deviation**2).sum() / total),
         int(total),
         float((count * rewards.mean).sum()),
         free,

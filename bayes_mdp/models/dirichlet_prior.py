@@ -233,8 +233,8 @@ class StickBreakingRows(Transform):
 
     def _log_left(self, logits: Float[Array, "*rows K"]) -> Float[Array, "*rows K"]:
         """log of what is left of the stick before each break."""
-        kept = jnp.where(self.breaks, jax.nn.log_sigmoid(-logits), 0.0)
-        return jnp.pad(jnp.cumsum(kept, -1)[..., :-1], [*[(0, 0)] * (kept.ndim - 1), (1, 0)])
+        log_kept = jnp.where(self.breaks, jax.nn.log_sigmoid(-logits), 0.0)
+        return jnp.pad(jnp.cumsum(log_kept, -1)[..., :-1], [*[(0, 0)] * (log_kept.ndim - 1), (1, 0)])
 
     def _moved(self, x: Array, to: Int[np.ndarray, "*batch K"]) -> Array:
         return jnp.take_along_axis(x, jnp.broadcast_to(to, x.shape), -1)

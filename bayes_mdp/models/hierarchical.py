@@ -95,9 +95,9 @@ def _listed_concentration(values: Sequence[float], weights: ArrayLike, rewards: 
         chosen = numpyro.deterministic("concentration", jnp.asarray(array)[index])
         return rewards(concentration=chosen * _own(weights))(space)
 
-    given = [rewards(concentration=value * np.asarray(weights)) for value in array.tolist()]
-    forms = tuple(form for form in map(closed_form_of, given) if isinstance(form, ClosedForm))
-    return ready(program, ClosedForms("concentration_index", forms)) if len(forms) == len(given) else program
+    rewards_by_value = [rewards(concentration=value * np.asarray(weights)) for value in array.tolist()]
+    forms = tuple(form for form in map(closed_form_of, rewards_by_value) if isinstance(form, ClosedForm))
+    return ready(program, ClosedForms("concentration_index", forms)) if len(forms) == len(rewards_by_value) else program
 
 
 def sticky(

@@ -67,8 +67,8 @@ def wrapped(line: str) -> list[str]:
         line: with its own indent.
     """
     # "95 %" stays together.
-    kept = line.replace(" %", "\N{NO-BREAK SPACE}%")
-    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    unbreakable = line.replace(" %", "\N{NO-BREAK SPACE}%")
+    parts = textwrap.wrap(unbreakable, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
 
 
@@ -111,7 +111,7 @@ def install(extra: str) -> str:
     except metadata.PackageNotFoundError:
         lines = []
     parts = [line.partition(";") for line in lines]
-    needed = [name.strip() for name, _, when in parts if re.search(rf"""extra == ['"]{extra}['"]""", when)]
+    needed = [name.strip() for name, _, condition in parts if re.search(rf"""extra == ['"]{extra}['"]""", condition)]
     if not needed:  # run from a checkout that was not installed, or not since the extra was added
         return f"install what pyproject.toml lists for the extra {extra!r}"
     return f"pip install {' '.join(map(repr, needed))} (the extra {extra!r})"
@@ -141,7 +141,7 @@ def as_html(text: str) -> str:
             sections[-1][1].append(line)
         else:
             sections.append((line, []))
-    return "<div>" + "".join(_section(head, below) for head, below in sections) + "</div>"
+    return "<div>" + "".join(_section(head, indented) for head, indented in sections) + "</div>"
 
 
 def shown_as_html(summary: object) -> str:

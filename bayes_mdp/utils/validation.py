@@ -75,8 +75,8 @@ def as_array(name: str, values: object, expected: str) -> np.ndarray:
         ragged = _ragged(values)
         if ragged is None:
             raise TypeError(f"{name} is a {type(values).__name__}, expected {expected}") from None
-    index, there, before = ragged
-    raise ValueError(f"{at(name, index)} has {there}, expected {before}, as {at(name, (*index[:-1], 0))}")
+    index, value, before = ragged
+    raise ValueError(f"{at(name, index)} has {value}, expected {before}, as {at(name, (*index[:-1], 0))}")
 
 
 def as_real(name: str, values: object, expected: str = "a finite number") -> np.ndarray:
@@ -96,8 +96,8 @@ def as_real(name: str, values: object, expected: str = "a finite number") -> np.
         index = first_index(np.reshape(bad, array.shape))
         if index is None:  # no entries at all
             raise TypeError(f"{name} is an empty array of dtype {array.dtype}, expected {expected}")
-        there: object = array[index]
-        shown = repr(there.item() if isinstance(there, np.generic) and array.dtype.kind in "US" else there)
+        value: object = array[index]
+        shown = repr(value.item() if isinstance(value, np.generic) and array.dtype.kind in "US" else value)
         raise TypeError(f"{at(name, index)} is {_short(shown)}, expected {expected}")
     try:
         return array.astype(np.float64)
@@ -313,8 +313,8 @@ def check_probability_rows(name: str, rows: object, extra: ArrayLike | None = No
     total = array.sum(-1) if extra is None else array.sum(-1) + np.asarray(extra, np.float64)
     index = first_index(np.abs(total - 1.0) > tolerance)
     if index is not None:
-        what = "" if extra is None else " together with its end probability"
-        raise ValueError(f"{at(name, index)} sums to {total[index]:.8g}{what}, expected a row that sums to 1")
+        suffix = "" if extra is None else " together with its end probability"
+        raise ValueError(f"{at(name, index)} sums to {total[index]:.8g}{suffix}, expected a row that sums to 1")
 
 
 def check_initial(initial: ArrayLike | None, n_states: int, name: str = "initial") -> None:
@@ -363,8 +363,8 @@ def check_name(what: str, value: object, known: Iterable[str], also: str = "") -
     """One of the known names; the sentence ends with the nearest one. `also`: what else would do, ", or a number"."""
     names = list(known)
     if not isinstance(value, str) or value not in names:
-        near = did_you_mean(value, names) if isinstance(value, str) else ""
-        raise ValueError(f"{what} is {described(value)}, expected one of {', '.join(names)}{also}{near}")
+        suggestion = did_you_mean(value, names) if isinstance(value, str) else ""
+        raise ValueError(f"{what} is {described(value)}, expected one of {', '.join(names)}{also}{suggestion}")
 
 
 def check_names(name: str, names: object) -> None:

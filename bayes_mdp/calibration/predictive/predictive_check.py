@@ -195,9 +195,9 @@ def _sums(sample: Sample) -> tuple[Pairs, Pairs, Pairs]:
 
 
 def _extreme(sample: Sample, function: np.ufunc) -> Pairs:
-    found = np.full(int(np.prod(sample.space.shape)), np.nan)
-    function.at(found, sample.pair, sample.reward)
-    return found.reshape(sample.space.shape)
+    extremes = np.full(int(np.prod(sample.space.shape)), np.nan)
+    function.at(extremes, sample.pair, sample.reward)
+    return extremes.reshape(sample.space.shape)
 
 
 class PredictiveCheck(NamedTuple):
@@ -232,11 +232,11 @@ class PredictiveCheck(NamedTuple):
 
         figure = NotebookFigure(figsize=(3 * len(self.comparisons), 2.6), layout="constrained")
         axes = figure.subplots(1, len(self.comparisons), squeeze=False)
-        for axis, (name, each) in zip(axes[0], self.comparisons.items(), strict=True):
-            here = (slice(None), *each.worst)
-            axis.hist(each.replicated[here], bins=30, color="0.7")
-            axis.axvline(each.observed[here].mean(), color="C1")
-            axis.set_title(f"{name}\n{self._where(each.worst)} p = {each.p_overall:.3f}", fontsize=8)
+        for axis, (name, comparison) in zip(axes[0], self.comparisons.items(), strict=True):
+            worst_cell = (slice(None), *comparison.worst)
+            axis.hist(comparison.replicated[worst_cell], bins=30, color="0.7")
+            axis.axvline(comparison.observed[worst_cell].mean(), color="C1")
+            axis.set_title(f"{name}\n{self._where(comparison.worst)} p = {comparison.p_overall:.3f}", fontsize=8)
             axis.set_yticks([])
         return figure
 
@@ -259,8 +259,8 @@ class PredictiveCheck(NamedTuple):
         if len(index) != len(self.space.shape):
             return f" at {index}"
         *step, s, a = index
-        at = f"step {step[0]}, " if step else ""
-        return f" at {at}{self.space.state_names[s]}, {self.space.action_names[a]}"
+        step_words = f"step {step[0]}, " if step else ""
+        return f" at {step_words}{self.space.state_names[s]}, {self.space.action_names[a]}"
 
 
 def predictive_check(
@@ -309,12 +309,12 @@ def predictive_check(
         reward = np.where(missing, np.nan, reward).astype(float)
         return Sample(posterior.space, rows.cell, outcome, reward, previous, draws.transition_probs[n])
 
-    again = made.get("observed_reward", np.broadcast_to(rows.reward, (len(draws.transition_probs), missing.size)))
+    replicated = made.get("observed_reward", np.broadcast_to(rows.reward, (len(draws.transition_probs), missing.size)))
     numbers = range(len(draws.transition_probs))
-    replicates = [sample(n, made["observed_next_state"][n], again[n]) for n in numbers]
+    replicates = [sample(n, made["observed_next_state"][n], replicated[n]) for n in numbers]
     observed = [sample(n, rows.outcome, rows.reward) for n in numbers]
-    found = {}
+    comparisons = {}
     for name, function in statistics.items():
         seen, drawn = (stack_statistic(name, [function(x) for x in samples]) for samples in (observed, replicates))
-        found[name] = compare_statistic(seen, drawn, draws.run.markov_chains)
-    return PredictiveCheck(found, group, missing.size, posterior.space)
+        comparisons[name] = compare_statistic(seen, drawn, draws.run.markov_chains)
+    return PredictiveCheck(comparisons, group, missing.size, posterior.space)

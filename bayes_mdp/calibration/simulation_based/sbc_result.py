@@ -104,8 +104,10 @@ class SBC:
     @property
     def ignores_data(self) -> bool:
         """Whether no posterior mean correlates with its truth (by 4 standard errors), the likelihood excepted."""
-        others = [name for name in self.judged if name != LIKELIHOOD]
-        return bool(others) and all(self._correlation(name) < CLEAR / self.num_simulations**0.5 for name in others)
+        quantities = [name for name in self.judged if name != LIKELIHOOD]
+        return bool(quantities) and all(
+            self._correlation(name) < CLEAR / self.num_simulations**0.5 for name in quantities
+        )
 
     def shape(self, quantity: str) -> tuple[float | None, float | None]:
         """(shift, scale) of the draws, estimated from the ranks as if all distributions were normal.

@@ -187,7 +187,7 @@ def site_values(
         return {}
     for table in dict.fromkeys(tables):
         # Components with the same table are worked on together.
-        components = np.flatnonzero([each == table for each in tables])
+        components = np.flatnonzero([same_table == table for same_table in tables])
         places = np.flatnonzero(np.isin(index, components)) if len(tables) > 1 else np.arange(len(rows))
         for start in range(0, len(places), block):
             # The last block is filled up, by repeating draws: one compiled program.

@@ -718,21 +718,25 @@ class ConjugatePosterior(Fitted):
                 probability zero, a reward that the law cannot give.
         """
         check_transitions(transitions, self.space, weight)
-        kept = unmasked(transitions, weight)
-        if kept is None:
+        counted_rows = unmasked(transitions, weight)
+        if counted_rows is None:
             return
         # Numbers that are known inside a trace are looked at there.
         with jax.ensure_compile_time_eval():
-            complete = kept if kept.next_observed is None else unmasked(kept, kept.next_observed)
+            complete = (
+                counted_rows
+                if counted_rows.next_observed is None
+                else unmasked(counted_rows, counted_rows.next_observed)
+            )
             if complete is not None:
                 self.transition_probs.check(complete.cell(self.space), np.asarray(complete.outcome(self.space)))
-            if kept.reward is None:
+            if counted_rows.reward is None:
                 return
             # Where there is no outcome, a reward whose law needs one is not looked at.
-            outcome = np.minimum(kept.outcome(self.space), self.space.n_outcomes - 1)
-            counted, _ = kept.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
-            reward, seen = np.asarray(kept.reward, float), np.asarray(counted) != 0
-            self.reward_cells.check_rewards("transitions.reward", kept.cell(self.space), outcome, reward, seen)
+            outcome = np.minimum(counted_rows.outcome(self.space), self.space.n_outcomes - 1)
+            counted, _ = counted_rows.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
+            reward, seen = np.asarray(counted_rows.reward, float), np.asarray(counted) != 0
+            self.reward_cells.check_rewards("transitions.reward", counted_rows.cell(self.space), outcome, reward, seen)
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give, whatever is unknown. Host side."""

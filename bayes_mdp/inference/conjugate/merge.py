@@ -65,10 +65,10 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
 def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) -> None:
     """Refuse two posteriors whose priors are not the same, array by array (tables and masks included)."""
     for part_name, part in (("space", _space), ("prior", _prior)):
-        expected, given = part(first), part(other)
-        is_equal = jax.tree.structure(expected) == jax.tree.structure(given) and all(
+        expected, present = part(first), part(other)
+        is_equal = jax.tree.structure(expected) == jax.tree.structure(present) and all(
             np.array_equal(a, b, equal_nan=True)
-            for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(given), strict=True)
+            for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(present), strict=True)
         )
         if not is_equal:
             raise ValueError(

@@ -140,16 +140,18 @@ def detect_regression(
     offset, features = np.where(finite, offset, 0.0), np.where(finite[..., None], features, 0.0)
     loc, prior_precision = _weights_prior(probe, weights, tau)
     concentration = rate = None
-    found: Elements = (elements,)
+    reward_elements: Elements = (elements,)
     if tau is not None:
         parameters = probe.parameters(noise[0])
-        at = tau - int(probe.layout.elements(noise[0].name).min())
-        concentration, rate = (np.asarray(parameters[name].ravel()[at]) for name in ("concentration", "rate"))
-        found = (elements, np.array([tau]))
+        noise_element = tau - int(probe.layout.elements(noise[0].name).min())
+        concentration, rate = (
+            np.asarray(parameters[name].ravel()[noise_element]) for name in ("concentration", "rate")
+        )
+        reward_elements = (elements, np.array([tau]))
     prior = RegressionPrior(loc, prior_precision, concentration, rate)
     shapes = tuple((site.name, site.shape) for site in (*weights, *noise))
     rewards = regression_rewards(prior, features, offset, precision, by_outcome=program.law.by_outcome, sites=shapes)
-    return rewards, found, assembly
+    return rewards, reward_elements, assembly
 
 
 def _noise_element(probe: Probe, noise: tuple[Site, ...]) -> int | None:
@@ -187,9 +189,9 @@ def _noise_precision(
         raise probe.refuse(
             depends[0], f"the precision of the reward of {probe.cell(index)} is no known multiple of one"
         )
-    found = np.where(observable, symbols.values(ids), 1.0)
-    check_positive("prior: precision of the rewards", found)
-    return found
+    precision = np.where(observable, symbols.values(ids), 1.0)
+    check_positive("prior: precision of the rewards", precision)
+    return precision
 
 
 def _coefficients(
@@ -197,7 +199,7 @@ def _coefficients(
 ) -> tuple[Float[np.ndarray, "*cells"], Float[np.ndarray, "*cells D"]]:
     """Means where all weights are zero, and their derivatives: exact, for they are affine."""
     program = probe.program
-    others = {site.name: inside(site) for site in program.latents if site not in weights}
+    other_values = {site.name: inside(site) for site in program.latents if site not in weights}
 
     def mean(flat: Float[jax.Array, " D"]) -> Float[jax.Array, "*cells"]:
         values, start = {}, 0
@@ -205,7 +207,7 @@ def _coefficients(
             stop = start + int(np.prod(site.shape))
             values[site.name] = flat[start:stop].reshape(site.shape)
             start = stop
-        return program.evaluate({**others, **values})["reward"]["loc"]
+        return program.evaluate({**other_values, **values})["reward"]["loc"]
 
     zero = np.zeros(sum(int(np.prod(site.shape)) for site in weights))
     offset, slopes = jax.jit(lambda x: (mean(x), jax.jacfwd(mean)(x)))(zero)

@@ -89,11 +89,13 @@ _LINEAR = {"Normal": {"loc": ("MultivariateNormal",)}}
 
 def site_families(law: str) -> dict[str, tuple[str, ...]]:
     """Parameters of a reward law -> the families of sites that are conjugate for them; empty: it has none."""
-    found: dict[str, tuple[str, ...]] = {}
+    families_by_parameter: dict[str, tuple[str, ...]] = {}
     for sites in (*(family.sites for family in families_of(law)), _LINEAR.get(law, {})):
         for parameter, families in sites.items():
-            found[parameter] = tuple(dict.fromkeys((*found.get(parameter, ()), *families)))
-    return found
+            families_by_parameter[parameter] = tuple(
+                dict.fromkeys((*families_by_parameter.get(parameter, ()), *families))
+            )
+    return families_by_parameter
 
 
 KNOWN = "known"
@@ -231,8 +233,8 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         TypeError: the program does not return a `MDPSpec`, or branches in Python on what it drew.
     """
     try:
-        wide = jax.dtypes.canonicalize_dtype(float).name
-        digest = identity((prior, space, wide, registrations()), packaged=True)
+        width = jax.dtypes.canonicalize_dtype(float).name
+        digest = identity((prior, space, width, registrations()), packaged=True)
     except UnidentifiedError:
         return _traced(prior, space)
     return _trace_ready(_Ready(prior, space, digest))
@@ -323,11 +325,11 @@ def _density_of_law(prior: Prior, space: StateActionSpace, facts: Facts) -> str:
         law = _reward_at(prior, space, values).law
         assert law is not None  # it is no array
         reward = jnp.zeros(law.batch_shape, int if law.is_discrete else float)
-        found = [law.log_prob(reward), law_mean(law)]
+        moments = [law.log_prob(reward), law_mean(law)]
         try:
-            return [*found, law_variance(law)]
+            return [*moments, law_variance(law)]
         except NotImplementedError:
-            return found
+            return moments
 
     return fingerprint(jax.make_jaxpr(run)(facts.values), space, ())
 
@@ -366,9 +368,14 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
-        where = traceback.extract_tb(error.__traceback__)
+        frames = traceback.extract_tb(error.__traceback__)
         line = next(
-            (f"line {at.lineno} of {at.filename}" for at in reversed(where) if not _is_library(at.filename)), ""
+            (
+                f"line {frame.lineno} of {frame.filename}"
+                for frame in reversed(frames)
+                if not _is_library(frame.filename)
+            ),
+            "",
         )
         raise TypeError(
             f"prior: Python looks at the value of a draw ({line or 'an if, a float() or a numpy function'}), expected "
@@ -436,8 +443,8 @@ def _evaluate(
 ) -> Laws:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
-    given = _substituted(values)
-    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
+    substituted = _substituted(values)
+    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), substituted:
         spec = prior(space)
     check_spec(spec, space)
     check_names(trace)
@@ -503,11 +510,11 @@ def joint_values(
         supports: {site: the values of one element}.
         shapes: {site: the shape of its value}.
     """
-    each = [
+    values_of_site = [
         [np.array(x, values.dtype).reshape(shapes[n]) for x in itertools.product(values, repeat=math.prod(shapes[n]))]
         for n, values in supports.items()
     ]
-    for chosen in itertools.product(*each):
+    for chosen in itertools.product(*values_of_site):
         yield dict(zip(supports, chosen, strict=True))
 
 
@@ -574,7 +581,7 @@ def _site(message: Message) -> Site:
 def _family(distribution: dist.Distribution, known: Mapping[Any, ParametersOf]) -> str:
     """The name of its type; of a type of the user's with the name of a known one, where it comes from too."""
     kind = type(distribution)
-    impostor = kind not in known and kind.__name__ in {each.__name__ for each in known}
+    impostor = kind not in known and kind.__name__ in {known_kind.__name__ for known_kind in known}
     return f"{kind.__module__}.{kind.__name__}" if impostor else kind.__name__
 
 
@@ -586,11 +593,11 @@ def _parameters(message: Message) -> Arrays:
     shape = jnp.shape(message["value"])
     vector = type(law) in (dist.Dirichlet, SupportedDirichlet, dist.MultivariateNormal)
     rows = shape if vector else shape[: len(shape) - law.event_dim]
-    found = {name: jnp.asarray(value, float) for name, value in CONJUGATE[type(law)](law).items()}
+    parameters = {name: jnp.asarray(value, float) for name, value in CONJUGATE[type(law)](law).items()}
     # A matrix of the last axis of a row has one axis more.
     return {
         name: jnp.broadcast_to(value, (*rows, shape[-1]) if name == "scale_tril" else rows)
-        for name, value in found.items()
+        for name, value in parameters.items()
     }
 
 
@@ -600,8 +607,8 @@ def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Array]]:
     if law is None:
         assert table.known is not None
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
-    found = laws[type(law)](law).items() if type(law) in laws else enumerate(jax.tree.leaves(law))
-    parameters: dict[str | int, Array] = {name: jnp.asarray(value) for name, value in found}
+    named = laws[type(law)](law).items() if type(law) in laws else enumerate(jax.tree.leaves(law))
+    parameters: dict[str | int, Array] = {name: jnp.asarray(value) for name, value in named}
     return Law(_family(law, laws), table.by_outcome), parameters
 
 
@@ -634,7 +641,11 @@ def _inner(jaxpr: Jaxpr) -> Iterator[ArrayLike]:
 def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
     """The dtypes of all arrays of numbers that a traced program computes with."""
     jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
-    atoms = [*jaxpr.constvars, *jaxpr.invars, *(v for each in jaxpr.eqns for v in (*each.invars, *each.outvars))]
+    atoms = [
+        *jaxpr.constvars,
+        *jaxpr.invars,
+        *(v for equation in jaxpr.eqns for v in (*equation.invars, *equation.outvars)),
+    ]
     kinds = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
     of_numbers = frozenset(dtype for dtype in kinds if isinstance(dtype, np.dtype))  # keys have none of numpy
     return of_numbers.union(*map(dtypes, inner_jaxprs(jaxpr)))

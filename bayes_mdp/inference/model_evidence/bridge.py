@@ -73,11 +73,11 @@ class Evidence(eqx.Module):
             error = f"changed by {self.standard_error:.1g} at the last halving of the grid"
             return f"log evidence {self.log_evidence:.9g} (quadrature: {self.num_draws} nodes, {error})"
         number = "one number" if self.dimension == 1 else f"{self.dimension} numbers"
-        how = "importance sampling" if self.method == "importance" else "bridge sampling"
+        method_words = "importance sampling" if self.method == "importance" else "bridge sampling"
         overlap = "" if self.method == "importance" else f", overlap {self.overlap:.2f}"
         line = (
             f"log evidence {self.log_evidence:.{_decimals(self.standard_error)}f}, standard error "
-            f"{self.standard_error:.2g} ({how}: {self.num_draws} draws of {number}, worth "
+            f"{self.standard_error:.2g} ({method_words}: {self.num_draws} draws of {number}, worth "
             f"{self.effective_draws:.0f} independent ones{overlap})"
         )
         return "\n".join([line, *(f"  unreliable: {problem}" for problem in self.problems)])
@@ -143,12 +143,12 @@ class Layout(NamedTuple):
 
     def sites(self, rows: Points) -> dict[str, np.ndarray]:
         """Rows as {site: [N ...]}."""
-        found, start = {}, 0
+        values, start = {}, 0
         for name, shape in self.shapes.items():
             size = int(np.prod(shape, dtype=int))
-            found[name] = rows[:, start : start + size].reshape(len(rows), *shape)
+            values[name] = rows[:, start : start + size].reshape(len(rows), *shape)
             start += size
-        return found
+        return values
 
     def extreme(self, row: Float[np.ndarray, " D"]) -> str:
         """The number of a row that lies furthest out, in words; the first one that is none, where there is one."""
@@ -224,8 +224,8 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
 
         def density(points: Points) -> Values:
             sites = layout.sites(points)
-            found = _in_batches(lambda some: {"": programs.log_density(some, data)}, sites, _batch(data))
-            return np.asarray(found[""], np.float64)
+            at_draws = _in_batches(lambda some: {"": programs.log_density(some, data)}, sites, _batch(data))
+            return np.asarray(at_draws[""], np.float64)
 
         if not layout.dimension:  # every site can have one value only
             return Evidence(float(density(rows[0, :1])[0]))
@@ -266,14 +266,14 @@ def bridge_density(
     plus, minus = density(proposal.mean + offset), density(proposal.mean - offset)
     bad = ~np.isfinite(plus[:total])
     if bad.any():
-        where = _first(rows.reshape(total, dimension)[bad], extreme)
+        place = _first(rows.reshape(total, dimension)[bad], extreme)
         raise ValueError(
             f"the log density is not finite at {bad.sum()} of {total} draws of the posterior (on the edge of the "
-            f"support of a site, or in float32{where}), expected draws inside it: reparametrise the site"
+            f"support of a site, or in float32{place}), expected draws inside it: reparametrise the site"
         )
-    both = np.stack([plus, minus])
-    lost = np.isnan(both) | (both == np.inf)
-    ratio = np.logaddexp(*np.where(lost, -np.inf, both)) - np.log(2.0) - proposal.log_density(standard)
+    points = np.stack([plus, minus])
+    lost = np.isnan(points) | (points == np.inf)
+    ratio = np.logaddexp(*np.where(lost, -np.inf, points)) - np.log(2.0) - proposal.log_density(standard)
     solution = solve_bridge(ratio[:total].reshape(num_chains, num_samples), ratio[total:])
     problems = _problems(solution, total, int(lost.sum()))
     return Evidence(
@@ -364,22 +364,22 @@ def _log_mean(values: Float[np.ndarray, "..."]) -> float:
 
 
 def _problems(solution: Solution, total: int, lost: int) -> tuple[str, ...]:
-    found = []
+    sentences = []
     overlapping = solution.overlap * min(solution.effective_draws, total)
     if not solution.effective_draws >= MIN_ESS:
-        found.append(
+        sentences.append(
             f"the stated error rests on {solution.effective_draws:.0f} effective draws of {total}, expected at least "
             f"{MIN_ESS:.0f}: give more draws (NUTS(num_samples=...))"
         )
     elif not overlapping >= MIN_OVERLAPPING:
-        found.append(
+        sentences.append(
             f"posterior and normal proposal overlap in {overlapping:.3g} draws (overlap {solution.overlap:.2g}), "
             f"expected at least {MIN_OVERLAPPING:.0f}: give more draws (NUTS(num_samples=...)), or reparametrise a "
             "posterior that is far from normal"
         )
     if lost:
-        found.append(f"the density is not a number at {lost} of {4 * total} points, where it was taken for zero")
-    return tuple(found)
+        sentences.append(f"the density is not a number at {lost} of {4 * total} points, where it was taken for zero")
+    return tuple(sentences)
 
 
 def _first(rows: Points, extreme: Callable[[Float[np.ndarray, " D"]], str] | None) -> str:
@@ -415,11 +415,11 @@ def check_enough(num_chains: int, num_samples: int, dimension: int) -> None:
     Raises:
         ValueError: names the draws of a half, the dimension, and how many samples would do.
     """
-    there, needed = num_chains * (num_samples // 2), max(MIN_DRAWS, DRAWS_PER_DIMENSION * dimension)
-    if there < needed:
+    present, needed = num_chains * (num_samples // 2), max(MIN_DRAWS, DRAWS_PER_DIMENSION * dimension)
+    if present < needed:
         rule = f"{DRAWS_PER_DIMENSION} for each" if needed > MIN_DRAWS else "whatever their number"
         raise ValueError(
-            f"{num_chains} chains of {num_samples} draws leave {there} for each half, and there are {dimension} "
+            f"{num_chains} chains of {num_samples} draws leave {present} for each half, and there are {dimension} "
             f"unconstrained numbers, expected at least {needed} draws ({rule}): "
             f"NUTS(num_samples={2 * -(-needed // num_chains)})"
         )
@@ -444,8 +444,8 @@ def _check_draws(names: tuple[str, ...], draws: Mapping[str, np.ndarray]) -> Non
     """Refuse draws of other sites, and draws that are not all [C N ...] of the same chains."""
     odd = sorted(set(names) ^ set(draws))
     if odd:
-        where = "a latent site without draws" if odd[0] in names else "no latent site of the program"
-        raise ValueError(f"draws: {odd[0]!r} is {where}, expected draws of {', '.join(sorted(names))}")
+        origin = "a latent site without draws" if odd[0] in names else "no latent site of the program"
+        raise ValueError(f"draws: {odd[0]!r} is {origin}, expected draws of {', '.join(sorted(names))}")
     shapes = {name: x.shape[:2] for name, x in draws.items()}
     if len(set(shapes.values())) > 1 or len(shapes[names[0]]) < 2:
         shown = ", ".join(f"{name!r} {draws[name].shape}" for name in names)
@@ -493,8 +493,10 @@ def log_density_of(model: Model, data: PyTree, values: Sites) -> Float[Array, ""
 @traced_alone
 def unconstrained(model: Model, data: PyTree, values: Sites) -> dict[str, Array]:
     """The unconstrained values behind values of the latent sites. Traceable; supports may depend on other sites."""
-    given = handlers.substitute(handlers.seed(model, 0), data={name: jnp.asarray(x) for name, x in values.items()})
-    trace = handlers.trace(given).get_trace(data)
+    substituted = handlers.substitute(
+        handlers.seed(model, 0), data={name: jnp.asarray(x) for name, x in values.items()}
+    )
+    trace = handlers.trace(substituted).get_trace(data)
     return {name: _inverse(biject_to(trace[name]["fn"].support), jnp.asarray(x)) for name, x in values.items()}
 
 
@@ -526,6 +528,6 @@ def _in_batches(
     for start in range(0, total, size):
         # The last batch is filled up with its last entry.
         index = np.minimum(np.arange(start, start + size), total - 1)
-        found = function({name: np.asarray(x)[index] for name, x in sites.items()})
-        parts.append({name: np.asarray(x) for name, x in found.items()})
+        answer = function({name: np.asarray(x)[index] for name, x in sites.items()})
+        parts.append({name: np.asarray(x) for name, x in answer.items()})
     return {name: np.concatenate([part[name] for part in parts])[:total] for name in parts[0]}

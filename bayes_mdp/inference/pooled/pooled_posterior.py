@@ -356,7 +356,7 @@ def _from_prior(
         scalars = {name: x for name, x in latent.items() if name.startswith(("concentration", "usage", "state_conc"))}
         return {**scalars, "rows": state_rows(groups, levels, space.n_states, space.n_outcomes)}
 
-    draws = [jax.tree.map(np.asarray, draw(each)) for each in jax.random.split(key, number)]
+    draws = [jax.tree.map(np.asarray, draw(draw_key)) for draw_key in jax.random.split(key, number)]
     flat = {name: np.stack([x[name] for x in draws]) for name in draws[0]}
     rows = flat.pop("rows").astype(np.float32)
     return _posterior(prior, statistics, options, rows, flat, prior.usage_of(space, None), None)
@@ -421,7 +421,7 @@ def _pair_counts(
 
 
 def _check_size(space: StateActionSpace, draws: int) -> None:
-    what = f"space has {space.n_states} states, in {draws} draws of their rows"
+    label = f"space has {space.n_states} states, in {draws} draws of their rows"
     check_memory(
-        what, 4.0 * 3 * draws * space.n_states * space.n_outcomes, "fewer draws (Gibbs(num_samples=)) take less"
+        label, 4.0 * 3 * draws * space.n_states * space.n_outcomes, "fewer draws (Gibbs(num_samples=)) take less"
     )

@@ -146,18 +146,18 @@ def add_data(
         law: type of the reward law; None: rewards are known, or `data_statistics` holds rows.
         by_outcome: whether the law of a reward depends on the outcome.
     """
-    where = (*transitions.cell(space), transitions.outcome(space))
+    reward_cell = (*transitions.cell(space), transitions.outcome(space))
     if isinstance(data_statistics, Rows):
-        number = _added(data_statistics.transitions, where, transitions.row_weight(weight))
+        number = _added(data_statistics.transitions, reward_cell, transitions.row_weight(weight))
         data_statistics = replace(data_statistics, transitions=number)
     else:
-        number = _added(data_statistics.counts.transitions, where, transitions.row_weight(weight))
+        number = _added(data_statistics.counts.transitions, reward_cell, transitions.row_weight(weight))
         counts = Counts(number, *data_statistics.counts.reward_moments)
         data_statistics = Statistics(counts, data_statistics.log_base)
     if transitions.reward is None:
         return data_statistics
     weight, reward = transitions.observed_rewards(jnp.asarray(weight), by_outcome=by_outcome)
-    return add_rewards(data_statistics, where, reward, weight, law)
+    return add_rewards(data_statistics, reward_cell, reward, weight, law)
 
 
 def add_rewards(

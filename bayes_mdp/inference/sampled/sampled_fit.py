@@ -235,13 +235,13 @@ def _wrong_row(space: StateActionSpace, draws: Float[np.ndarray, "N *H S A O"], 
         if index is None:
             continue
         *step, state, action = index
-        where = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
-        where += f", step {step[0]}" if step else ""
-        what = f"sums to {total[index]:.8g}"
+        pair = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+        pair += f", step {step[0]}" if step else ""
+        fault = f"sums to {total[index]:.8g}"
         if impossible[index].any():
-            what = f"holds {rows[index][impossible[index]][0]:.8g}"
+            fault = f"holds {rows[index][impossible[index]][0]:.8g}"
         return (
-            f"prior: in a draw of the {of} the row transition_probs[{', '.join(map(str, index))}] ({where}) {what}, "
+            f"prior: in a draw of the {of} the row transition_probs[{', '.join(map(str, index))}] ({pair}) {fault}, "
             f"expected probabilities that sum to 1 ({wrong.sum()} of {wrong.size} rows are wrong)"
         )
     return ""
@@ -329,10 +329,10 @@ class PossibleOutcomes:
         if space.successors is not None:
             outcome = int(np.broadcast_to(space.successors, (*space.shape, space.n_outcomes))[index])
         reached = (*space.state_names, END)[outcome]
-        where = f"step {step[0]}, " if step else ""
-        where += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}, next {reached!r}"
+        step_words = f"step {step[0]}, " if step else ""
+        step_words += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}, next {reached!r}"
         return (
-            f"{name} ({where}) has probability zero in each of {self._draws} draws of the prior, expected a program "
+            f"{name} ({step_words}) has probability zero in each of {self._draws} draws of the prior, expected a program "
             "that allows it, or data without it; if rare parameters allow it, start there: NUTS(kernel=lambda model: "
             f"numpyro.infer.NUTS(model, init_strategy=...)) {see('how-to/write-a-prior')}"
         )

@@ -370,7 +370,7 @@ def most_probable(
     likelihood: Likelihood, loc: Float[Array, ""], variance: Float[Array, ""], target: Float[Array, ""]
 ) -> Float[Array, ""]:
     """eta of largest N(eta; loc, variance) p(target | eta), dispersion 1: Newton's steps in a bracket or its middle."""
-    far = loc + variance * (target - likelihood.mean(loc))  # the solution is between `loc` and this
+    farthest = loc + variance * (target - likelihood.mean(loc))  # the solution is between `loc` and this
 
     def residual(eta: Array) -> Array:
         return eta - loc - variance * (target - likelihood.mean(eta))  # increasing in eta
@@ -389,8 +389,8 @@ def most_probable(
         later = jnp.where(good, newton, middle)
         return low, high, later, jnp.abs(miss), jnp.abs(later - eta), i + 1
 
-    wide = jnp.full_like(loc, jnp.inf)
-    start = jnp.minimum(loc, far), jnp.maximum(loc, far), loc, wide, wide, jnp.zeros((), jnp.int32)
+    unbounded = jnp.full_like(loc, jnp.inf)
+    start = jnp.minimum(loc, farthest), jnp.maximum(loc, farthest), loc, unbounded, unbounded, jnp.zeros((), jnp.int32)
     return jax.lax.while_loop(continues, step, start)[2]
 
 
@@ -423,9 +423,9 @@ def _newton(
 
     def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
         w, i, _, _, direction, decrement = now
-        tries, eta, along = w + halves[:, None] * direction, matmul(features, w), matmul(features, direction)
+        tries, eta, slope_of_eta = w + halves[:, None] * direction, matmul(features, w), matmul(features, direction)
         # All halvings at once: features @ (w + t d) = eta + t (features @ d). Armijo's rule picks the longest.
-        increased = log_posterior(tries, eta + halves[:, None] * along)
+        increased = log_posterior(tries, eta + halves[:, None] * slope_of_eta)
         enough = increased >= log_posterior(w, eta) + 1e-4 * halves * decrement**2
         # Near the mode an increase is below rounding: take Newton's full step there.
         w = jnp.where(jnp.any(enough) & (decrement > 1e-2), tries[jnp.argmax(enough)], tries[0])

@@ -131,14 +131,14 @@ def shrink_root_block(
     of_action = jnp.where((action == jnp.arange(len(root))[:, None])[:, :, None], rows, 0.0)
     f = matmul(of_action, root)
     eye = jnp.eye(len(action), dtype=f.dtype)
-    both = jnp.concatenate([jnp.broadcast_to(eye, (len(root), *eye.shape)), f], 2)
+    stacked = jnp.concatenate([jnp.broadcast_to(eye, (len(root), *eye.shape)), f], 2)
     for shift in (4.0 * jnp.finfo(f.dtype).eps, 0.0, 0.0):
-        square = matmul(both, both.swapaxes(1, 2))
+        square = matmul(stacked, stacked.swapaxes(1, 2))
         # At first more than what rounding has made of the smallest eigenvalue, which is 1; the repetitions undo it.
         raised = shift * jnp.trace(square, axis1=1, axis2=2)[:, None, None]
         lower = jnp.linalg.cholesky(square + raised * eye)
-        both = jax.scipy.linalg.solve_triangular(lower, both, lower=True)
-    p, q = both[:, :, : len(action)], both[:, :, len(action) :]
+        stacked = jax.scipy.linalg.solve_triangular(lower, stacked, lower=True)
+    p, q = stacked[:, :, : len(action)], stacked[:, :, len(action) :]
     v = matmul(root, q.swapaxes(1, 2))
     later = root - matmul(v, jax.scipy.linalg.solve_triangular(eye + p, q, lower=True))
     return later, matmul(v, p).swapaxes(1, 2)
@@ -157,13 +157,13 @@ def learn(
         root = jnp.sqrt(weight)
         features = features * root[:, None]
         target = None if target is None else target * root
-    one = partial(_learn_one, shrinks[0], masked=len(matrix) <= 2)
+    learn_row = partial(_learn_one, shrinks[0], masked=len(matrix) <= 2)
     if len(action) == 1:
-        return one((matrix, mean), jax.tree.map(lambda x: x[0], (features, action, target)))
-    one = partial(_learn_one, shrinks[0], masked=False)
+        return learn_row((matrix, mean), jax.tree.map(lambda x: x[0], (features, action, target)))
+    learn_row = partial(_learn_one, shrinks[0], masked=False)
 
     def in_turn(now: tuple[Array, Array], rows: Rows) -> tuple[Array, Array]:
-        return jax.lax.scan(lambda x, row: (one(x, row), None), now, rows)[0]
+        return jax.lax.scan(lambda x, row: (learn_row(x, row), None), now, rows)[0]
 
     now, scaled = (matrix, mean), (features, action, target)
     if shrinks[1] is None:
