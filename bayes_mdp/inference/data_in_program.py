@@ -41,7 +41,7 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
         return
     if isinstance(data, Transitions):
         check_transitions(data, program.space)
-    for name, (values, rows) in _observed_values(program).items():
+    for name, (values, rows) in _data_of_program(program).items():
         like = _likeness(np.asarray(values), rows, data, program.space)
         # What is known, and tells nothing of a site (conditioned, substituted), is no observation.
         if like and name not in Probe(program).constants:
@@ -121,7 +121,7 @@ def _columns(data: Transitions | Counts, space: StateActionSpace, size: int) -> 
 
 
 @lru_cache(maxsize=64)
-def _observed_values(program: Program) -> dict[str, tuple[np.ndarray, int]]:
+def _data_of_program(program: Program) -> dict[str, tuple[np.ndarray, int]]:
     """{site that the program observes: (its values, in how many rows)}."""
     rows: dict[str, int] = {}
 

@@ -103,7 +103,7 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         program.fingerprint,
         {name: np.stack([values[name] for values, *_ in branches]) for name in names},
         # Observations and factors of the program belong to the prior: the evidence is that of the data given them.
-        log_prior if program.draws_prior() else _normalised(log_prior),
+        log_prior if program.draws_prior() else _normalise(log_prior),
         components,
         tuple(replace(d.posterior.sites, program=None) for *_, d in branches if d.posterior.sites is not None),
         program.observed,
@@ -141,7 +141,8 @@ def _joint_values(program: Program) -> Iterator[dict[str, np.ndarray]]:
     max_values = max(1, min(MAX_VALUES, MAX_NUMBERS // cells))
     if math.prod(sizes) > max_values:
         site = next(iter(supports))
-        why = f"the discrete sites have {math.prod(sizes):.4g} joint values, more than the {max_values} that are enumerated"
+        number = f"{math.prod(sizes):.4g} joint values"
+        why = f"the discrete sites have {number}, more than the {max_values} that are enumerated"
         raise in_the_way(program, site.name, why)
     yield from joint_values({s.name: v for s, v in supports.items()}, {s.name: s.shape for s in supports})
 
@@ -251,7 +252,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
-        before = posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
+        before = posterior(jax.tree.map(np.array, stacked), _normalise(log_prior))
         if data is None:
             return before
         return before.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
@@ -269,10 +270,10 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         del key, num
         statistics = [jax.tree.map(lambda x, k=k: np.asarray(x)[k], data_statistics) for k in range(len(log_prior))]
         evidence = np.array([float(component.log_evidence) for component in statistics])
-        return posterior(data_statistics, _normalised(np.asarray(log_prior) + evidence))
+        return posterior(data_statistics, _normalise(np.asarray(log_prior) + evidence))
 
     return Fit("mixture", space, summarise, infer, on_host, draws_on_host)
 
 
-def _normalised(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+def _normalise(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
     return log_weights - np.logaddexp.reduce(log_weights)

@@ -31,11 +31,11 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import (
 )
 from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
-    drawn_rewards,
     known_rewards,
-    labelled_rewards,
+    label_rewards,
     lazy_rewards,
     lazy_rows,
+    reward_draws,
     urn_of,
 )
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
@@ -43,7 +43,7 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
-from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
+from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, pair_draws_of_samples
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
 from bayes_mdp.mdp import (
     MDP,
@@ -213,11 +213,11 @@ class MixturePosterior(Fitted):
         else:
             each_draws = -(-num_draws // self.num_components)
             keys = jax.random.split(key, self.num_components)
-            drawn = jax.vmap(lambda c, one: drawn_rewards(c.reward_cells, one, each_draws))(components, keys)
+            drawn = jax.vmap(lambda c, one: reward_draws(c.reward_cells, one, each_draws))(components, keys)
             # Draw by draw, so that entry c belongs to component c modulo K.
             mean, noise = (jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]) for x in drawn)
             weights = jnp.tile(weights, each_draws) / each_draws
-            paid = labelled_rewards(rewards.law, mean, noise, rewards.by_outcome, reward_bins)
+            paid = label_rewards(rewards.law, mean, noise, rewards.by_outcome, reward_bins)
         # What is selected by which pair is the same in all components. A column that is impossible in one of them may
         # be possible in another: an urn where any has several.
         shared = lazy_rows(first.transition_probs, first.space)
@@ -294,7 +294,7 @@ class MixturePosterior(Fitted):
         """A function of every component, its answers stacked."""
         return jax.vmap(function)(self.components)
 
-    def _weighted_mean(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
+    def _mean_by_weight(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
         """About the heaviest component: what all agree on (a known reward) is exact, however many there are.
 
         A node far out, where a mean is 1e12, would take all digits from the others.
@@ -310,7 +310,7 @@ class MixturePosterior(Fitted):
         size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
         if size <= NUMBERS_AT_ONCE:
             answers = jax.tree.map(jnp.asarray, self._each(function))  # known numbers are numpy's
-            return jax.tree.map(self._weighted_mean, answers)
+            return jax.tree.map(self._mean_by_weight, answers)
 
         def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
             answer = function(self.component(k))
@@ -483,7 +483,9 @@ class Mixture(MixturePosterior):
             key: of the draws.
             needed: which pairs.
         """
-        return super().pair_draws(key, needed) if self._share_all_but_priors else sampled_pair_draws(key, self, needed)
+        return (
+            super().pair_draws(key, needed) if self._share_all_but_priors else pair_draws_of_samples(key, self, needed)
+        )
 
     @property
     def _share_all_but_priors(self) -> bool:
@@ -580,7 +582,7 @@ class Mixture(MixturePosterior):
             return replace(self.update(counts, weight), sources=sources)
         check_weighted(transitions, weight)
         if is_concrete(self, transitions, weight):
-            return self._learnt(transitions, weight)
+            return self._learn(transitions, weight)
         if isinstance(transitions, Counts):
             raise TypeError("transitions are Counts, expected Transitions inside a compiled function")
         if jnp.ndim(transitions.state) == 0:
@@ -590,7 +592,7 @@ class Mixture(MixturePosterior):
         start, block = jax.tree.map(jnp.asarray, (self, transitions))
         return lax.scan(lambda belief, x: (belief._observe(*x), None), start, (block, weights))[0]
 
-    def _learnt(self, data: Transitions | Counts, weight: ArrayLike) -> "Mixture":
+    def _learn(self, data: Transitions | Counts, weight: ArrayLike) -> "Mixture":
         """`update` on the host: w_k' = w_k p(data | value k), in logs. A value that excludes the data gets weight 0."""
         alike, possible = self._differ_in_rows_alone, np.array(self._possible)
         after = [self.component(k) for k in range(self.num_components)]
@@ -615,9 +617,11 @@ class Mixture(MixturePosterior):
             log_weights[k] = gain + (self.log_prior if self.log_prior is not None else log_weights)[k]
         if not possible.any():
             raise refusals[0]
-        return self._made_of(after, log_weights)
+        return self._with_components(after, log_weights)
 
-    def _made_of(self, components: Sequence[ConjugatePosterior], log_weights: Float[np.ndarray, " K"]) -> "Mixture":
+    def _with_components(
+        self, components: Sequence[ConjugatePosterior], log_weights: Float[np.ndarray, " K"]
+    ) -> "Mixture":
         """With these components and weights, which need not add to one."""
         normalised = log_weights - np.logaddexp.reduce(log_weights)
         return replace(self, components=stack_trees(components), log_weights=normalised)
@@ -642,7 +646,7 @@ class Mixture(MixturePosterior):
         components = [self.component(k).discount_data(factor) for k in range(self.num_components)]
         evidence = np.array([float(component.log_evidence) for component in components])
         log_weights = np.where(self._possible, np.asarray(self.log_prior, np.float64) + evidence, -np.inf)
-        return self._made_of(components, log_weights)
+        return self._with_components(components, log_weights)
 
     def with_sources(self, sources: Digests) -> "Mixture":
         """The same belief, which remembers the logs that it has learnt from.

@@ -168,7 +168,7 @@ class HoldsDraws(Protocol):
 Belief = TypeVar("Belief")
 
 
-def at_most_held(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
+def limit_draws(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
     """The belief and the number of draws to take of it: no more than it holds, where it is a fixed number of draws.
 
     Args:
@@ -190,10 +190,10 @@ def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray,
     """
     if isinstance(posterior, CanDrawPairs):
         return posterior.pair_draws(key, needed)
-    return sampled_pair_draws(key, posterior, needed)
+    return pair_draws_of_samples(key, posterior, needed)
 
 
-def sampled_pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+def pair_draws_of_samples(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
     """`pair_draws` by whole MDPs that the belief samples, in JAX."""
     used = 0
 

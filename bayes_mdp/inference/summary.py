@@ -153,7 +153,7 @@ def describe_observed(observed: Observed) -> str:
     return f"the program itself observes {sites}"
 
 
-def check_shown(posterior: object) -> None:
+def check_can_be_summarised(posterior: object) -> None:
     """Raise a TypeError unless it can be summarised."""
     if not hasattr(posterior, "pair_moments"):
         raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
@@ -179,7 +179,7 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     Raises:
         TypeError: no posterior of this package.
     """
-    check_shown(posterior)
+    check_can_be_summarised(posterior)
     import pandas as pd
 
     columns = _columns(posterior)
@@ -199,7 +199,7 @@ def describe(posterior: Summarised) -> str:
     Raises:
         TypeError: no posterior of this package.
     """
-    check_shown(posterior)
+    check_can_be_summarised(posterior)
     if not is_concrete(posterior) or posterior.is_batch:
         return repr(posterior)
     columns = _columns(posterior)  # not the table: pandas takes a quarter of a second to load
@@ -433,7 +433,7 @@ def _worst(columns: dict[str, np.ndarray]) -> list[str]:
     shown = {name: values[:SHOWN_PAIRS].tolist() for name, values in columns.items()}
     named = [name for name in PLATE_NAMES if name in columns]
     words = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
-    short = dict(zip(map(str, words), clipped(words), strict=True))
+    short = dict(zip(map(str, words), clip_names(words), strict=True))
     text = {name: [short[str(x)] for x in shown[name]] for name in named}
     text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
     for name, heading in HEADINGS.items():
@@ -452,7 +452,7 @@ def _worst(columns: dict[str, np.ndarray]) -> list[str]:
     return [title, *("  " + "  ".join(line).rstrip() for line in zip(*aligned, strict=True))]
 
 
-def clipped(names: Sequence[object]) -> list[str]:
+def clip_names(names: Sequence[object]) -> list[str]:
     """Names of at most `LONGEST_NAME` letters: long ones lose their end, their beginning, their middle, or all but what
     follows their common beginning, the first of these by which names that differ still do; where none does, they stay.
 
@@ -480,7 +480,7 @@ def _count(number: RealScalar, noun: str) -> str:
 
 def _listing(names: list[str]) -> str:
     num_hidden = len(names) - SHOWN_STATES
-    shown = ", ".join(clipped(names[:SHOWN_STATES]))
+    shown = ", ".join(clip_names(names[:SHOWN_STATES]))
     return f"{shown} and {num_hidden} more" if num_hidden > 0 else shown
 
 

@@ -177,10 +177,10 @@ class _Copier:
         if id(item) not in self._reaching:
             return item
         if id(item) not in self._done:
-            self._done[id(item)] = self._copied(item)
+            self._done[id(item)] = self._copy_anew(item)
         return self._done[id(item)]
 
-    def _copied(self, item: object) -> Any:
+    def _copy_anew(self, item: object) -> Any:
         if isinstance(item, np.ndarray):
             return np.array(item)
         if isinstance(item, dict):

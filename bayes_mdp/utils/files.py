@@ -131,14 +131,14 @@ def read_bytes(path: AnyPath, expected: str = "a file") -> bytes:
 def write_sealed(path: AnyPath, write: Callable[[Path], object]) -> None:
     """As `write_beside`; the file ends with its checksum."""
 
-    def sealed(beside: Path) -> None:
+    def write_and_seal(beside: Path) -> None:
         write(beside)
         with beside.open("rb+") as file:
             digest = hashlib.file_digest(file, _CHECKSUM).hexdigest()
             file.seek(0, os.SEEK_END)
             file.write(_SEAL + digest.encode() + b"\n")
 
-    write_beside(path, sealed)
+    write_beside(path, write_and_seal)
 
 
 def read_sealed(path: AnyPath, expected: str) -> bytes:

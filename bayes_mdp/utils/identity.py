@@ -120,7 +120,7 @@ class _Walk:
         elif kind is types.CodeType:
             self._code(value, where)
         elif kind is frozenset:
-            self._unordered(value, where)
+            self._as_set(value, where)
         elif kind is np.ndarray or (isinstance(value, _ARRAYS) and kind.__module__.partition(".")[0] in _ARRAY_HOMES):
             self._array(value, where)
         else:
@@ -143,14 +143,14 @@ class _Walk:
         for i, value in enumerate(items):
             self.feed(value, f"{where}[{i}]")
 
-    def _named(self, kind: str, values: dict[Any, Any], where: str) -> None:
+    def _by_name(self, kind: str, values: dict[Any, Any], where: str) -> None:
         """Values by name, whatever their order."""
         self._put(kind, len(values))
         for name in sorted(values, key=str):
             self._put(name)
             self.feed(values[name], f"{where}.{name}")
 
-    def _unordered(self, values: Iterable[object], where: str) -> None:
+    def _as_set(self, values: Iterable[object], where: str) -> None:
         digests = []
         for value in values:
             walk = _Walk(self._without, self._packaged, self._seen)
@@ -208,13 +208,13 @@ class _Walk:
             items = value if kind is list else [part for item in value.items() for part in item]
             self._each(kind.__name__, items, where)
         elif kind is set:
-            self._unordered(value, where)
+            self._as_set(value, where)
         elif kind in (property, staticmethod, classmethod, functools.cached_property, functools.partialmethod):
             names = ("fget", "fset", "fdel", "__func__", "func", "args", "keywords")
-            self._named(kind.__name__, {name: getattr(value, name, None) for name in names}, where)
+            self._by_name(kind.__name__, {name: getattr(value, name, None) for name in names}, where)
         elif isinstance(value, partial):
             parts = {"func": value.func, "args": value.args, "keywords": tuple(sorted(value.keywords.items()))}
-            self._named("partial", {**parts, "class": kind, "state": dict(vars(value))}, where)
+            self._by_name("partial", {**parts, "class": kind, "state": dict(vars(value))}, where)
         elif isinstance(value, (*_DESCRIPTORS, *_METHODS)):
             owner = getattr(value, "__objclass__", None)
             self._each("descriptor", (value.__name__, owner, getattr(value, "__self__", None)), where)
@@ -231,18 +231,18 @@ class _Walk:
         parts = {name: _content(cell) for name, cell in cells}
         before, self._names = self._names, frozenset(_all_names(function.__code__))
         self._code(function.__code__, where)
-        self._named("closure", parts, where)
+        self._by_name("closure", parts, where)
         self.feed(function.__defaults__, f"{where}.__defaults__")
-        self._named("keywords", function.__kwdefaults__ or {}, where)
-        self._named("attributes", vars(function), where)
+        self._by_name("keywords", function.__kwdefaults__ or {}, where)
+        self._by_name("attributes", vars(function), where)
         if _package_of(function.__module__) is None:
-            self._named("globals", _globals(function, where), where)
+            self._by_name("globals", _globals(function, where), where)
         self._names = before
 
     def _module(self, module: types.ModuleType, where: str) -> None:
         """A module of the person: what of it the function names."""
         members = vars(module)
-        self._named(
+        self._by_name(
             f"module {module.__name__}", {name: members[name] for name in self._names if name in members}, where
         )
 
@@ -250,7 +250,7 @@ class _Walk:
         self._put("class", kind.__module__, kind.__qualname__)
         self._each("bases", (type(kind), *kind.__bases__), where)
         members = {name: x for name, x in vars(kind).items() if name not in _OF_EVERY_CLASS}
-        self._named("members", {name: x for name, x in members.items() if not isinstance(x, _SLOTS)}, where)
+        self._by_name("members", {name: x for name, x in members.items() if not isinstance(x, _SLOTS)}, where)
 
     def _instance(self, value: Any, where: str) -> None:
         kind, hidden = type(value), _hidden_base(type(value))
@@ -259,7 +259,7 @@ class _Walk:
         self.feed(kind, where)
         if isinstance(value, jax.custom_jvp | jax.custom_vjp):
             # Its derivatives are a part of what it computes.
-            self._named("state", vars(value), where)
+            self._by_name("state", vars(value), where)
             return
         if hidden not in (object, *_CONTAINERS) and callable(wrapped):
             # Of jit and lru_cache: the rest is how it is called, not what it computes.
@@ -267,19 +267,19 @@ class _Walk:
             return
         own_reduce = kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__
         if hidden not in (object, *_CONTAINERS) or (own_reduce and _package_of(kind.__module__) is not None):
-            self._reduced(value, where)
+            self._reduce(value, where)
             return
         if hidden in (list, tuple):
             self._each("items", hidden.__iter__(value), where)
         elif hidden is dict:
             self._each("items", [part for item in dict.items(value) for part in item], where)
         elif hidden in (set, frozenset):
-            self._unordered(hidden.__iter__(value), where)
+            self._as_set(hidden.__iter__(value), where)
         elif hidden is not object:
             self._put(_plain(_CONTENT[hidden](value)))
-        self._named("state", _state(value), where)
+        self._by_name("state", _state(value), where)
 
-    def _reduced(self, value: Any, where: str) -> None:
+    def _reduce(self, value: Any, where: str) -> None:
         """By the pickle protocol: how the object would be built."""
         try:
             registered = copyreg.dispatch_table.get(type(value))
@@ -371,12 +371,12 @@ def _globals(function: types.FunctionType, where: str) -> dict[str, object]:
                 named[name] = function.__globals__.get(name, getattr(builtins, name, _MISSING))
             elif instruction.opname == "IMPORT_NAME":
                 level = before[-2] if len(before) > 1 and isinstance(before[-2], int) else 0
-                named[f"import {name}"] = _imported("." * level + name, function.__globals__.get("__package__"))
+                named[f"import {name}"] = _import("." * level + name, function.__globals__.get("__package__"))
             before.append(name)
     return named
 
 
-def _imported(name: str, package: str | None) -> types.ModuleType | str:
+def _import(name: str, package: str | None) -> types.ModuleType | str:
     """The module that a function will import when it is called; its name where that cannot be done."""
     try:
         whole = importlib.util.resolve_name(name, package)

@@ -198,7 +198,7 @@ class RegressionRewards(Rewards):
 
         return draw
 
-    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
+    def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         tau = 1.0 if self._known_noise else drawn[1][0]
         mean = self.offset + xp.matmul(xp.asarray(self.features), drawn[0])
@@ -206,7 +206,7 @@ class RegressionRewards(Rewards):
 
     def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The law of one reward in every cell for such a draw."""
-        mean, noise = self.gather_drawn(drawn)
+        mean, noise = self.gather_from_draw(drawn)
         return RewardTable(dist.Normal(mean, xp.sqrt(noise)), None, self.by_outcome)
 
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:

@@ -77,7 +77,7 @@ def certify(
     """
     # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
     transitions = invent(detected, rng)
-    data = summarised(program, transitions, rewards=rewards)
+    data = summarise_invented(program, transitions, rewards=rewards)
     for scale in SCALES:
         check_at(program, detected, transitions, data, _draw(detected, rng, scale), held or {}, rewards=rewards)
 
@@ -119,7 +119,7 @@ def check_at(
         raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(unexplained)!r} is none of them")
 
 
-def summarised(program: Program, transitions: Transitions, *, rewards: bool = True) -> Statistics | Transitions:
+def summarise_invented(program: Program, transitions: Transitions, *, rewards: bool = True) -> Statistics | Transitions:
     """Invented transitions in the form in which the conditioned model is called with them.
 
     Statistics where the law of rewards has them, added up on the host: so the compiled model does not count.
@@ -142,12 +142,12 @@ def site_densities(
     program: Program, values: Mapping[str, ArrayLike], data: Statistics | Transitions
 ) -> dict[str, float]:
     """The log density of every sample site of the conditioned model at `values`, as NumPyro computes it."""
-    densities = _compiled_densities(program)(dict(values), data)
+    densities = _densities_in_jit(program)(dict(values), data)
     return {name: float(value) for name, value in densities.items()}
 
 
 @program_cache
-def _compiled_densities(
+def _densities_in_jit(
     program: Program,
 ) -> Callable[[dict[str, ArrayLike], Statistics | Transitions], dict[str, Float[Array, ""]]]:
     model = joint(program.prior, program.space)

@@ -94,7 +94,7 @@ class Reader:
             return self._run(branches[int(np.clip(inputs[0], 0, len(branches) - 1))], inputs[1:])
         numbers = [x for x in inputs if not isinstance(x, Entries)]
         if len(numbers) == len(inputs):
-            return [*computed(jaxpr, equation, numbers)]
+            return [*compute_known(jaxpr, equation, numbers)]
         try:
             results = self._by_rule(equation, inputs)
         except KeyError:  # another version of JAX gives the primitive other parameters
@@ -140,9 +140,9 @@ class Reader:
             rows.append(outputs[num_carry:])
         if params["reverse"]:
             rows.reverse()
-        return [*carry, *(self._stacked(column) for column in zip(*rows, strict=True))]
+        return [*carry, *(self._stack(column) for column in zip(*rows, strict=True))]
 
-    def _stacked(self, column: Sequence[Value]) -> Value:
+    def _stack(self, column: Sequence[Value]) -> Value:
         if not any(isinstance(x, Entries) for x in column):
             return np.stack([np.asarray(x) for x in column])
         return concatenated([self.domain.entries(x) for x in column], np.stack)
@@ -181,7 +181,7 @@ def known(value: ArrayLike) -> AnyArray:
     return value if isinstance(value, jax.Array) and is_key(value) else np.asarray(value)
 
 
-def computed(jaxpr: Jaxpr, equation: JaxprEqn, inputs: Sequence[AnyArray]) -> list[AnyArray]:
+def compute_known(jaxpr: Jaxpr, equation: JaxprEqn, inputs: Sequence[AnyArray]) -> list[AnyArray]:
     """An equation between known numbers. The commonest by NumPy: JAX would compile each."""
     name, params = equation.primitive.name, equation.params
     if name in EXACT and understood(name, params) and not any(map(is_key, inputs)):
@@ -489,7 +489,7 @@ def _power(domain: Domain, x: Entries, exponent: ArrayLike) -> Entries:
     )
 
 
-def _fixed_power(exponent: float) -> EntriesRule:
+def _power_rule(exponent: float) -> EntriesRule:
     return lambda domain, equation, operands: _power(domain, plain(operands[0]), exponent)
 
 
@@ -552,7 +552,7 @@ def _reduce_sum(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> 
     """A sum with one entry that is not zero is that entry."""
     rows = _last(plain(operands[0]), equation.params["axes"])
     if operands[0].free:
-        return _reduced(domain, equation, operands)
+        return _reduce(domain, equation, operands)
     # Two entries that may differ from zero: a sum of elements, which is opaque.
     counted = ~is_zero(domain, rows)
     chosen = np.argmax(counted, axis=-1)[..., None]
@@ -568,7 +568,7 @@ def _last(x: Entries, axes: Sequence[int]) -> Entries:
     return mapped(x, lambda field: np.transpose(field, (*kept_axes, *axes)).reshape(*lead, size))
 
 
-def _reduced(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
+def _reduce(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
     """A reduction of rows of symbols: equal rows have equal answers."""
     if not operands[0].free:
         return None
@@ -642,16 +642,16 @@ RULES: dict[str, Rule] = {
             "mul": _mul,
             "div": _div,
             "integer_pow": _integer_pow,
-            "square": _fixed_power(2.0),
-            "sqrt": _fixed_power(0.5),
-            "rsqrt": _fixed_power(-0.5),
+            "square": _power_rule(2.0),
+            "sqrt": _power_rule(0.5),
+            "rsqrt": _power_rule(-0.5),
             "log": _log,
             "log1p": _log1p,
             "exp": _exp,
             "logistic": _logistic,
             # one entry of many
             "reduce_sum": _reduce_sum,
-            **dict.fromkeys(("reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _reduced),
+            **dict.fromkeys(("reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _reduce),
             "dot_general": _dot,
         }
     ),

@@ -92,7 +92,7 @@ def _cells(probe: Probe, found: Found, observable: Bool[np.ndarray, "*cells"], p
     assert belief is not None  # the family is set
     known, known_law = None, None
     if (table < 0).any():
-        known_law = _as_drawn(_reward_law(probe), belief.law)
+        known_law = _law_of_beliefs(_reward_law(probe), belief.law)
         known = np.where(table < 0, np.nan_to_num(np.asarray(law_mean(known_law))), 0.0)
     names = tuple((site.name, _shape(site)) for site in sites)
     return reward_cells(
@@ -171,7 +171,7 @@ def _reward_law(probe: Probe) -> dist.Distribution:
     return jax.tree.map(np.asarray, table.law)
 
 
-def _as_drawn(law: dist.Distribution, kind: type[dist.Distribution]) -> dist.Distribution:
+def _law_of_beliefs(law: dist.Distribution, kind: type[dist.Distribution]) -> dist.Distribution:
     """The same law as beliefs draw it, of type `kind`: with probabilities for logits."""
     if isinstance(law, kind):
         return law

@@ -74,7 +74,7 @@ def check_sites(probe: Probe, *, alone: bool) -> None:
     check_above(probe, conjugate)
     # A site that no law uses would keep its prior, and is most likely a mistake; with values held, another branch may.
     if not probe.held:
-        _check_used(probe)
+        _check_sites_in_use(probe)
 
 
 def bent(site: Site) -> str | None:
@@ -142,7 +142,7 @@ def check_above(probe: Probe, conjugate: frozenset[str]) -> None:
             raise in_the_way(probe.program, first(probe.program, conjugate_parents), why)
 
 
-def _check_used(probe: Probe) -> None:
+def _check_sites_in_use(probe: Probe) -> None:
     used = probe.depends(probe.transition).union(*(probe.depends(entries) for entries in probe.reward.values()))
     for site in probe.sites:
         if site.name not in used:
@@ -213,7 +213,7 @@ class Assembly(NamedTuple):
         if self.family.is_vector():
             blocks = [_rows(site, parameters[site.name]) for site in self.joint]
             return family(_library(blocks).concatenate(blocks))
-        stacked = _stacked(self.joint, parameters)
+        stacked = _join_parameters(self.joint, parameters)
         if self.noise_cell is not None:
             assert precision is not None  # normal rewards whose noise is known have one
             with np.errstate(divide="ignore"):  # a precision of zero is refused later
@@ -223,10 +223,10 @@ class Assembly(NamedTuple):
 
     def _normal_gamma(self, parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
         """Joint sites first, then pairs of plain sites."""
-        parts = [_stacked(self.joint, parameters)] if self.joint else []
+        parts = [_join_parameters(self.joint, parameters)] if self.joint else []
         if self.plain:
             # Normal(loc, precision * pseudo_count): the factor that scales the Gamma site is the pseudo-count.
-            means, rates = _stacked(self.plain, parameters), _stacked(self.gammas, parameters)
+            means, rates = _join_parameters(self.plain, parameters), _join_parameters(self.gammas, parameters)
             pair = {"loc": means["loc"], "pseudo_count": means["precision"]}
             parts.append(pair | {name: value[self.order] for name, value in rates.items()})
         xp = _library([part["loc"] for part in parts])
@@ -246,7 +246,7 @@ def _rows(site: Site, parameters: Mapping[str, AnyArray]) -> Real[AnyArray, "M K
     return _library(concentrations).stack(concentrations, axis=-1)
 
 
-def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
+def _join_parameters(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
     """Parameters of sites of one family, one after the other."""
     names = tuple(parameters[sites[0].name])
     xp = _library([parameters[sites[0].name][names[0]]])

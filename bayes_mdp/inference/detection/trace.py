@@ -236,7 +236,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         width = jax.dtypes.canonicalize_dtype(float).name
         digest = identity((prior, space, width, registrations()), packaged=True)
     except UnidentifiedError:
-        return _traced(prior, space)
+        return _trace(prior, space)
     return _trace_ready(_Ready(prior, space, digest))
 
 
@@ -256,7 +256,7 @@ class _Ready:
 
 
 @traced_alone
-def _traced(prior: Prior, space: StateActionSpace) -> Program:
+def _trace(prior: Prior, space: StateActionSpace) -> Program:
     prior = isolated_prior(prior)
     facts = Facts()
 
@@ -277,7 +277,7 @@ def _traced(prior: Prior, space: StateActionSpace) -> Program:
     key = jax.random.key(0)
     # Traced twice: first for the static facts (shapes of the latent values), then as a jaxpr of those values; and the
     # jaxpr once more, because a program that draws by other means gives another one.
-    with unique_names(), _explained():
+    with unique_names(), _explain_errors():
         jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
         closed, outputs = trace_densities()
         density_of_law = _density_of_law(prior, space, facts)
@@ -290,7 +290,7 @@ def _traced(prior: Prior, space: StateActionSpace) -> Program:
             )
     _refuse_callbacks(closed)
     _TRACED.add(digest)
-    copied = ClosedJaxpr(closed.jaxpr, [_copied(x) for x in closed.consts])
+    copied = ClosedJaxpr(closed.jaxpr, [_copy(x) for x in closed.consts])
     return Program(
         prior,
         space,
@@ -351,7 +351,7 @@ def _refuse_callbacks(closed: ClosedJaxpr | Jaxpr) -> None:
         _refuse_callbacks(inner)
 
 
-def _copied(constant: ArrayLike) -> AnyArray:
+def _copy(constant: ArrayLike) -> AnyArray:
     """A copy, of no meaning to JAX's caches; keys stay keys."""
     if isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.extended):
         return constant
@@ -359,7 +359,7 @@ def _copied(constant: ArrayLike) -> AnyArray:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Turn JAX's errors about Python code that reads a traced value into one sentence.
 
     Raises:
@@ -420,14 +420,14 @@ def _densities(
     prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike], key: PRNGKeyArray
 ) -> tuple[dict[str, Density], dict[str, Float[Array, "..."]]]:
     """The density of every sample site, and the powers of those that are scaled."""
-    with handlers.trace() as trace, handlers.seed(rng_seed=key), _substituted(values):
+    with handlers.trace() as trace, handlers.seed(rng_seed=key), _substitute(values):
         prior(space)
     samples = {name: message for name, message in trace.items() if message["type"] == "sample"}
     powers = {n: jnp.asarray(m["fn"].power) for n, m in samples.items() if isinstance(m["fn"], PoweredDensity)}
     return {name: density(message) for name, message in samples.items()}, powers
 
 
-def _substituted(values: Mapping[str, ArrayLike]) -> handlers.substitute:
+def _substitute(values: Mapping[str, ArrayLike]) -> handlers.substitute:
     """The handler that gives sites these values (numpy arrays too: its annotation is too narrow)."""
     data: Any = values
     return handlers.substitute(data=data)
@@ -443,7 +443,7 @@ def _evaluate(
 ) -> Laws:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
-    substituted = _substituted(values)
+    substituted = _substitute(values)
     with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), substituted:
         spec = prior(space)
     check_spec(spec, space)
@@ -477,7 +477,7 @@ def check_names(names: Iterable[str]) -> None:
 def _reward_at(prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike]) -> RewardTable:
     """The reward law of the program at `values`."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
-    with handlers.block(), somewhere, handlers.seed(rng_seed=0), _substituted(values):
+    with handlers.block(), somewhere, handlers.seed(rng_seed=0), _substitute(values):
         return reward_table(prior(space), space)
 
 
@@ -486,11 +486,11 @@ def _support(fn: dist.Distribution) -> np.ndarray | None:
     law: Any = unwrap(fn)
     if not law.support.is_discrete or law.event_shape:
         return None
-    values = _listed(law)
+    values = _listed_values(law)
     return None if values is None else values.reshape(-1)
 
 
-def _listed(law: Any) -> np.ndarray | None:
+def _listed_values(law: Any) -> np.ndarray | None:
     """The values of a discrete law; None: there is no such list, or it is one of other sites or other elements."""
     if not law.has_enumerate_support:
         return None
@@ -557,7 +557,7 @@ def _is_bounded(law: Any) -> bool:
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     if support.is_discrete:
-        return _listed(law) is not None
+        return _listed_values(law) is not None
     if isinstance(support, SupportedSimplex) or support is constraints.simplex:
         return True
     ends = [getattr(support, name, np.inf) for name in ("lower_bound", "upper_bound")]
@@ -653,4 +653,4 @@ def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
 
 @program_cache
 def _trace_ready(ready: _Ready) -> Program:
-    return _traced(ready.prior, ready.space)
+    return _trace(ready.prior, ready.space)

@@ -258,7 +258,12 @@ class Chains(eqx.Module):
         """
         # Impossible chains make every other diagnostic meaningless: they are reported alone.
         stuck = _impossible(self)
-        return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self, tables), *_too_few(self, tables)]
+        return stuck or [
+            *_stuck_chains(self),
+            *_divergences(self),
+            *_disagreement(self, tables),
+            *_too_few(self, tables),
+        ]
 
     def notes(self, *, whole: bool = False) -> list[str]:
         """What the draws cannot show: discrete sites that had one value in all draws of all chains. One sentence each.
@@ -314,7 +319,9 @@ class HasChains(Protocol):
         ...
 
 
-def sampled_sites(draws: Mapping[str, AnyArray], weights: Float[AnyArray, " K"], chains: Chains | None) -> LatentSites:
+def summarise_sites(
+    draws: Mapping[str, AnyArray], weights: Float[AnyArray, " K"], chains: Chains | None
+) -> LatentSites:
     """Weighted draws of latent sites for a summary, with the diagnostics of the chains behind them."""
     ess, r_hat = ({}, {}) if chains is None else (chains.ess(), chains.r_hat())
     return LatentSites(draws, weights, True, ess, r_hat)
@@ -374,7 +381,7 @@ def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str
         ValueError: two sites have one name, a discrete site has no finite list of values.
     """
     discrete, continuous, fixed = {}, [], set()
-    for site in traced_latents(model, data):
+    for site in trace_latents(model, data):
         if not site["fn"].support.is_discrete:
             continuous.append(site["name"])
             continue
@@ -391,7 +398,7 @@ def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str
 
 
 @traced_alone
-def traced_latents(model: Model, data: PyTree) -> list[Site]:
+def trace_latents(model: Model, data: PyTree) -> list[Site]:
     """The latent sites of `model(data)`, traced on shapes: nothing is drawn or compiled.
 
     Raises:
@@ -492,13 +499,13 @@ def _impossible(chains: Chains) -> list[str]:
         return [f"site {name!r} has draws that are not finite: reparametrise, or start elsewhere" for name in lost]
     which_chains = "every chain" if bad.all() else f"chains {np.flatnonzero(bad).tolist()}"
     return [
-        f"the log density is not finite at any draw of {which_chains}: the data are impossible under the prior wherever it "
-        "looked; compare the rewards with the support of the reward law, the transitions with rows that hold zeros, "
-        "or start elsewhere (a kernel of your own with init_strategy=)"
+        f"the log density is not finite at any draw of {which_chains}: the data are impossible under the prior "
+        "wherever it looked; compare the rewards with the support of the reward law, the transitions with rows "
+        "that hold zeros, or start elsewhere (a kernel of your own with init_strategy=)"
     ]
 
 
-def _unmoved(chains: Chains) -> list[str]:
+def _stuck_chains(chains: Chains) -> list[str]:
     sites = chains._continuous()
     still = np.full(chains.num_chains, bool(sites) and chains.num_samples > 1)
     for values in sites.values():
@@ -543,7 +550,7 @@ def _divergences(chains: Chains) -> list[str]:
 def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
     # Where no chain moves an infinite r-hat has been reported already.
     r_hat = {name: np.where(np.isinf(draws), np.nan, draws) for name, draws in chains.r_hat().items()}
-    worst, high, total = _worst(r_hat, _measured(chains, tables, split_r_hat), MAX_R_HAT)
+    worst, high, total = _worst(r_hat, _measure(chains, tables, split_r_hat), MAX_R_HAT)
     if worst is None:
         return []
     name, index, value = worst
@@ -570,7 +577,7 @@ def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
 
 
 def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
-    sizes = chains.ess(), _measured(chains, tables, effective_size)
+    sizes = chains.ess(), _measure(chains, tables, effective_size)
     sites, of_tables = ({name: np.asarray(-size) for name, size in sizes_by_name.items()} for sizes_by_name in sizes)
     worst, low, total = _worst(sites, of_tables, -MIN_ESS)
     if worst is None:
@@ -583,7 +590,7 @@ def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
     ]
 
 
-def _measured(
+def _measure(
     chains: Chains, tables: Mapping[str, Scalars], statistic: Statistic
 ) -> dict[str, Float[np.ndarray, "..."]]:
     number = chains.num_chains * chains.num_samples

@@ -222,7 +222,7 @@ def posterior_from_draws(
         known = as_real("reward", reward).astype(np.float64)
         check_shape("reward", known, space.shape, ", ".join(axes))
         mean = np.broadcast_to(known, (*number, *space.shape))
-    probs, mean = _checked(as_real("transition", rows.values).astype(np.float64), mean, space)
+    probs, mean = _check_rows(as_real("transition", rows.values).astype(np.float64), mean, space)
     with jax.enable_x64(True):
         mdps = jax.vmap(space.mdp)(probs.reshape(-1, *probs.shape[2:]), mean.reshape(-1, *mean.shape[2:]))
         mdps = jax.tree.map(np.asarray, mdps)
@@ -230,7 +230,7 @@ def posterior_from_draws(
     return GivenDraws(mdps, np.full(count, 1.0 / count), space, number[0])
 
 
-def _checked(
+def _check_rows(
     rows: Float[np.ndarray, "C N *H S A O"], reward: Float[np.ndarray, "C N *H S A"], space: StateActionSpace
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows that sum to one, of legal pairs; of others nothing is asked."""

@@ -73,10 +73,11 @@ class BayesFactors(eqx.Module):
             f"{'probability':>12} {'error':>9}",
         ]
         for name in order:
-            evidence_of_prior, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
+            estimate, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
             lines.append(
-                f"  {name:<{width}} {evidence_of_prior.log_evidence:>14.3f} {evidence_of_prior.standard_error:>9.2g} {factor.value:>18.3f} "
-                f"{factor.standard_error:>9.2g} {self.probabilities[name]:>12.4g} {self.probability_errors[name]:>9.2g}"
+                f"  {name:<{width}} {estimate.log_evidence:>14.3f} {estimate.standard_error:>9.2g} "
+                f"{factor.value:>18.3f} {factor.standard_error:>9.2g} "
+                f"{self.probabilities[name]:>12.4g} {self.probability_errors[name]:>9.2g}"
             )
         lines += [f"  {name}: unreliable: {x}" for name in order for x in self.evidences[name].problems]
         lines += [f"  {name}: not estimated: {why}" for name, why in self.not_estimated.items()]

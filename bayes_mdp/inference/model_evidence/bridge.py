@@ -31,7 +31,7 @@ from numpyro.infer.util import potential_energy
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
-from bayes_mdp.inference.draws.chains import Model, effective_size, traced_latents
+from bayes_mdp.inference.draws.chains import Model, effective_size, trace_latents
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.random.host_generator import host_generator
@@ -215,7 +215,7 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
         data = jax.tree.map(np.array, data)
         draws = {name: np.array(x, np.float64) for name, x in draws.items()}
         _check_draws(check_sites(model, data), draws)
-        programs = _compiled(model)
+        programs = _compile(model)
         num_chains, num_samples = next(iter(draws.values())).shape[:2]
         flat = {name: x.reshape(num_chains * num_samples, *x.shape[2:]) for name, x in draws.items()}
         free = _in_batches(lambda sites: programs.unconstrain(sites, data), flat, _batch(data))
@@ -432,7 +432,7 @@ def check_sites(model: Model, data: PyTree) -> tuple[str, ...]:
     Raises:
         ValueError: names the first site whose evidence is no integral over real numbers; no latent site at all.
     """
-    latents = traced_latents(model, data)
+    latents = trace_latents(model, data)
     if not latents:
         raise ValueError("the program has no latent site, expected something to integrate over")
     for site in latents:
@@ -471,7 +471,7 @@ def refuse_site(name: str, law: dist.Distribution) -> None:
 
 
 @lru_cache(maxsize=64)
-def _compiled(model: Model) -> Programs:
+def _compile(model: Model) -> Programs:
     """The compiled functions of a model: one pair for one object."""
 
     def log_density(sites: Sites, data: PyTree) -> Float[Array, " B"]:

@@ -16,7 +16,7 @@ from numpyro import handlers
 from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotten
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior
-from bayes_mdp.inference.draws.chains import Chains, Scalars, sampled_sites
+from bayes_mdp.inference.draws.chains import Chains, Scalars, summarise_sites
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.mixtures import MixturePosterior
@@ -196,7 +196,7 @@ class PooledPosterior(MixturePosterior):
 
     def latent_sites(self) -> LatentSites:
         """The weighted draws of the sites that are numbers."""
-        return sampled_sites(self.hyperparameters, self.weights, self.mcmc)
+        return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""

@@ -148,10 +148,10 @@ def add_data(
     """
     reward_cell = (*transitions.cell(space), transitions.outcome(space))
     if isinstance(data_statistics, Rows):
-        number = _added(data_statistics.transitions, reward_cell, transitions.row_weight(weight))
+        number = _add(data_statistics.transitions, reward_cell, transitions.row_weight(weight))
         data_statistics = replace(data_statistics, transitions=number)
     else:
-        number = _added(data_statistics.counts.transitions, reward_cell, transitions.row_weight(weight))
+        number = _add(data_statistics.counts.transitions, reward_cell, transitions.row_weight(weight))
         counts = Counts(number, *data_statistics.counts.reward_moments)
         data_statistics = Statistics(counts, data_statistics.log_base)
     if transitions.reward is None:
@@ -186,7 +186,7 @@ def add_rewards(
     )
     moments = (part.reshape(shape) for part in split(table))
     base = jnp.where(weight != 0, weight * log_base_measure(law, reward), 0.0)
-    return Statistics(Counts(counts.transitions, *moments), _added(data_statistics.log_base, index, base))
+    return Statistics(Counts(counts.transitions, *moments), _add(data_statistics.log_base, index, base))
 
 
 def _add_rows(
@@ -230,7 +230,7 @@ def outcome_counts(data_statistics: DataStatistics) -> Float[AnyArray, "*H S A O
     return data_statistics.transitions if isinstance(data_statistics, Rows) else data_statistics.counts.transitions
 
 
-def _added(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:
+def _add(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:
     table = jnp.asarray(table)
     return table.at[index].add(jnp.asarray(amount).astype(table.dtype))
 

@@ -277,7 +277,7 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     return [density(site) for site in samples], transition_table(specs[0], space), table
 
 
-def density_given(recipe: Recipe, data_statistics: DataStatistics) -> tuple[Model, DataStatistics]:
+def density_for_data(recipe: Recipe, data_statistics: DataStatistics) -> tuple[Model, DataStatistics]:
     """The density that chains draw from, and the data that enter it.
 
     Raises:

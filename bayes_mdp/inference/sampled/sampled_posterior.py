@@ -12,8 +12,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_rewards, lazy_draws, lazy_successors
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, sampled_sites
+from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, label_rewards, lazy_draws, lazy_successors
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
@@ -27,7 +27,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     sums_of,
     with_capacity,
 )
-from bayes_mdp.inference.sampled.recipe import Recipe, density_given
+from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
 from bayes_mdp.inference.summary import LatentSites, PairMoments, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
@@ -172,7 +172,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         Raises:
             ValueError: it is none that a bridge could use, or data were lost.
         """
-        return density_given(self.recipe, self.data_statistics)
+        return density_for_data(self.recipe, self.data_statistics)
 
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""
@@ -229,7 +229,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             paid = known_rewards(mean, self.rewards.by_outcome)
         else:
             noise = jax.vmap(law_variance)(self.rewards.law)
-            paid = labelled_rewards(type(self.rewards.law), mean, noise, self.rewards.by_outcome, reward_bins)
+            paid = label_rewards(type(self.rewards.law), mean, noise, self.rewards.by_outcome, reward_bins)
         return LazyBelief(self.weights, rows, paid)
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
@@ -478,7 +478,7 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def latent_sites(self) -> LatentSites:
         """The weighted draws of all latent sites."""
-        return sampled_sites(self.sites, self.weights, self.mcmc)
+        return summarise_sites(self.sites, self.weights, self.mcmc)
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
