@@ -455,6 +455,7 @@ class Actor:
         if self._core is None or not self._live[env]:
             raise ValueError("observe was called where no episode goes on, expected reset(observation) first")
         horizon, times, stats = self._horizon, self._times, self._stats
+        # Under Episodic(H) the last step ends the episode, whatever the environment says.
         step = 0 if horizon is None else times[env] % horizon
         last = horizon is not None and step == horizon - 1
         next_observation = None if terminated and (self._ends or not last) else next_observation

@@ -167,6 +167,7 @@ def _log_prior(probe: Probe) -> float:
             site = next((s.name for s in probe.sites if s.name in dependences), name)
             raise in_the_way(probe.program, site, f"the density of site {name!r} depends on it")
         weight = 1.0 if scale is None else probe.symbols.values(scale.offset)
+        # An impossible value (outside a support) has log probability minus infinity.
         values = weight * probe.symbols.values(density.offset)
         total += float(np.sum(values)) if np.all(probe.symbols.values(possible.offset)) else -np.inf
     return total if np.isfinite(total) else -np.inf
@@ -178,6 +179,7 @@ def _alike(posteriors: Sequence[ConjugatePosterior]) -> tuple[ConjugatePosterior
     rewards = [posterior.reward_cells for posterior in posteriors]
     layered = {type(posterior) for posterior in posteriors}
     kind = layered.pop() if len(layered) == 1 else ConjugatePosterior
+    # A table that one branch needs is given to all, as the identity where it changes nothing.
     alike_rows = _alike_rows(rows)
     cells = [cells_of_component for cells_of_component in rewards if isinstance(cells_of_component, RewardCells)]
     alike_rewards = _alike_cells(cells) if cells else rewards
@@ -262,6 +264,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
 
     def infer(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> Mixture:
         del key
+        # Bayes' rule for the value: log prior plus log evidence of its closed form.
         evidence = jax.vmap(lambda component: component.log_evidence)(data_statistics)
         return posterior(data_statistics, jax.nn.log_softmax(jnp.asarray(log_prior) + evidence))
 

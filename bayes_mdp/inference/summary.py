@@ -392,6 +392,7 @@ def _site_rows(
     name: str, values: np.ndarray, weights: np.ndarray, quality: tuple[np.ndarray, np.ndarray]
 ) -> list[tuple[str, ...]]:
     """One line for each element; for a large site the range of the means, the worst of the rest."""
+    # Moments by weight; draws of chains have equal ones.
     mean = np.tensordot(weights, values, 1)
     sd = np.sqrt(np.tensordot(weights, (values - mean) ** 2, 1))
     size, hat = quality

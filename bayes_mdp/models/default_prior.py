@@ -182,6 +182,7 @@ def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
         return []
     distance = np.ones((states, outcomes))
     distance[:, :states] = np.abs(np.subtract.outer(np.arange(states), np.arange(states)))
+    # Geometric in the distance, with a share that is alike for all outcomes; mean one over the outcomes.
     falling = [decay**distance for decay in DECAYS]
     return [
         outcomes * (ANYWHERE / outcomes + (1 - ANYWHERE) * x / x.sum(-1, keepdims=True))[:, None, :] for x in falling
@@ -197,6 +198,7 @@ def reward_law_of(log: Log | FoldedLog, rewards: RewardLaw | None = None) -> tup
     Raises:
         ValueError: as `default_prior`.
     """
+    # The law by what rewards are: 0 and 1, counts near Poisson, or numbers.
     observed = _rewards_of(log)
     moments = _moments(observed, observed.pair)
     folded = isinstance(log, FoldedLog)
@@ -272,6 +274,7 @@ def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:
     deviation = rewards.mean - centre
     _, cell = np.unique(cell, return_inverse=True)
     number = np.bincount(cell, count)  # of each cell
+    # One-way analysis of variance: within cells, and between their means.
     means = np.bincount(cell, count * deviation) / number
     squares = float((rewards.ss + count * (deviation - means[cell]) ** 2).sum())
     free = int((number - 1).sum())
@@ -313,6 +316,7 @@ def _check_law(law: str, rewards: Rewards, folded: bool) -> None:
     """
     if law == "poisson" and folded:
         raise ValueError('rewards is "poisson" with a folded log, which does not keep every reward, expected "normal"')
+    # A law that gives some reward density zero would refuse the log later, with a worse message.
     possible = _possible(law, rewards)
     if not possible.all():
         first = rewards.mean[np.flatnonzero(~possible)[0]]
@@ -327,6 +331,7 @@ def concentrations_of(space: StateActionSpace) -> tuple[float, ...]:
     """
     outcomes = space.n_outcomes
     cells = math.prod((*space.shape, outcomes))
+    # From LEAST_TOTAL a row to LARGEST an outcome in steps of about STEP.
     ratio = LARGEST * outcomes / LEAST_TOTAL
     number = min(1 + math.ceil(math.log(ratio) / math.log(STEP)), max(2, MOST_NUMBERS // cells))
     return tuple((LARGEST * ratio ** (-np.arange(number)[::-1] / (number - 1))).tolist())

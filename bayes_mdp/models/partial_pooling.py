@@ -68,6 +68,7 @@ def pooled_outcomes(space: StateActionSpace) -> PooledOutcomes:
             f"{at('space.support', (int(state[i]), int(action[i])))} differs from that of other pairs, or leaves out "
             "states with unknown rows, expected the same possible outcomes for every legal pair with an unknown row"
         )
+    # Where one level has a single alternative it is left out.
     closed = np.flatnonzero(first & ~np.isin(np.arange(shape[-1]), opened))
     levels = {"end": 2} if len(closed) else {}
     levels |= {"which": len(closed)} if len(closed) > 1 else {}
@@ -95,6 +96,7 @@ def state_rows(
     inside = (move * stay[:, 1:]).at[numbers, numbers].set(stay[:, 0]) * (1.0 - ends)[:, None]
     rows = jnp.ones((n_states, n_outcomes), inside.dtype)
     opened, closed = groups.open, groups.closed
+    # Open states by their levels; the end and closed states share what "end" gives them.
     rows = rows.at[opened].set(0.0).at[opened[:, None], opened[None]].set(inside)
     if len(closed):
         shares = jnp.asarray(alternatives["which"]) if "which" in alternatives else jnp.ones((number, 1))

@@ -227,6 +227,7 @@ def _interval(support: object) -> dict[str, ArrayLike] | None:
         return {"low": 0.0, "high": 1.0, "whole": True}
     if isinstance(support, type(constraints.real)):
         return {"low": -np.inf, "high": np.inf}
+    # Whole numbers before intervals: constraints of NumPyro share base classes.
     if isinstance(support, constraints.integer_interval):
         return {"low": support.lower_bound, "high": support.upper_bound, "whole": True}
     if isinstance(support, constraints.integer_greater_than):

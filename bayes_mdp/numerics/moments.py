@@ -115,6 +115,7 @@ class ExactSums:
 def concatenated(parts: list[ExactSums]) -> ExactSums:
     """All sums of the parts, one after the other."""
     lowest = min(part.lowest for part in parts)
+    # Digits at common places, so that sums of parts with other exponents line up.
     width = max(part.lowest + part.digits.shape[1] for part in parts) - lowest
     digits = np.zeros((width, sum(map(len, parts))), np.int64)
     start = 0

@@ -361,6 +361,7 @@ def _all_names(code: types.CodeType) -> Iterator[str]:
 def _globals(function: types.FunctionType, where: str) -> dict[str, object]:
     """The globals that a function names, and the modules that it imports."""
     named: dict[str, object] = {}
+    # Names in the byte code, nested functions included: what a function could look up while it runs.
     for code in _codes(function.__code__):
         before: list[Any] = []
         for instruction in dis.get_instructions(code):

@@ -554,6 +554,7 @@ def _builder_that_fits(
         ValueError: not even the draws fit.
     """
     # A log-likelihood that was asked for is not dropped in silence.
+    # Groups are dropped one at a time, the least missed first, until the rest fits.
     droppable = [name for name in OPTIONAL if log_likelihood is None or name != "log_likelihood"]
     while True:
         groups = [name for name in GROUPS if name not in there.left_out]

@@ -133,6 +133,7 @@ def sums_of_closed_form(posterior: ConjugatePosterior) -> Cells:
     else:
         cell = np.asarray(rewards.cell)
         sums = np.where((cell < 0)[..., None], 0.0, data[cell])
+    # Moments as the family keeps them, then in units of the reward.
     count, mean, ss = np.moveaxis(sums, -1, 0)
     if rewards.coefficient is not None and rewards.offset is not None:
         # The family keeps x of rewards coefficient * x + offset.
@@ -144,6 +145,7 @@ def sums_of_closed_form(posterior: ConjugatePosterior) -> Cells:
 def _rows_of_statistics(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.Rows) -> Rows:
     counted = np.asarray(seen.weight) != 0
     places, reward = np.asarray(seen.where)[counted], np.asarray(seen.reward, np.float64)[counted]
+    # Transitions less those with a reward, outcome by outcome.
     without = np.round(counts).astype(np.int64)
     np.add.at(without, tuple(places.T), -1)
     # What is left was seen without its reward.
@@ -190,6 +192,7 @@ def observe(posterior: Fitted, data: Data) -> tuple[Rows | None, Cells]:
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
     space, by_outcome = posterior.space, posterior.rewards_by_outcome
     cells = _cells(data, space, by_outcome)
+    # Each kind of posterior keeps what it needs: what it has is compared, the most telling first.
     counts, visits = _outcome_counts(posterior), np.asarray(posterior.visit_counts(), np.float64)
     if posterior.exact_part is not None:
         _check_close("transitions from", _axes(posterior), cells.transition_counts.sum(-1), visits)
@@ -246,6 +249,7 @@ def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePo
     rewards, prior = posterior.reward_cells, posterior.before_data()
     with jax.enable_x64(True):
         if rewards.learns and not rewards.has_moments:
+            # A law without moments: the sufficient statistics themselves are learnt again.
             relearnt = prior.update(data)
         else:
             counts = Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards)))

@@ -122,6 +122,7 @@ def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
         shapes.update({name: jax.ShapeDtypeStruct(x["value"].shape, x["value"].dtype) for name, x in latent.items()})
         return {name: site["fn"].log_prob(site["value"]) for name, site in latent.items()}
 
+    # First the shapes of the latent sites, then which inputs each log density depends on.
     jax.eval_shape(densities, {})
     names = tuple(shapes)
     # `eval_provenance` takes the sites as keywords, and their names need not be identifiers: number them.
@@ -165,6 +166,7 @@ def _facts(site: Site) -> SiteFacts:
 
 def _axes(site: Site, shape: tuple[int, ...], batch: int) -> tuple[str | None, ...]:
     axes: list[str | None] = [None] * len(shape)
+    # A plate of dimension d is the axis d before the event axes; an axis of another size was not broadcast to it.
     for frame in site["cond_indep_stack"]:
         place = batch + frame.dim
         if 0 <= place < len(shape) and shape[place] == frame.size:
@@ -259,6 +261,7 @@ def _log_prior_rows(rows: DirichletRows, probs: Float[np.ndarray, "N *H S A O"])
     prior = np.asarray(rows.concentration, np.float64).reshape(-1, probs.shape[-1])
     table = np.arange(len(prior)) if rows.row is None else np.ravel(rows.row)
     first = _first_places(table)
+    # log Dirichlet density without its constant, which no draw changes.
     flat = probs.reshape(len(probs), *prior.shape)[:, first].astype(np.float64)
     possible = prior[first] > 0
     # A probability may underflow to zero in float32: take the smallest normal number in its place.

@@ -43,6 +43,7 @@ def _number_of(data: object) -> int:
 
 def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[str, np.ndarray]:
     """Per draw and transition [N T], another outcome of the same pair, and another reward."""
+    # Rows of the pairs in the data alone, however large the space is.
     pairs, pair_of_row = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     probs = draws.transition_probs[(slice(None), *pairs)]
     made: dict[str, np.ndarray] = {
@@ -100,6 +101,7 @@ def log_likelihood_cells(draws: Draws, cells: Cells) -> Float[np.ndarray, "N C"]
     outcome = xlogy(cells.transition_counts[tried], draws.transition_probs[(slice(None), *tried)]).sum(-1)
     if draws.rewards.law is None:
         return outcome
+    # Rewards of a pair as a sequence, by their moments.
     moments = Moments(*(x[tried] for x in cells.rewards))
     if not draws.rewards.by_outcome:
         return outcome + draws.rewards.log_prob_of_sums(moments, tried)

@@ -398,6 +398,7 @@ def _value_of_chain(
     start: Float[np.ndarray, " S"],
 ) -> Callable[[Float[np.ndarray, "Q K"]], float]:
     """start' (I - discount P)^-1 r, P and r weighed by the probabilities of the actions."""
+    # The Markov chain of the policy as a dense matrix, its entries added up from the rows of the used pairs.
     size, width = len(policy), rows.next_state.shape[1] - 1
     weight = policy[rows.state, rows.action]
     reward = np.bincount(rows.state, weight * np.asarray(mean.reward, np.float64)[rows.state, rows.action], size)
@@ -412,6 +413,7 @@ def _value_of_chain(
 
 def _ends_surely(rows: RowDraws, n_states: int) -> bool:
     """Whether an end can be reached from every state, by the mean rows of the actions in use."""
+    # Backwards from the end: states from which some step leads to what is reached, until no more come.
     reached = np.append(np.zeros(n_states, bool), True)
     while True:
         steps = ((rows.mean > 0) & reached[rows.next_state]).any(-1)
@@ -491,6 +493,7 @@ def return_check(
     if isinstance(returns, str):
         return f"it does not apply: {returns}" if returns.startswith((NO_EPISODES, NO_END)) else returns
     policy = policy_of(log, space, objective)
+    # Draws of a large MDP cost too much: mean and variance to first order there.
     error = returns.std(ddof=1) / len(returns) ** 0.5
     large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE
     linear = isinstance(posterior, HasVariances) and posterior.independent_rows

@@ -54,6 +54,7 @@ def history(log: ChoiceLog) -> History:
     num_states, num_actions = len(log.states), len(log.actions)
     ends = np.zeros(state.shape, bool) if log.terminated is None else np.asarray(log.terminated)
     previous = np.full(state.shape, -1)
+    # The last record in the same state before each record: running maxima of its times, shifted by one.
     for s in range(num_states):
         in_state = seen & (state == s)
         last = np.maximum.accumulate(np.where(in_state, np.arange(times), -1), axis=1)
@@ -68,10 +69,12 @@ def history(log: ChoiceLog) -> History:
         running += reward[:, t, None]
         outcome[:, t] = running[rows, state[:, t]]
         running[rows[seen[:, t]], state[seen[:, t], t]] = 0.0
+    # Won: more than the mean of what follows from that state.
     count, total = (np.bincount(state[seen], w, num_states) for w in (None, outcome[seen]))
     won = outcome > (total / np.maximum(count, 1))[state]
     following = np.where(ends, num_states, following)
     index = (state[seen], action[seen], following[seen])
+    # Rare: not the most frequent outcome of the pair, over all persons.
     counts = np.zeros((num_states, num_actions, num_states + 1))
     np.add.at(counts, index, 1.0)
     return History(previous, won, following != counts.argmax(-1)[state, action])

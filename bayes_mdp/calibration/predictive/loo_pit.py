@@ -162,6 +162,7 @@ def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Flo
     """PIT of the outcomes, from their probabilities under each draw: less noise than from replicates."""
     pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     which = which.reshape(-1)
+    # Of each draw: the probability up to the outcome, and of the outcome itself.
     upto, prob_equal = np.zeros((2, len(draws.transition_probs), which.size))
     for n, probs in enumerate(draws.transition_probs):  # one draw at a time, to save memory
         tried = probs[tuple(pairs)].astype(np.float64)

@@ -318,6 +318,7 @@ class _Plan:
         plan = self.options.evaluation
         if plan is None:
             return end
+        # Iterations at which the next evaluation is due, rounded up.
         due = -(-(self.evaluations_before(done) + 1) * plan.every // self.options.num_envs)
         return min(end, due)
 

@@ -208,6 +208,7 @@ class ConjugatePosterior(Fitted):
 
     def before_data(self) -> "ConjugatePosterior":
         """The belief before any data."""
+        # The prior belief is this one with all counts at zero: nothing else of it changes with data.
         rows = self.transition_probs.unlisted()
         rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros(rows.prior.shape, rows.prior.dtype))
         prior = eqx.tree_at(lambda p: p.transition_probs, self, rows)
@@ -808,6 +809,7 @@ class ConjugatePosterior(Fitted):
         # share = prior concentration / posterior concentration; Var p_o = mean (1 - mean) / (c0 + 1).
         prior = eqx.tree_at(lambda r: r.counts, rows, xp.zeros_like(rows.counts)).concentration.sum(-1)
         after, (probs, _, reward) = rows.concentration.sum(-1), self._means()
+        # Dirichlet moments, entry by entry.
         share = xp.where(after > 0, prior / xp.where(after > 0, after, 1.0), np.nan)
         variance = probs * (1 - probs) * rows.inverse_total()[..., None]
         reward_variance = self._reward_variance(xp.asarray(self.reward_cells.variance()))
@@ -1032,6 +1034,7 @@ def _rows(
     slot = np.zeros(len(site_row), int)
     slot[site_row >= 0] = place
     possible = np.zeros(column.shape, bool)
+    # An outcome is possible where its concentration is positive in some component.
     possible[inside] = (largest > 0)[np.broadcast_to(slot[:, None], column.shape)[inside], column[inside]]
     known = None
     if belief.known is not None:

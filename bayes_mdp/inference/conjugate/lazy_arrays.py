@@ -53,6 +53,7 @@ def lazy_draws(probs: Float[AnyArray, "N *H S A O"], successor: Array | None) ->
         probs: of the outcomes.
         successor: [T S A O], as in `LazyRows`.
     """
+    # Rows that do not depend on the step have one step.
     pairs = probs.shape[1:-1] if probs.ndim == 5 else (1, *probs.shape[1:-1])
     number = math.prod(pairs)
     table = _running_sums(probs.reshape(len(probs), number, -1))
@@ -101,6 +102,7 @@ def urn_of(rewards: Rewards) -> Float[Array, "M K"] | None:
 
 
 def _urns(rewards: RewardCells, table: Float[Array, "M K"]) -> LazyRewards:
+    # A Dirichlet-categorical reward is a Polya urn: its labels are its values.
     size = table.shape[-1]
     value = jnp.broadcast_to(jnp.arange(size, dtype=table.dtype), table.shape)
     learns = jnp.ones(len(table), bool)
@@ -148,6 +150,7 @@ def label_rewards(
     """Rewards of drawn laws: 0 and 1 are told apart exactly, other rewards by bins; one bin: none is."""
     if reward_bins == 1 or law is None or not issubclass(law, (dist.BernoulliProbs, dist.BernoulliLogits)):
         return bin_rewards(mean, noise, by_outcome, reward_bins)
+    # One edge at 1/2 tells 0 from 1.
     flat = jnp.nan_to_num(mean).reshape(len(mean), -1)
     edges = jnp.full((flat.shape[1], 1), 0.5)
     return _label_by_edges(flat, 1.0 - flat[..., None], edges, _cells(mean.shape[1:], by_outcome))

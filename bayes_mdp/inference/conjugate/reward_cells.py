@@ -229,6 +229,8 @@ class RewardCells(Rewards):
             return (probs**2 * variance).sum(-1)
         cell = xp.asarray(self.cell)
         # Cov(c_i x, c_j x) = c_i c_j Var x: each outcome's own deviation, with its sign.
+        # sum_ij p_i p_j Cov_ij over outcomes that share an element: every outcome's deviation times the sum of its
+        # partners'.
         deviation = probs * xp.sqrt(variance) * (1.0 if self.coefficient is None else xp.sign(self.coefficient))
         shares_cell = cell[..., :, None] == cell[..., None, :]
         return (deviation * xp.where(shares_cell, deviation[..., None, :], 0.0).sum(-1)).sum(-1)
@@ -310,6 +312,7 @@ class RewardCells(Rewards):
     ) -> tuple["RewardCells", RealScalar]:
         """The belief after rewards at cells; see `Rewards.observe`."""
         constant = self.log_constant(cell, outcome, reward, weight).sum() if self.has_constant else xp.zeros(())
+        # One scatter of sufficient statistics, whatever the number of rewards.
         element, prior = self.element(cell, outcome), self.prior
         if prior.known:  # what is kept of a reward depends on its element
             prior = jax.tree.map(lambda x: pick(x, element), prior)
@@ -415,6 +418,7 @@ def no_element_twice(table: Int[np.ndarray, "*cells"] | None, by_outcome: bool) 
     if distinct or table is None or not by_outcome:
         return distinct, distinct
     # Rewards by outcome: a pair may repeat an element among its outcomes and stay independent of others.
+    # Each element once a pair: an element that then occurs twice is used by two pairs.
     per_pair = [np.unique(cells[cells >= 0]) for cells in table.reshape(-1, table.shape[-1])]
     used = np.concatenate(per_pair)
     return np.unique(used).size == used.size, False
@@ -475,6 +479,7 @@ def reward_cells(
 
 def _stack(prior: RewardBelief) -> RewardBelief:
     """The arrays of `prior` as numpy arrays [M] (of a vector parameter: [M K])."""
+    # Several parameters broadcast against each other; one vector parameter keeps its last axis.
     arrays = [np.asarray(values, float) for values in jax.tree.leaves(prior)]
     if len(arrays) > 1:
         arrays = [np.ravel(array) for array in np.broadcast_arrays(*arrays)]

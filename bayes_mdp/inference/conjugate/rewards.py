@@ -370,6 +370,8 @@ class KnownRewards(Rewards):
 def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) -> LogDensity:
     """weight * log density, and 0 where the weight is 0; minus infinity outside the support."""
     assert law.support is not None  # the law of a number
+    # A value outside the support is replaced before log_prob is asked: its nan would spread through `where` in
+    # derivatives.
     value = xp.asarray(reward, int if law.is_discrete else float)
     taken, possible = xp.asarray(weight) != 0, law.support(xp.asarray(reward, float))
     inside = xp.where(taken & possible, value, law.support.feasible_like(value))

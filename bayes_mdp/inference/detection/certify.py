@@ -202,6 +202,7 @@ def _dirichlet_term(name: str, x: Float[np.ndarray, "M K"], concentration: Float
 def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray, " N"]) -> list[Term]:
     """Every log density of the tables, at `point`."""
     posterior, assembly = detected.posterior, detected.assembly
+    # Every density is written out here in NumPy and SciPy, not by NumPyro: the two sides share no code.
     prior = np.asarray(posterior.transition_probs.prior)
     # An element e, its complement N + e (of a Beta site), or padding: 1.
     drawn_rows = _at_elements(point, detected.rows)
@@ -268,6 +269,7 @@ def _regression_terms(
     """Prior density of the weights (and of the precision), and likelihood of rewards with a linear mean."""
     prior, weights = rewards.prior, drawn[0]
     tau = np.asarray(drawn[1][0] if len(drawn) > 1 else 1.0)
+    # With R'R the precision: log N(w) = sum log diag R - |R (w - m)|^2 / 2 - D log(2 pi) / 2.
     root = np.linalg.cholesky(np.asarray(prior.precision) * tau).T
     deviation = root @ (weights - prior.loc)
     parts: list[ArrayLike] = [
@@ -328,6 +330,7 @@ def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
     possible = detected.possible
     if (number := possible.sum()) > MANY:
         possible = possible & (rng.random(possible.shape) < MANY / number)
+    # Each possible outcome once, so that every entry is used; some twice, so that counts above one are too.
     place = np.argwhere(possible)
     place = place[np.concatenate([np.arange(len(place)), rng.integers(len(place), size=len(place) // 3)])]
     *step, state, action, outcome = place.T

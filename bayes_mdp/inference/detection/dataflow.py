@@ -128,6 +128,7 @@ class Reader:
             return None
         consts, carry, columns = scan_parts(params, inputs)
         num_carry, rows = len(carry), []
+        # Reading turn by turn keeps entries apart that a fixed point over turns would mix.
         # Unrolled: consts and carry as they are, one row of each column in each turn.
         for turn in range(length):
             position = length - 1 - turn if params["reverse"] else turn
@@ -153,6 +154,8 @@ class Reader:
         split = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
         consts, body_consts, carry = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
         condition, body = params["cond_jaxpr"], params["body_jaxpr"]
+        # The condition is run on descriptions too: as long as it is a known number, the next turn surely happens (or
+        # not).
         for _ in range(MAX_TURNS):
             goes_on = self._run(condition, [*consts, *carry])[0]
             if isinstance(goes_on, Entries):
@@ -236,6 +239,7 @@ def by_labels(
         np.arange(start, start + x.element.size, dtype=np.int32).reshape(x.shape)
         for start, x in zip(starts, parts, strict=False)
     ]
+    # Whatever the primitive does with indices, modes and bounds, JAX itself decides: no second implementation of it.
     place = np.asarray(labels(*label_arrays, *numbers)).astype(np.int64)
     outside = (place < 0) | (place >= starts[-1])
     place = np.where(outside, 0, place)
@@ -550,6 +554,7 @@ def _logistic(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> En
 
 def _reduce_sum(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
     """A sum with one entry that is not zero is that entry."""
+    # Known zeros drop out of a sum; what is left must be one entry.
     rows = _last(plain(operands[0]), equation.params["axes"])
     if operands[0].free:
         return _reduce(domain, equation, operands)
@@ -595,6 +600,8 @@ def _dot(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries
     matrix, second = (y, x) if turned else (x, y)
     if not matrix.free:
         return None
+    # A row of the matrix with one number that is not zero picks one entry, scaled; with several it is a sum of
+    # elements.
     counted = ~is_zero(domain, matrix)
     chosen = np.argmax(counted, axis=-1)
     picked = mapped(second, lambda f: f[:, chosen].T)  # [rows of the matrix, rows of the other]
@@ -616,6 +623,7 @@ def _scatter_add(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Ent
     (rows,) = index
     settings = {name: params[name] for name in ("indices_are_sorted", "unique_indices", "mode")}
     unit, none = np.ones(new.shape, np.int32), np.zeros(old.shape, np.int32)
+    # How often each place is added to: the primitive run on ones.
     times = np.asarray(jax.lax.scatter_add(none, rows, unit, params["dimension_numbers"], **settings))
     if (times > 1).any():
         return None

@@ -107,6 +107,7 @@ def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
 
 def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
     """The result of an operation of one result."""
+    # Operands that depend on some site; the others are known numbers.
     moving = [i for i, x in enumerate(given) if x.degrees]
     selected = given[moving[0]].selects if len(moving) == 1 else None
     if name in _LINEAR:
@@ -124,6 +125,7 @@ def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
     if name == "integer_pow" and equation.params["y"] == 1:
         return given[0]
     if name == "convert_element_type":
+        # A conversion that loses digits is no linear map.
         # Integers, and floats of less than 32 bits, are steps: their mean is not the value at the mean.
         return given[0] if equation.params["new_dtype"] in (np.float32, np.float64) else _higher(given)
     if name in _INDEXED:
@@ -139,6 +141,7 @@ def _scan(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
     body, (consts, carry, columns) = equation.params["jaxpr"].jaxpr, scan_parts(equation.params, given)
     while True:
         outputs = output_flows(body, [*consts, *carry, *columns])
+        # Old and new joined: the first turns see less than the later ones.
         grown = [
             _sum([old, new], old.selects if old == new else None) for old, new in zip(carry, outputs, strict=False)
         ]

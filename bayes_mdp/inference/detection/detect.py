@@ -124,6 +124,7 @@ def detect_regression(
     names = frozenset(site.name for site in weights)
     if not is_affine(program, names, "loc"):
         raise probe.refuse(weights[0].name, "the mean of the rewards is not linear in it, with known coefficients")
+    # The derivatives [cells, weights] and the precision [weights, weights] are held whole.
     number = sum(int(np.prod(site.shape)) for site in weights)
     cells = int(np.prod(probe.reward["loc"].shape))
     if number * max(cells, number) > MOST_NUMBERS:
@@ -237,6 +238,7 @@ def _weights_prior(
         if not scaled:
             raise probe.refuse(site.name, "its precision is no multiple of the unknown precision of the rewards")
         blocks.extend(np.array([[x]]) for x in parameters["precision"].ravel())
+    # Weights of different sites are independent before data: their precision is block diagonal.
     size = sum(len(x) for x in locs)
     precision, start = np.zeros((size, size)), 0
     for block in blocks:

@@ -185,6 +185,7 @@ class Assembly(NamedTuple):
         """Float[M K], the stacked Dirichlet rows, zero where padded."""
         if not self.rows:
             return np.eye(1, self.known_width)
+        # Site after site, each row-major: the order that `SiteTable` and `Layout` rely on.
         blocks = [_rows(site, parameters[site.name]) for site in self.rows]
         if len(blocks) == 1:
             return blocks[0]
@@ -320,6 +321,7 @@ def _partners(probe: Probe, sites: tuple[Site, ...], index: Int[np.ndarray, "...
     size, pairs = probe.layout.size, [s for s in sites if s.family == "Dirichlet" and s.shape[-1] == 2]
     if not pairs:
         return index
+    # In a row of two, 1 - x is the other element: Beta sites and Dirichlet rows of two then look alike.
     partner = np.append(np.arange(2 * size), -1)  # the last place is for "none"
     for site in pairs:
         elements = probe.layout.elements(site.name)

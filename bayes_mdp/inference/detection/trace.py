@@ -553,6 +553,7 @@ def _is_scaled(message: Message) -> bool:
 
 def _is_bounded(law: Any) -> bool:
     """Whether the support is a simplex, an interval with two ends, or a finite set, so that a constant has a sum."""
+    # Only the ends of the support matter here, not its shape.
     support = law.support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
@@ -617,6 +618,7 @@ def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: object) -> 
 
     The text of a jaxpr leaves out the values of arrays: they are added.
     """
+    # Addresses in the text differ from run to run, and are cut out.
     text = f"{space!r}\n{facts!r}\n{closed.jaxpr}"
     digest = hashlib.sha256(ADDRESS.sub("", text).encode())
     for constant in (*jax.tree.leaves(space), *constants(closed)):

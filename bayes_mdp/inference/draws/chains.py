@@ -90,6 +90,7 @@ def of_conjugate_sites(
     """
     rows, rewards = data_statistics.transition_probs, data_statistics.reward_cells
     values, index = [np.asarray(v, np.float64) for v, _ in prior], [np.asarray(i) for _, i in prior]
+    # Conjugate rows given a draw of their prior: (concentration + counts) / sum.
     counts = np.asarray(rows.dense_counts, np.float64)
     columns = counts.shape[-1]
 

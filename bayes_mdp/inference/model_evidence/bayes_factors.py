@@ -147,6 +147,7 @@ def bayes_factors(posteriors: Mapping[str, Fitted], key: PRNGKeyArray | None = N
         raise ValueError(f"posteriors[{name!r}]: {error}") from error
     for name, error in failed.items():
         warnings.warn(f"posteriors[{name!r}] is left out: {error}", SamplingWarning, stacklevel=2)
+    # Equal prior probabilities: posterior ones are the evidences, normalised (in logs).
     log_evidence = np.array([evidence_of_prior.log_evidence for evidence_of_prior in evidences.values()])
     if not np.isfinite(log_evidence).any():
         raise ValueError("posteriors: the data are impossible under every prior, expected one that allows them")

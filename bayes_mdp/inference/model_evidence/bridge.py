@@ -218,6 +218,7 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
         programs = _compile(model)
         num_chains, num_samples = next(iter(draws.values())).shape[:2]
         flat = {name: x.reshape(num_chains * num_samples, *x.shape[2:]) for name, x in draws.items()}
+        # Bridge and proposal live on the real line: all sites in one unconstrained row.
         free = _in_batches(lambda sites: programs.unconstrain(sites, data), flat, _batch(data))
         layout = Layout({name: free[name].shape[1:] for name in sorted(free)})
         rows = layout.rows(free).reshape(num_chains, num_samples, layout.dimension)
@@ -230,6 +231,7 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
         if not layout.dimension:  # every site can have one value only
             return Evidence(float(density(rows[0, :1])[0]))
         check_enough(num_chains, num_samples, layout.dimension)
+        # Draws that shape the proposal would favour it: the other half of each chain judges.
         half = num_samples // 2
         proposal = fit_proposal(rows[:, :half].reshape(-1, layout.dimension), layout.extreme)
         return bridge_density(key, density, proposal, rows[:, half:], layout.extreme)
@@ -273,6 +275,7 @@ def bridge_density(
         )
     points = np.stack([plus, minus])
     lost = np.isnan(points) | (points == np.inf)
+    # log p / q, where p is the mean of the density at the point and at its mirror image.
     ratio = np.logaddexp(*np.where(lost, -np.inf, points)) - np.log(2.0) - proposal.log_density(standard)
     solution = solve_bridge(ratio[:total].reshape(num_chains, num_samples), ratio[total:])
     problems = _problems(solution, total, int(lost.sum()))
@@ -306,6 +309,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
             f"the density of the posterior is zero at all {len(at_proposal)} draws of the proposal, which a normal "
             "fitted to the posterior cannot bridge: reparametrise, or give more draws (NUTS(num_samples=...))"
         )
+    # In units of the median ratio, so that exponentials stay within range.
     centre = float(np.median(at_posterior))
     posterior, proposal = at_posterior - centre, at_proposal - centre
     # Correlated draws count for what they are worth in the optimal shares (Gronau et al. 2017).
@@ -324,6 +328,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
         left, right = functions(log_r)
         return _log_mean(left) - _log_mean(right)
 
+    # The difference rises with r: widen the bracket until it changes sign.
     width = 1.0
     while width < LOG_WIDEST and not difference(-width) < 0 < difference(width):
         width *= 10.0
@@ -399,6 +404,7 @@ def fit_proposal(rows: Points, extreme: Callable[[Float[np.ndarray, " D"]], str]
             f"{bad.sum()} of {len(rows)} draws of the posterior lie on the edge of the support of a site (not finite "
             f"on the unconstrained scale{_first(rows[bad], extreme)}), expected draws inside it: reparametrise the site"
         )
+    # A proposal of full rank is needed: its density divides.
     covariance = np.atleast_2d(np.cov(rows, rowvar=False))
     try:
         return Proposal(rows.mean(0), np.linalg.cholesky(covariance))

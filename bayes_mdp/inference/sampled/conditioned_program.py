@@ -180,6 +180,7 @@ def add_rewards(
     shape = jnp.shape(counts.reward_count)
     index = where if len(shape) == len(where) else where[:-1]
     # Reward moments of the cells as one table [cells 3]: one gather and one scatter for each update.
+    # Moments are merged, not added: `absorb` does it at repeated places too.
     flat = jnp.ravel_multi_index(tuple(jnp.asarray(i) for i in index), shape, mode="clip")
     table = absorb(
         statistics(*counts.reward_moments).reshape(-1, 3), flat, statistics(weight, reward, jnp.zeros_like(reward))
@@ -209,6 +210,7 @@ def with_capacity(data_statistics: DataStatistics, more: int) -> DataStatistics:
     """`data_statistics` with a buffer that can take `more` rewards yet. Host side."""
     if not isinstance(data_statistics, Rows):
         return data_statistics
+    # A buffer grows on the host alone: inside a compiled loop its size is fixed.
     missing = max(int(data_statistics.used) + more - data_statistics.capacity, 0)
     if not missing:
         return data_statistics

@@ -186,6 +186,7 @@ class LastLayerLaplace(eqx.Module):
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """Variance of `value`: phi' Sigma_a phi, for the expected target times b''(phi . mean_a)^2."""
+        # phi' S S' phi as a sum of squares: never negative, whatever the rounding.
         variance = jnp.sum(einsum("bd,ade->bae", features, self.root) ** 2, -1)
         if not self.of_response:
             return variance
@@ -282,6 +283,7 @@ class LastLayerLaplace(eqx.Module):
         check_sizes(max_iterations=max_iterations)
         check_positive("tolerance", tolerance)
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        # Actions share no weights: one Newton search each, in which the rows of the others have weight zero.
         scales = jnp.where(action == jnp.arange(len(self.mean))[:, None], count, 0.0) / self.likelihood.dispersion
         of_action = partial(_newton, self.likelihood, features, target, self.prior_variance, max_iterations, tolerance)
         mean, root, *diagnostics = jax.lax.map(of_action, scales)
@@ -309,6 +311,7 @@ class LastLayerLaplace(eqx.Module):
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        # Without targets each row adds b''(0) phi phi' to the precision: least squares rows of that weight.
         count = count * self.likelihood.curvature(jnp.zeros(())) / self.likelihood.dispersion
         root, mean = posterior_root((features, action, None, count), len(self.mean), self.prior_variance)
         return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))

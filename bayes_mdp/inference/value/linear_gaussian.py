@@ -208,6 +208,7 @@ def posterior_root(
         # The prior is D more rows: I / sqrt(prior_variance), with target 0.
         stacked = jnp.concatenate([features * scale[:, None], eye / jnp.sqrt(prior_variance)])
         goals = jnp.concatenate([goal * scale, jnp.zeros(len(eye), eye.dtype)])
+        # R'R is the posterior precision, R^-1 a root of its inverse, R^-1 Q'y the mean.
         q, r = jnp.linalg.qr(stacked)
         solve = jax.scipy.linalg.solve_triangular
         return solve(r, eye), solve(r, matmul(q.T, goals))
@@ -237,6 +238,7 @@ def some_root(covariance: Matrices) -> Matrices:
     lower = jnp.linalg.cholesky(covariance)
 
     def positive_part() -> Matrices:
+        # Negative eigenvalues are rounding: they count as zero.
         values, vectors = jnp.linalg.eigh(covariance)
         return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None, :]
 

@@ -82,6 +82,8 @@ def moment_update(own: ReturnBelief, target: StudentT) -> ReturnBelief:
     The expected return counts as an observation, so the precision grows too quickly (a known flaw of the rule).
     The rate is inf where the target has no variance (its dof <= 2: the next belief has concentration <= 1).
     """
+    # Equations of the normal-gamma update, with the target's mean for the observation and its variance added to the
+    # square.
     count = own.pseudo_count + 1.0
     shift = target.loc - own.loc
     rate = own.rate + 0.5 * (target.variance() + own.pseudo_count / count * shift**2)
