@@ -37,8 +37,9 @@ from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, logged_in_words, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning import policy_probs
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -236,24 +237,26 @@ class PolicyValue(eqx.Module):
         """The pairs that the policy uses and the data never tried; None where the posterior has no data counts."""
         return None if self.basis is None else self.basis.unvisited
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
         low, high = self.interval
         error = self.sd / len(self.draws) ** 0.5
-        lines = [
+        return Section(
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
-            *(f"  policy: {line}" for line in describe_policy(self)),
-            f"  mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
-            f"95 % interval {amounts(low, high, 6)}",
-            *(f"  {line}" for line in describe_outcomes(self)),
-            f"  {describe_start(self)}",
-            *(f"  {line}" for line in describe_basis(self.basis)),
-            *(f"  {line}" for line in describe_law(self.basis)),
-            *(f"  {line}" for line in describe_gap(self)),
-        ]
-        return "\n".join(lines)
+            [
+                *(f"policy: {line}" for line in describe_policy(self)),
+                f"mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
+                f"95 % interval {amounts(low, high, 6)}",
+                *describe_outcomes(self),
+                describe_start(self),
+                *describe_basis(self.basis),
+                *describe_law(self.basis),
+                *describe_gap(self),
+            ],
+        )
 
 
 def policy_value(
