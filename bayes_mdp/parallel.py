@@ -33,7 +33,6 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -43,7 +42,7 @@ import cloudpickle
 import jax
 
 from bayes_mdp.utils.memory import usable_cores
-from bayes_mdp.utils.messages import install
+from bayes_mdp.utils.messages import install, installed_version
 from bayes_mdp.utils.validation import check_count, check_name, described
 
 if TYPE_CHECKING:
@@ -231,14 +230,7 @@ def current_settings() -> Settings:
 @lru_cache(maxsize=1)
 def versions() -> tuple[tuple[str, str], ...]:
     """Of Python and of the packages that decide numbers."""
-    return ("python", platform.python_version()), *((name, _version(name)) for name in PACKAGES)
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
+    return ("python", platform.python_version()), *((name, installed_version(name)) for name in PACKAGES)
 
 
 def compute_in_worker(content: bytes, settings: Settings, arguments: bytes) -> Any:

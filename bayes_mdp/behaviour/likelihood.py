@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_model, person_params
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.mdp import Transitions
-from bayes_mdp.utils.validation import check_type, is_concrete
+from bayes_mdp.utils.validation import check_type, is_concrete, require_alike
 
 
 def log_likelihood(model: BehaviourModel, params: Params, log: ChoiceLog) -> Float[Array, "P T"]:
@@ -132,7 +132,7 @@ def _filter(model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: C
         record, seen = x
         out = state if together else policies(params, state, jnp.asarray(record.state))
         new = jax.vmap(model.update)(params, state, record)
-        require_alike("model.update", state, new)
+        require_alike("model.update", state, new, "model.init", batch_axes=1)
         if seen is not None:
             # A record that was not observed leaves the state as it is.
             keep = lambda a, b: jnp.where(seen.reshape(-1, *(1,) * (jnp.ndim(b) - 1)), a, b)  # noqa: E731
@@ -154,21 +154,3 @@ def _bytes(model: BehaviourModel, params: dict[str, Float[Array, " P"]], first: 
     jaxpr = jax.make_jaxpr(model.policy)(first_row(params), first_row(first), place).jaxpr
     shapes = [v.aval for eqn in jaxpr.eqns for v in eqn.outvars] + [v.aval for v in jaxpr.invars]
     return sum(8 * int(np.prod(getattr(aval, "shape", ()))) for aval in shapes)
-
-
-def require_alike(who: str, before: PyTree, after: PyTree) -> None:
-    """Refuse a state that a compiled loop cannot carry.
-
-    Raises:
-        TypeError: it is not like the one before in structure, shapes and dtypes.
-    """
-    kinds = [jax.tree.structure(state) for state in (before, after)]
-    if kinds[0] != kinds[1]:
-        raise TypeError(f"{who} returned a state of structure {kinds[1]}, expected that of model.init, {kinds[0]}")
-    for old, new in zip(*map(jax.tree.leaves, (before, after)), strict=True):
-        old_array, new_array = (jnp.asarray(x) for x in (old, new))
-        if (old_array.shape[1:], old_array.dtype) != (new_array.shape[1:], new_array.dtype):
-            raise TypeError(
-                f"{who} returned a state with {new_array.dtype} of shape {new_array.shape[1:]}, expected "
-                f"{old_array.dtype} of shape {old_array.shape[1:]} there, as from model.init"
-            )

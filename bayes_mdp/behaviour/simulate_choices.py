@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_model, person_params
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
-from bayes_mdp.behaviour.likelihood import of_choices, policy_log_probs, require_alike
+from bayes_mdp.behaviour.likelihood import of_choices, policy_log_probs
 from bayes_mdp.mdp import Environment, Transitions
 from bayes_mdp.utils.typing import AnyArray, IntScalar
-from bayes_mdp.utils.validation import check_count, check_key, check_type, described
+from bayes_mdp.utils.validation import check_count, check_key, check_type, described, require_alike
 
 Records = tuple[Array, Array, Array, Array, Array]
 """State, action, reward, next state, terminated."""
@@ -175,14 +175,15 @@ def simulate_records(
             carry: tuple[PyTree, PyTree, Array], t: Int[Array, ""]
         ) -> tuple[tuple[PyTree, PyTree, Array], Records]:
             learnt, task_state, state = carry
+            # By the number of the choice: a longer run begins with the same choices.
             key_action, key_step, key_begin = jax.random.split(jax.random.fold_in(key_rest, t), 3)
             action = jax.random.categorical(key_action, model.policy(params, learnt, state)).astype(jnp.int32)  # type: ignore[arg-type]
             task_state, following, reward, ended = task.step(key_step, task_state, state, action)
             record = Transitions(state, action, reward, following, ended)
             new = model.update(params, learnt, record)  # type: ignore[arg-type]
-            lead = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[None], tree)  # noqa: E731
-            require_alike("model.update", lead(learnt), lead(new))
+            require_alike("model.update", learnt, new, "model.init")
             episode_over = ended if horizon is None else ended | ((t + 1) % horizon == 0)
+            # The step of an episode starts again; what a `Task` keeps lives on from episode to episode.
             if horizon is not None and isinstance(task, _EnvironmentTask):
                 task_state = jnp.where(episode_over, 0, task_state)
             begun = jnp.where(episode_over, task.begin(key_begin, task_state), following)
@@ -282,6 +283,7 @@ def _one_step(
     def one(x: tuple[PRNGKeyArray, dict[str, Float[Array, " P"]]]) -> tuple[Array, Array, Array]:
         key, params_of_draw = x
         log_probs = policy_log_probs(posterior.model, params_of_draw, log)
+        # Actions do not enter the state of the next choice: the past is the observed one, so all are drawn at once.
         drawn = jax.random.categorical(key, log_probs)
         taken = drawn[..., None] == jnp.arange(log_probs.shape[-1])
         of_drawn = jnp.sum(jnp.where(log.observed, jnp.sum(jnp.where(taken, log_probs, 0.0), -1), 0.0))

@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import os
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -49,6 +48,7 @@ from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside
+from bayes_mdp.utils.messages import installed_version
 from bayes_mdp.utils.typing import Json
 
 FORMAT_VERSION = 3
@@ -133,7 +133,7 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     tree = _encode(posterior, "posterior", arrays)
     header = {
         "format": FORMAT_VERSION,
-        "libraries": {name: _version(name) for name in _LIBRARIES},
+        "libraries": {name: installed_version(name) for name in _LIBRARIES},
         "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
         "tree": tree,
     }
@@ -177,7 +177,7 @@ def load(path: str | os.PathLike[str]) -> Storable:
         posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
         _check_parts(posterior)
     except Exception as error:  # laws of NumPyro are built from the content of the file, and raise errors of any kind
-        wrote, version_here = _writer(header), _version("bayes-mdp")
+        wrote, version_here = _writer(header), installed_version("bayes-mdp")
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
             f"{path} holds no posterior that bayes-mdp {version_here} can read (bayes-mdp {wrote} wrote it): {why}"
@@ -341,10 +341,3 @@ def _read_arrays(table: list[list[Json]], content: bytes) -> list[np.ndarray]:
         arrays.append(flat.reshape(shape).astype(name))
         start += size
     return arrays
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"

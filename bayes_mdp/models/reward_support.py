@@ -90,6 +90,7 @@ class RewardSupport(eqx.Module):
     def lies_in(self, other: "RewardSupport") -> Bool[np.ndarray, "..."]:
         """Whether `other` can give all that this one can, cell by cell. Host side; nothing (`low` > `high`) can be."""
         slack = np.where(np.isfinite(other.low), ROUNDING * np.abs(other.low), 0.0)
+        # Inside up to rounding; an end of zero is not rounded, and must be open where the other one is.
         low = (self.low > other.low - slack) | ((self.low == other.low) & (~other.above | self.above))
         slack = np.where(np.isfinite(other.high), ROUNDING * np.abs(other.high), 0.0)
         high = (self.high < other.high + slack) | ((self.high == other.high) & (~other.below | self.below))
@@ -128,6 +129,8 @@ class RewardSupport(eqx.Module):
         count, mean, ss = (np.asarray(x, np.float64) for x in counts.reward_moments)
         by_pair = bool(np.ndim(self.low)) and np.ndim(self.low) < count.ndim
         cells = self.map_arrays(lambda x: np.broadcast_to(x[..., None] if by_pair else x, count.shape))
+        # The support is convex (or whole numbers, whose mean may be any number between): means can be checked, sums of
+        # squares only where the reward is one number.
         seen, single_value = count > 0, (cells.low == cells.high) & ~cells.whole
         slack = np.where(single_value, KNOWN_TOLERANCE, ROUNDING) * (1.0 + np.abs(mean))
         index = first_index(seen & ~((mean >= cells.low - slack) & (mean <= cells.high + slack)))
@@ -258,6 +261,7 @@ def union(supports: Sequence[RewardSupport]) -> RewardSupport:
         low.min(0),
         high.max(0),
         whole=whole.all(0),
+        # The end is open only if no support that reaches so far has it closed.
         above=(excludes_low | (low > low.min(0))).all(0),
         below=(excludes_high | (high < high.max(0))).all(0),
         law=supports[0].law,

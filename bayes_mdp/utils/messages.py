@@ -98,6 +98,18 @@ def install(extra: str) -> str:
     return f"pip install {' '.join(map(repr, needed))} (the extra {extra!r})"
 
 
+def installed_version(package: str) -> str:
+    """Its version, or "not installed".
+
+    Args:
+        package: as on PyPI.
+    """
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
 _INSIDE = (__name__.partition(".")[0], "jaxtyping", "beartype", "contextlib")
 """Packages whose frames are passed over: those where types are checked, and decorators."""
 

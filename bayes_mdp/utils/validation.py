@@ -63,6 +63,30 @@ def require(bad: ArrayLike, name: str, values: ArrayLike, expected: str) -> None
         raise ValueError(f"{at(name, index)} is {np.asarray(values)[index]!s}, expected {expected}")
 
 
+def require_alike(who: str, before: PyTree, after: PyTree, model: str, *, batch_axes: int = 0) -> None:
+    """Refuse a state that a compiled loop cannot carry: of another structure, shape or dtype than the one before.
+
+    Args:
+        who: returned it, for the message.
+        before, after: arrays or tracers.
+        model: what it has to be like, in words.
+        batch_axes: leading axes of both that are not those of `who`.
+
+    Raises:
+        TypeError: it differs; the message names what.
+    """
+    old_tree, new_tree = map(jax.tree.structure, (before, after))
+    if old_tree != new_tree:
+        raise TypeError(f"{who} returned a state of structure {new_tree}, expected that of {model}, {old_tree}")
+    for leaves in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        old, new = ((jnp.result_type(leaf), jnp.shape(leaf)[batch_axes:]) for leaf in leaves)
+        if old != new:
+            raise TypeError(
+                f"{who} returned a state with {new[0]} of shape {new[1]}, expected {old[0]} of shape {old[1]} there, "
+                f"as in {model}"
+            )
+
+
 def as_array(name: str, values: object, expected: str) -> np.ndarray:
     """`values`, nothing of it traced, as a numpy array.
 
@@ -174,18 +198,13 @@ def check_finite(name: str, values: object) -> None:
 
 
 def check_positive(name: str, values: object) -> None:
-    """Every entry is finite and greater than zero."""
-    expected = "a finite number greater than zero"
-    array = as_real(name, values, expected)
-    require(~(np.isfinite(array) & (array > 0)), name, array, expected)
+    """Every entry, where it is concrete, is finite and greater than zero."""
+    check_that(name, values, lambda array: np.isfinite(array) & (array > 0), "a finite number greater than zero")
 
 
 def check_not_negative(name: str, values: object) -> None:
     """Every entry, where it is concrete, is finite, zero or greater."""
-    if is_concrete(values):
-        expected = "a finite number, zero or greater"
-        array = as_real(name, values, expected)
-        require(~(np.isfinite(array) & (array >= 0)), name, array, expected)
+    check_that(name, values, lambda array: np.isfinite(array) & (array >= 0), "a finite number, zero or greater")
 
 
 def check_that(name: str, values: object, holds: Callable[[np.ndarray], ArrayLike], expected: str) -> None:

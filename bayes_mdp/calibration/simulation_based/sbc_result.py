@@ -119,6 +119,9 @@ class SBC:
         Args:
             quantity: one of those that were ranked.
         """
+        # Normal scores of the ranks: of a calibrated posterior they are standard normal but for the grid, whose own
+        # deviation is divided out. Draws too narrow put truths into the tails, so the score's width is the inverse of
+        # the scale.
         grid = stats.norm.ppf((np.arange(self.num_draws + 1) + 0.5) / (self.num_draws + 1))
         score = grid[self._ranks(quantity)]
         num, mean, width = len(score), score.mean(), max(score.std() / grid.std(), 1e-9)
@@ -221,7 +224,7 @@ def _sensitivity(num_simulations: int, faults: ecdf.Detectable) -> str:
         f"wider than {faults.wide:.2f} {times}",
         f"shifted by {faults.shift:.2f} of it",
     )
-    seen = [each for each, size in zip(words, faults, strict=True) if np.isfinite(size)]
+    seen = [fault for fault, size in zip(words, faults, strict=True) if np.isfinite(size)]
     if not seen:
         return f"{num_simulations} simulations are too few to see any fault with probability {POWER:.0%}"
     said = f"{num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "

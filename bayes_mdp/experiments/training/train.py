@@ -72,6 +72,7 @@ class StopSignals:
         self._before: dict[int, _Handler] = {}
 
     def __enter__(self) -> "StopSignals":
+        # Python lets no other thread install a handler.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
@@ -452,6 +453,7 @@ class Log:
         assert self.visits is not None
         frame = (first + np.arange(cells.shape[1])) * FRAMES // self._num_iterations
         seed = np.arange(self._num_seeds)
+        # `add.at`, since several environments of a seed may stand in one cell, which `+=` would count once.
         np.add.at(self.visits, (seed[:, None, None], frame[None, :, None], cells), 1)
 
     def note_scores(self, step: int, scores: list[np.ndarray]) -> None:

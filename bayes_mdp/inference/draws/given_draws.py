@@ -128,6 +128,7 @@ class GivenDraws(PosteriorSamples):
         """What r-hat and the effective sample size of rows and rewards say against the draws; empty: nothing."""
         r_hat, size = 1.0, np.inf
         for values in self.by_chain().values():
+            # Known entries are constant: their r-hat is 0 / 0 and says nothing.
             varies = np.ptp(values, axis=(0, 1)) > 0
             if varies.any() and values.shape[1] >= 4:
                 r_hat = max(r_hat, float(np.nanmax(np.asarray(split_r_hat(values))[varies])))
@@ -223,6 +224,7 @@ def posterior_from_draws(
         check_shape("reward", known, space.shape, ", ".join(axes))
         mean = np.broadcast_to(known, (*number, *space.shape))
     probs, mean = _check_rows(as_real("transition", rows.values).astype(np.float64), mean, space)
+    # Draws in double precision stay so: each is used as it is, none is drawn anew.
     with jax.enable_x64(True):
         mdps = jax.vmap(space.mdp)(probs.reshape(-1, *probs.shape[2:]), mean.reshape(-1, *mean.shape[2:]))
         mdps = jax.tree.map(np.asarray, mdps)
@@ -236,6 +238,7 @@ def _check_rows(
     """Rows that sum to one, of legal pairs; of others nothing is asked."""
     if space.legal is not None:
         legal = np.broadcast_to(np.asarray(space.legal), space.shape)
+        # Whatever a program has put there; a uniform row passes the checks below and is never read.
         rows = np.where(legal[..., None], rows, 1.0 / rows.shape[-1])
         reward = np.where(legal, reward, 0.0)
 

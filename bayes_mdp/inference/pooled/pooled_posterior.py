@@ -323,11 +323,13 @@ def _from_data(
     _check_size(space, number)
     rows = np.asarray(statistics.transition_probs.dense_counts).reshape(space.n_states, space.n_actions, -1)
     usage = prior.usage_of(space, rows.sum(-1))
+    # Chains run in NumPy: an independent stream for each, seeded by the bits of the JAX key.
     bits = np.asarray(jax.random.key_data(key)).ravel()
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(bits.tolist()).spawn(options.num_chains)]
     data = _pair_counts(groups, space, rows, usage)
     drawn = draw_chains(rngs, prior, groups, data, rows.shape[-1], options.num_warmup, options.num_samples)
     flat = {name: x.reshape(number) for name, x in drawn.scalars.items()}
+    # States that are not open have known rows, and ones say nothing there: `component` masks what is impossible.
     full = np.ones((number, *rows.shape[::2]), np.float32)
     full[:, groups.open] = drawn.rows.reshape(number, len(groups.open), -1)
     base = np.ones((number, len(full[0])), np.float32)

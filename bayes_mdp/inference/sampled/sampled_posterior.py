@@ -282,6 +282,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
         refitted = run(self.recipe, key, self.data_statistics)
         if isinstance(self.data_statistics, Rows):
+            # A trace cannot raise: there weights of nan are the sign.
             lost = self.data_statistics.used > self.data_statistics.capacity
             if is_concrete(lost) and lost:
                 raise ValueError(self._overflow())

@@ -14,16 +14,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.value.linear_gaussian import (
-    check_positive,
     check_row_values,
     check_rows,
-    check_sizes,
     coloured,
     posterior_root,
-    require,
     shrink_root_one,
 )
 from bayes_mdp.numerics.products import einsum, matmul
+from bayes_mdp.utils.validation import check_count, check_positive, check_that
 
 
 @runtime_checkable
@@ -90,7 +88,7 @@ class Bernoulli(eqx.Module):
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """From 0 to 1."""
-        require("target", target, lambda y: (y >= 0) & (y <= 1), "a number from 0 to 1 (Bernoulli)")
+        check_that("target", target, lambda y: (y >= 0) & (y <= 1), "a number from 0 to 1 (Bernoulli)")
 
 
 class Poisson(eqx.Module):
@@ -115,7 +113,7 @@ class Poisson(eqx.Module):
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """Zero or more."""
-        require("target", target, lambda y: np.isfinite(y) & (y >= 0), "a count, zero or greater (Poisson)")
+        check_that("target", target, lambda y: np.isfinite(y) & (y >= 0), "a count, zero or greater (Poisson)")
 
 
 class Gaussian(eqx.Module):
@@ -149,7 +147,7 @@ class Gaussian(eqx.Module):
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """Any finite number."""
-        require("target", target, np.isfinite, "a finite number")
+        check_that("target", target, np.isfinite, "a finite number")
 
 
 _HALVINGS, _BISECTIONS = 20, 60
@@ -280,7 +278,7 @@ class LastLayerLaplace(eqx.Module):
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
         self.likelihood.check(target)
-        check_sizes(max_iterations=max_iterations)
+        check_count("max_iterations", max_iterations)
         check_positive("tolerance", tolerance)
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
         # Actions share no weights: one Newton search each, in which the rows of the others have weight zero.
@@ -361,7 +359,8 @@ class LastLayerLaplacePrior(eqx.Module):
         Raises:
             ValueError: a number below 1. TypeError: no integer.
         """
-        check_sizes(n_actions=n_actions, num_features=num_features)
+        check_count("n_actions", n_actions)
+        check_count("num_features", num_features)
         variance = jnp.asarray(self.variance, float)
         root = jnp.broadcast_to(jnp.sqrt(variance) * jnp.eye(num_features), (n_actions, num_features, num_features))
         mean = jnp.zeros((n_actions, num_features))

@@ -14,12 +14,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.numerics.products import einsum, matmul
-
-AnyArray = Array | np.ndarray
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_not_negative, check_positive, check_that
 
 
 def check_rows(
@@ -41,35 +40,11 @@ def check_row_values(
 ) -> None:
     """Entries of those rows."""
     for name, values in (("features", features), ("target", target)):
-        require(name, values, np.isfinite, "a finite number")
-    require("action", action, lambda a: (a >= 0) & (a < n_actions), f"an action index from 0 to {n_actions - 1}")
-    require("weight", weight, lambda w: np.isfinite(w) & (w >= 0), "a finite number, zero or greater")
-
-
-def check_positive(name: str, value: object) -> None:
-    """Finite and greater than zero."""
-    require(name, value, lambda x: np.isfinite(x) & (x > 0), "a finite number greater than zero")
-
-
-def check_sizes(**sizes: int) -> None:
-    """Each is an integer of at least 1."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-            raise TypeError(f"{name} is {size!r}, expected an integer of at least 1")
-        if size < 1:
-            raise ValueError(f"{name} is {size}, expected an integer of at least 1")
-
-
-def require(name: str, values: object, holds: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
-    """Raise a ValueError that names the first entry for which `holds` is false. Tracers and None pass."""
-    if values is None or isinstance(values, Tracer):
-        return
-    array = np.asarray(values)
-    bad = np.argwhere(~holds(array))
-    if len(bad):
-        index = tuple(int(i) for i in bad[0])
-        place = f"[{', '.join(map(str, index))}]" if index else ""
-        raise ValueError(f"{name}{place} is {array[index]!s}, expected {expected}")
+        if values is not None:
+            check_that(name, values, np.isfinite, "a finite number")
+    check_that("action", action, lambda a: (a >= 0) & (a < n_actions), f"an action index from 0 to {n_actions - 1}")
+    if weight is not None:
+        check_not_negative("weight", weight)
 
 
 One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
@@ -424,7 +399,8 @@ class LinearGaussianPrior(eqx.Module):
         Raises:
             ValueError: a number below 1. TypeError: no integer.
         """
-        check_sizes(n_actions=n_actions, num_features=num_features)
+        check_count("n_actions", n_actions)
+        check_count("num_features", num_features)
         variance, noise = jnp.asarray(self.variance, float), jnp.asarray(self.noise_variance, float)
         scale = jnp.sqrt(variance) if self.square_root else variance
         matrix = jnp.broadcast_to(scale * jnp.eye(num_features), (n_actions, num_features, num_features))
