@@ -284,7 +284,7 @@ class Decision:
     def notes(self) -> tuple[str, ...]:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
         notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
-        notes += [f"the baseline is {self.practice}"] if "step" in self.practice else []
+        notes += [f"the baseline is {self.practice}; its frequencies count as known"] if self.practice else []
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(
