@@ -50,6 +50,8 @@ class TailMean(Module):
 
     def gradient(self, values: Values, best: Values | None = None) -> Values:
         """A supergradient by the values: weights of the MDPs, zero or greater, that sum to one."""
+        if self.weight == 1.0:
+            return np.full(len(values), 1.0 / len(values))
         gains = self._gains(values, best)
         order = np.argsort(gains, kind="stable")
         # The lowest share `level` of the draws; the draw on its edge counts in part.
