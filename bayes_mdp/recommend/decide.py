@@ -218,7 +218,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         log.n_transitions,
         problem.split,
         space,
-        str(whole),
+        whole,
         prior_in_words(problem.prior),
         key_in_words(key),
         log.digest or "",
