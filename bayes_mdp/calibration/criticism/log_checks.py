@@ -106,7 +106,9 @@ def _rows(
         reached = np.asarray(mdp.successor)[state, action]
     else:
         reached = np.broadcast_to(np.arange(mdp.n_states), probs.shape)
-    ends = np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs)[state, action].astype(np.float64)
+    ends = (
+        np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs)[state, action].astype(np.float64)
+    )
     last = np.full((len(state), 1), mdp.n_states)
     return np.concatenate([reached, last], 1), np.concatenate([probs, ends[:, None]], 1)
 
