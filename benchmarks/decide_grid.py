@@ -376,6 +376,7 @@ def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
         "coverage_decide": int(mean + spread * (low - mean) - 1e-9 <= true <= mean + spread * (high - mean) + 1e-9),
         "coverage": int(low - 1e-9 <= true <= high + 1e-9),
         "stopped": int(any(each.stops for each in candidate.consequences)),
+        "followed": sorted({each.check for each in candidate.consequences}),
         **{"true": true, "possible": possible, "mean": mean, "sd": float(gain.std()), "low": low, "high": high},
         **{"spread": spread, "prob": candidate.improvement.prob, "share": candidate.prior_share},
         **{"fewest": candidate.fewest, "reasons": list(candidate.reasons), "draws": len(gain)},

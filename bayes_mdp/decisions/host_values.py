@@ -146,11 +146,10 @@ class PolicyPairs:
         self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
         self._rank = self._rank_of_pair[self.rows.pair][inside]
         # All rows list every state in order: they are taken whole, not entry by entry.
-        width = rows.width
-        every = width in (self.n_states, self.n_states + 1) and self.is_dense and not self._is_whole
-        self._width = (
-            width if every and np.array_equal(rows.next_state, np.resize(np.arange(width), len(rows.next_state))) else 0
-        )
+        width = rows.width or 0
+        whole = self.is_dense and not self._is_whole and width in (self.n_states, self.n_states + 1)
+        in_order = whole and np.array_equal(rows.next_state, np.resize(np.arange(width), len(rows.next_state)))
+        self._width: int = width if in_order else 0
 
     @property
     def numbers(self) -> int:
