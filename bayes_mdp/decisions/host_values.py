@@ -9,6 +9,7 @@ The iterations for larger and listed systems are sweeps while they are fast, the
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -151,6 +152,16 @@ class PolicyPairs:
         in_order = whole and np.array_equal(rows.next_state, np.resize(np.arange(width), len(rows.next_state)))
         self._width: int = width if in_order else 0
 
+    def weighted(self, policy: Float[np.ndarray, "*N S A"]) -> "PolicyPairs":
+        """The same with other probabilities of the pairs that it takes, perhaps others in each draw.
+
+        Args:
+            policy: action probabilities, zero where those before are.
+        """
+        other = copy(self)
+        other.weight = policy[..., self.rows.state, self.rows.action]
+        return other
+
     @property
     def numbers(self) -> int:
         """How many numbers the chain of a draw has, with what its system takes."""
@@ -170,7 +181,7 @@ class PolicyPairs:
             probs = probs.astype(np.float64)
             probs = probs / self.rows.sums(probs)[:, self.rows.pair]
         if not self.deterministic:
-            probs = probs * self.weight[self.rows.pair]
+            probs = probs * self.weight[..., self.rows.pair]
         inside = probs if self._inside.all() else probs[:, self._inside]
         return Chains(self._matrix(inside), reward, terms, size)
 
@@ -200,7 +211,7 @@ class PolicyPairs:
                 if probs.dtype == np.float32:  # rows sum to one in double precision
                     rows /= rows.sum(-1, keepdims=True)
                 if not self.deterministic:
-                    rows *= self.weight[which, None]
+                    rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., which, None]
                 matrix[block, state] += rows[..., :size]
         return matrix
 
