@@ -1,7 +1,7 @@
 """The Python of pages in lines of at most 80 letters, which no page cuts: `python tools/page_code.py [PAGE ...]`.
 
-Every `python` block and `{code-cell}` is formatted by ruff, as the code of the package is. `--check` changes nothing and
-exits with 1 where a block would change or a line stays longer.
+Every `python` block and `{code-cell}` is formatted by ruff, as the code of the package is. `--check` changes nothing;
+the exit code is 1 where a line is longer.
 """
 
 import re
