@@ -101,12 +101,15 @@ def _rows(
     mdp: MDP | SparseMDP, state: Int[np.ndarray, " Q"], action: Int[np.ndarray, " Q"]
 ) -> tuple[Int[np.ndarray, "Q K"], Float[np.ndarray, "Q K"]]:
     """The state of each place, and its probability."""
-    probs = np.asarray(mdp.row_probs[state, action], np.float64)
+    # Taken in NumPy: JAX would compile a program for each number of pairs.
+    probs = np.asarray(mdp.row_probs)[state, action].astype(np.float64)
     if isinstance(mdp, SparseMDP):
-        reached = np.asarray(mdp.successor[state, action])
+        reached = np.asarray(mdp.successor)[state, action]
     else:
         reached = np.broadcast_to(np.arange(mdp.n_states), probs.shape)
-    ends = np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs[state, action], np.float64)
+    ends = (
+        np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs)[state, action].astype(np.float64)
+    )
     last = np.full((len(state), 1), mdp.n_states)
     return np.concatenate([reached, last], 1), np.concatenate([probs, ends[:, None]], 1)
 

@@ -49,7 +49,7 @@ from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
-from bayes_mdp.random.host_generator import SMALL, ElementStreams
+from bayes_mdp.random.host_generator import SMALL, WIDE, ElementStreams
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     at,
@@ -1063,6 +1063,9 @@ def _rows(
     streams = ElementStreams(key, ROWS, used)
     # By the belief, not by a draw: which numbers a row is made from must not depend on blocks.
     small = np.where(taken, concentration, 0.0).max(-1) < SMALL
+    # Of a wide row with data most outcomes are as good as impossible: theirs is most of the work.
+    low = np.where(taken, concentration, np.inf).min(-1)
+    sparse = (concentration.shape[1] >= WIDE) & (concentration.max(-1) >= 1.0) & (low < 1.0 / WIDE)
     alpha, flat = concentration[taken], elements[taken]
     counts = None if components is None else _counts(belief, used)[taken]
 
@@ -1070,7 +1073,7 @@ def _rows(
         row_alpha = alpha
         if components is not None and component is not None:
             row_alpha = components.row_prior(component, flat) + counts
-        drawn = streams.dirichlets(num, row_alpha, drawn_first, small)
+        drawn = streams.dirichlets(num, row_alpha, drawn_first, small, sparse)
         if in_order:
             return drawn
         if fixed is None:

@@ -27,6 +27,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_concentration, check_shape, first_index
 
@@ -34,7 +35,7 @@ Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""
 
 
-class DirichletRows(eqx.Module):
+class DirichletRows(Module):
     """Independent Dirichlet site rows, and the tables by which the law selects from them (built by `dirichlet_rows`).
 
     Args:

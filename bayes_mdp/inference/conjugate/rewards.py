@@ -17,6 +17,7 @@ from bayes_mdp.models.reward_laws import law_at, law_variance
 from bayes_mdp.models.reward_support import RewardSupport, anything, make_support, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import pick, xp
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealScalar
 from bayes_mdp.utils.validation import check_finite, require
 
@@ -33,7 +34,7 @@ ComponentPrior: TypeAlias = Callable[[Int[np.ndarray, " N"], Int[np.ndarray, " M
 """(components, elements) -> the beliefs about these elements before data, arrays [N M]."""
 
 
-class Rewards(eqx.Module):
+class Rewards(Module):
     """The belief about the law of one reward in every cell: [*H S A], or [*H S A O] where it depends on the outcome.
 
     It is independent of the belief about the rows. Every variance is epistemic, of mean rewards.
