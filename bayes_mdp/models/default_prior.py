@@ -254,17 +254,17 @@ def _rewards_of(log: Log | FoldedLog) -> Rewards:
             cells.where.outcome - FIRST_STATE,
         )
         pair = cells.where.state.astype(np.int64) * len(log.actions) + cells.where.action
-        found = Rewards(cells.reward_count.astype(np.float64), *cells.reward_moments(), pair, outcome)
+        rewards = Rewards(cells.reward_count.astype(np.float64), *cells.reward_moments(), pair, outcome)
     else:
         transitions = log.transitions
         weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)), by_outcome=False)
         pair = np.asarray(transitions.state).astype(np.int64) * len(log.actions) + np.asarray(transitions.action)
         outcome, reward = np.asarray(transitions.outcome(len(log.states))), np.asarray(reward, np.float64)
-        found = Rewards(np.asarray(weight, np.float64), reward, np.zeros(reward.shape), pair, outcome)
-    found = found.take(found.number != 0)
-    if not len(found.number):
+        rewards = Rewards(np.asarray(weight, np.float64), reward, np.zeros(reward.shape), pair, outcome)
+    rewards = rewards.take(rewards.number != 0)
+    if not len(rewards.number):
         raise ValueError("log holds no reward that was observed, expected some")
-    return found
+    return rewards
 
 
 def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:

@@ -1007,11 +1007,20 @@ def row_concentrations(
     index = np.nonzero(needed)
     concentration = np.asarray(belief.concentration, np.float64)[index]
     pair, outcome = np.nonzero(concentration)
-    first = np.searchsorted(pair, np.arange(len(concentration) + 1))
+    return _pair_rows(space, index, pair, outcome), concentration[pair, outcome]
+
+
+def _pair_rows(
+    space: StateActionSpace,
+    index: tuple[Int[np.ndarray, " R"], ...],
+    pair: Int[np.ndarray, " E"],
+    outcome: Int[np.ndarray, " E"],
+) -> PairRows:
+    """Rows of the pairs at `index`; `pair` (in order) and `outcome` are those of each possible outcome."""
+    first = np.searchsorted(pair, np.arange(len(index[0]) + 1))
     step = index[0] if len(index) == 3 else None
     next_state = _next_states(space, index, pair, outcome)
-    rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
-    return rows, concentration[pair, outcome]
+    return PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
 
 
 def _rows(
@@ -1041,10 +1050,7 @@ def _rows(
         known = np.where((site_row < 0)[:, None], _at(belief.known, index), 0.0).astype(np.float64)
         possible |= known > 0
     pair, outcome = np.nonzero(possible)
-    first = np.searchsorted(pair, np.arange(len(site_row) + 1))
-    step = index[0] if len(index) == 3 else None
-    next_state = _next_states(space, index, pair, outcome)
-    rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
+    rows = _pair_rows(space, index, pair, outcome)
     # Where each entry lies among the positive elements of the used site rows.
     taken, position = largest > 0, np.full(largest.shape, -1)
     position[taken] = np.arange(taken.sum())
