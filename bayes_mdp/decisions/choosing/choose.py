@@ -10,11 +10,23 @@ draws. The variance of this difference is added to that of the gain. How often s
 (docs/measured/decisions.md), not proven.
 """
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from bayes_mdp.decisions.choosing.budgets import (
+    ShadowPrice,
+    Spending,
+    check_budgets,
+    check_certifiable,
+    read_budgets,
+    search_within_budgets,
+    shadow_prices,
+    spending_of,
+)
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
 from bayes_mdp.decisions.choosing.credible_set import centre, credible_set, robust_plan
 from bayes_mdp.decisions.choosing.criteria import (
@@ -38,6 +50,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_objective,
     describe_start,
     late_bases,
+    policy_values,
     read_action_probs,
     read_start,
     require_end,
@@ -81,8 +94,11 @@ class PolicyChoice(eqx.Module):
         exact: whether no deterministic policy of the allowed set has a higher `claimed` (`Robust`: worst value).
         baseline: the baseline's value in the same fresh draws; None: no baseline was given.
         improvement: the candidate against the baseline; None: no baseline was given.
-        abstained: whether the baseline is returned because the improvement is not sure enough.
+        abstained: whether the baseline is returned because the improvement is not sure enough, or whether budgets are
+            not kept surely enough (`within_budgets`).
         candidate: the policy that was judged: `policy`, unless `abstained`.
+        spending: name of a budget -> what the candidate spends, in the fresh draws.
+        shadow_prices: name of a budget -> what one more unit of it would add to the value.
     """
 
     policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
@@ -97,6 +113,13 @@ class PolicyChoice(eqx.Module):
     improvement: Improvement | None
     abstained: bool
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
+    spending: dict[str, Spending] = eqx.field(default_factory=dict)
+    shadow_prices: dict[str, ShadowPrice] = eqx.field(default_factory=dict)
+
+    @property
+    def within_budgets(self) -> bool:
+        """Whether fresh draws show that the candidate keeps every budget as surely as was asked; True: there is none."""
+        return all(each.certified for each in self.spending.values())
 
     @property
     def found_nothing(self) -> bool:
@@ -122,6 +145,8 @@ class PolicyChoice(eqx.Module):
         if self.value.basis is not None and self.value.basis.untried is not None:
             lines.append(f"  {self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
         lines += [f"  {line}" for line in describe_law(self.value.basis)]
+        lines += [f"  budget of {each}" for each in self.spending.values()]
+        lines += [f"  price of {each}" for each in self.shadow_prices.values()]
         if self.improvement is not None and not self.found_nothing:
             lines.append(f"  {self.improvement}")
         if self.baseline is not None and not self.found_nothing and self.value.mean > self.baseline.mean:
@@ -130,7 +155,11 @@ class PolicyChoice(eqx.Module):
         if self.abstained and self.improvement is not None:
             found = self.improvement.accepted
             reason = "no better policy was found" if found else "these data do not show that the candidate is no worse"
+            if not self.within_budgets:
+                reason = "fresh draws do not show that the candidate keeps the budgets (whether the baseline does, is not said)"
             lines.append(f"  the baseline is returned: {reason}")
+        elif self.abstained:
+            lines.append("  it abstains: fresh draws do not show that this policy keeps the budgets; do not rely on it")
         return "\n".join(lines)
 
 
@@ -164,7 +193,10 @@ def choose(
         objective: Discounted, Episodic, AverageReward or FirstExit.
         criterion: `ExpectedValue`, `CVaR`, `Percentile`, `SoftRobust`, `Regret`, `ProbabilityOptimal`, `Robust` of
             `bayes_mdp.decisions`, or its name with its numbers, such as "mean", "cvar:0.1", "robust:0.95".
-        limits: which policies may be chosen.
+        limits: which policies may be chosen. With `budgets` the criterion is "mean", and the policy is found by linear
+            programs (see `bayes_mdp.decisions.Budget`). It abstains (`abstained`) where the fresh draws do not show,
+            at a confidence of 95 %, that every budget is kept with the probability asked for: the policy is then the
+            baseline or, without one, the candidate all the same.
         baseline: the policy in use, as in `policy_value`.
         confidence: probability of being no worse than the baseline, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse; zero or greater.
@@ -177,7 +209,8 @@ def choose(
 
     Raises:
         ValueError, TypeError: as `policy_value`; too few draws for the tail of the criterion or for the confidence; a
-            baseline that takes actions the space forbids; limits that leave no policy.
+            baseline that takes actions the space forbids; limits that leave no policy; a budget that no policy is
+            within on average (the least possible cost is named).
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
@@ -220,9 +253,24 @@ def choose(
     fewest = None
     if not isinstance(criterion, Robust):
         fewest = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
+    spender = None
+    if limits.budgets is not None:
+        check_budgets(limits, objective, criterion)
+        require_ability(posterior, CanMean, "choose with budgets")
+        check_certifiable(limits.budgets, num_draws)
+        spender = read_budgets(limits.budgets, posterior, sizes, space, objective)
+    halves = (spender, spender)
+    if spender is not None and isinstance(posterior, HoldsDraws):
+        halves = spender.halves()
     search = draws_of(search_key, searched, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
     near = None
-    if isinstance(criterion, Robust):
+    if halves[0] is not None and mean is not None:
+        promise = (1.0 - STRICTER * (1.0 - confidence), slack)
+        with stage("policies searched"):
+            found = search_within_budgets(
+                search_key, searched, halves[0], mean, sets, start.probs, num_draws, today, promise
+            )
+    elif isinstance(criterion, Robust):
         with stage("policies searched"):
             found = _robust(criterion, search, mean, objective, sets[0][1])
     else:
@@ -236,7 +284,27 @@ def choose(
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
-        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
+        choice = _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
+        if halves[1] is None or mean is None:
+            return choice
+        outcomes = halves[1].outcomes
+        value = policy_values(judge_key, judged, {"": found.policy}, objective, start.probs, num_draws, outcomes)[""]
+        spending = spending_of(value, halves[1], posterior)
+        prices = shadow_prices(judge_key, judged, halves[1], mean, start.probs, sets[0][1], num_draws)
+        return _judged_spending(choice, spending, prices, today)
+
+
+def _judged_spending(
+    choice: PolicyChoice,
+    spending: dict[str, Spending],
+    prices: dict[str, ShadowPrice],
+    today: Float[np.ndarray, "*H S A"] | None,
+) -> PolicyChoice:
+    """The choice, abstained where the fresh draws do not show that it keeps the budgets."""
+    choice = replace(choice, spending=spending, shadow_prices=prices)
+    if choice.within_budgets:
+        return choice
+    return replace(choice, abstained=True, policy=choice.candidate if today is None else _plain(today))
 
 
 def check_choice(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
