@@ -402,8 +402,7 @@ def _values_in_draws(
             require_endless(ends, first)
         horizons = [summed.horizon if isinstance(summed, Episodic) else None for _, summed in jobs.values()]
         each_paid = [
-            _paid(reward, rows, drawn, horizon)
-            for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
+            _paid(reward, rows, drawn, horizon) for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
         ]
         for i, policy in enumerate(policies):
             chains = None if taken is None else taken[i].chains(drawn)

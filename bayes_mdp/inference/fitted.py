@@ -177,7 +177,9 @@ class Fitted(eqx.Module):
         """
         for name, each in outcomes.items():
             if not isinstance(each, Fitted):
-                raise TypeError(f"outcomes[{name!r}] is a {type(each).__name__}, expected a posterior as infer returns it")
+                raise TypeError(
+                    f"outcomes[{name!r}] is a {type(each).__name__}, expected a posterior as infer returns it"
+                )
             if each.space.shape != self.space.shape:
                 raise ValueError(f"outcomes[{name!r}] is of pairs {each.space.shape}, expected {self.space.shape}")
         return replace(self, outcomes=dict(outcomes) or None)
@@ -193,9 +195,7 @@ class Fitted(eqx.Module):
             return {name: each.update(data, weight, **options) for name, each in self.outcomes.items()}
         for name in self.outcomes:
             check_name(f"transitions has no outcome {name!r}; an outcome", name, data.outcomes)
-        return {
-            name: each.update(data.of_outcome(name), weight, **options) for name, each in self.outcomes.items()
-        }
+        return {name: each.update(data.of_outcome(name), weight, **options) for name, each in self.outcomes.items()}
 
     # Draws of what it believes.
 

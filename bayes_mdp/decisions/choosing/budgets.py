@@ -37,6 +37,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     require_end,
     summarise_draws,
 )
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, at_most_held, pair_draws, pairs_of_mdp
 from bayes_mdp.mdp import (
     MDP,
@@ -203,7 +204,9 @@ class OccupancyProgram:
         taken[index], best[index] = time, q
         total = taken.sum(-1, keepdims=True)
         greedy = np.eye(shape[-1])[best.argmax(-1)]
-        share = np.where(total > SMALL * max(float(total.max(initial=0.0)), 1e-300), taken / np.maximum(total, 1e-300), greedy)
+        share = np.where(
+            total > SMALL * max(float(total.max(initial=0.0)), 1e-300), taken / np.maximum(total, 1e-300), greedy
+        )
         share = np.where(share < SMALL, 0.0, share)
         return self.policies.mixed(share / share.sum(-1, keepdims=True))
 
@@ -352,7 +355,7 @@ class Spender:
         costs = []
         for name, outcome in self.outcomes.items():
             if name in self.known:
-                costs.append(self.known[name].of_pairs(rows, probs, self._horizon)[0])
+                costs.append(self.known[name].of_pairs(rows, probs, self.horizon)[0])
                 continue
             assert isinstance(outcome, CanMean)
             with jax.enable_x64(True):
@@ -370,7 +373,7 @@ class Spender:
         costs = []
         for name, outcome in self.outcomes.items():
             if name in self.known:
-                costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self._horizon))
+                costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self.horizon))
             else:
                 assert not isinstance(outcome, Outcome)
                 learnt = LearntReward(name, pair_draws(key, at_most_held(outcome, num)[0], used)).of_pairs(drawn)
@@ -378,11 +381,12 @@ class Spender:
         return draws.rows, drawn, np.stack(costs)
 
     @property
-    def _horizon(self) -> int | None:
+    def horizon(self) -> int | None:
+        """Of the objective; None: it is stationary."""
         return self.objective.horizon if isinstance(self.objective, Episodic) else None
 
     def _by_step(self, paid: Float[np.ndarray, " Q"]) -> Float[np.ndarray, "*H Q"]:
-        return paid if self._horizon is None else np.broadcast_to(paid, (self._horizon, len(paid)))
+        return paid if self.horizon is None else np.broadcast_to(paid, (self.horizon, len(paid)))
 
 
 def read_budgets(
@@ -482,9 +486,7 @@ def mean_program(
     )
 
 
-def _require_proper(
-    rows: PairRows, probs: Float[np.ndarray, " E"], objective: Objective, policies: PolicySet
-) -> None:
+def _require_proper(rows: PairRows, probs: Float[np.ndarray, " E"], objective: Objective, policies: PolicySet) -> None:
     """Refuse a set of policies some of which never end: their occupancy is infinite, and the program may have none.
 
     States that an action can stay within for ever are left by removing, until nothing changes, every state whose
@@ -535,11 +537,44 @@ def require_feasible(program: OccupancyProgram, spender: Spender, where: str) ->
             )
     name = next(iter(spender.budgets))
     least = program.least(0, limits.copy())
-    reached = "no policy is within the others" if np.isinf(least) else f"within the others it spends {least:.6g} at least"
+    reached = (
+        "no policy is within the others" if np.isinf(least) else f"within the others it spends {least:.6g} at least"
+    )
     raise ValueError(
         f"budgets cannot be kept together {where}: each can alone, and of {name!r} {reached}, where the limit is "
         f"{limits[0]:g}"
     )
+
+
+def careful_plan(program: OccupancyProgram, limits: Float[np.ndarray, " K"]) -> OccupancyPlan:
+    """The best plan within these budgets or, where there is none, within budgets raised alike as little as that takes.
+
+    Args:
+        program: of the MDP.
+        limits: of each budget.
+    """
+    plan = program.solve(limits)
+    if plan is None:
+        unit = np.maximum(np.abs(limits), program.units[1])
+        raised = limits - (program.largest_margin(limits, unit) - ROUNDING) * unit
+        plan = program.solve(raised)
+    assert plan is not None
+    return plan
+
+
+def in_mean_costs(spender: Spender) -> Spender:
+    """The same budgets, with the posterior mean of what was learnt in place of it: for other draws of the rows.
+
+    Args:
+        spender: the budgets.
+    """
+    known = {}
+    for name, outcome in spender.outcomes.items():
+        if not isinstance(outcome, Outcome):
+            assert isinstance(outcome, CanMean)
+            with jax.enable_x64(True):
+                known[name] = PairReward(np.asarray(to_float64(outcome).mean_mdp().reward, np.float64))
+    return replace(spender, known={**spender.known, **known})
 
 
 class Spending(eqx.Module):
@@ -568,15 +603,15 @@ class Spending(eqx.Module):
         return self.upper <= 1.0 - self.budget.probability + 1e-12
 
     def __str__(self) -> str:
-        """Two sentences."""
+        """One sentence."""
         allowed = 1.0 - self.budget.probability
-        said = (
-            f"{self.name}: budget {amount(self.budget.limit)}, expected {amount(self.cost.mean)}, 95 % interval "
-            f"{amounts(*self.cost.interval)}; spends more with probability {self.over:.3g}, at most {self.upper:.3g} "
-            f"(95 % confidence, {len(self.cost.draws)} draws)"
+        limit = f"at most {self.upper:.3g} at 95 % confidence, {len(self.cost.draws)} draws"
+        limit += "" if self.fresh else ", approximate: the draws are those of a chain, or reweighted"
+        return (
+            f"{self.name}: spends {amount(self.cost.mean)} on average, 95 % interval {amounts(*self.cost.interval)}, of "
+            f"a budget of {amount(self.budget.limit)}; more than the budget with probability {self.over:.3g} ({limit}), "
+            f"where {allowed:.3g} was allowed: {'kept' if self.certified else 'not shown to be kept'}"
         )
-        said += "" if self.fresh else " (approximate: the draws are those of a chain, or reweighted)"
-        return f"{said}: {'kept' if self.certified else 'not shown to be kept'} ({allowed:.3g} was allowed)"
 
 
 def upper_limit(over: int, number: int, confidence: float = CERTAIN) -> float:
@@ -715,9 +750,9 @@ def _in_draws(
     num_draws: int,
 ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N K"]]:
     """Value and costs of a policy in draws; those of a key are the same for all policies."""
-    value = policy_values(
-        key, posterior, {"policy": policy}, spender.objective, start, num_draws, spender.outcomes
-    )["policy"]
+    value = policy_values(key, posterior, {"policy": policy}, spender.objective, start, num_draws, spender.outcomes)[
+        "policy"
+    ]
     return value.draws, costs_of(value, spender)
 
 
@@ -763,7 +798,10 @@ def _least_margin(
         return best, f"{how}: no policy of this set is within the budgets"
     best = evaluate(plan)
     if not best.passes:
-        return best, f"{how}: no policy keeps the budgets surely enough in the draws of the search; the most careful one"
+        return (
+            best,
+            f"{how}: no policy keeps the budgets surely enough in the draws of the search; the most careful one",
+        )
     return _bisected(program, limits, spread, evaluate, (0.0, high), best, how)
 
 
@@ -801,9 +839,7 @@ def _below(margin: float) -> str:
     return f"{amount(abs(margin), 3)} standard deviations {side} the stated ones"
 
 
-def spending_of(
-    value: PolicyValue, spender: Spender, posterior: object, *, looks: int = 1
-) -> dict[str, Spending]:
+def spending_of(value: PolicyValue, spender: Spender, posterior: object, *, looks: int = 1) -> dict[str, Spending]:
     """What a policy spends, by draws that did not choose it.
 
     Args:
@@ -812,7 +848,7 @@ def spending_of(
         posterior: that was drawn from.
         looks: at how many sizes of the draws one may stop; the confidence is shared among them.
     """
-    held = getattr(posterior, "most_draws", None)
+    held = posterior.most_draws if isinstance(posterior, Fitted) else None
     fresh = held is None and not isinstance(posterior, HoldsDraws)
     over = spender.over(costs_of(value, spender)).sum(0)
     confidence = 1.0 - (1.0 - CERTAIN) / looks
@@ -869,9 +905,26 @@ class ShadowPrice(eqx.Module):
         if np.isnan(self.zeros):
             return f"{self.name}: no price: in no draw is any policy within the budget"
         return (
-            f"{self.name}: one more unit of the budget adds {amount(self.mean_world, 3)} to the value in the mean MDP, "
-            f"{amounts(*self.interval, 3)} in 95 % of the draws, and nothing in {self.zeros:.0%} of them{never}"
+            f"{self.name}: one more unit of the budget would add {amount(self.mean_world, 3)} to the value in the mean "
+            f"MDP; in 95 % of the draws {amounts(*self.interval, 3)}, in {100 * self.zeros:.0f} % of them nothing{never}"
         )
+
+
+def plan_in_draw(
+    rows: PairRows, drawn: Drawn, spender: Spender, start: Float[np.ndarray, " S"], policies: PolicySet
+) -> Float[np.ndarray, "*H S A"]:
+    """The best policy within the budgets in one draw, with known costs.
+
+    Args:
+        rows, drawn: the pairs, as one draw.
+        spender: the budgets, all of known outcomes (`in_mean_costs`).
+        start: distribution of the first state.
+        policies: the set.
+    """
+    costs = np.stack([each.of_pairs(rows, drawn.probs, spender.horizon)[0] for each in spender.known.values()])
+    summed = (spender.objective, spender.summed)
+    program = occupancy_program(rows, drawn.probs[0], drawn.reward[0], costs, summed, start, policies)
+    return careful_plan(program, spender.limits).policy
 
 
 def shadow_prices(
@@ -909,9 +962,7 @@ def shadow_prices(
         plan = program.solve(limits)
         if plan is not None:
             prices[i] = plan.prices
-    return {
-        name: ShadowPrice(name, float(in_mean[i]), prices[:, i]) for i, name in enumerate(spender.budgets)
-    }
+    return {name: ShadowPrice(name, float(in_mean[i]), prices[:, i]) for i, name in enumerate(spender.budgets)}
 
 
 class BudgetPlan(eqx.Module):

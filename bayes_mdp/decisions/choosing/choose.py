@@ -10,6 +10,7 @@ draws. The variance of this difference is added to that of the gain. How often s
 (docs/measured/decisions.md), not proven.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -57,7 +58,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, at_most_held
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, at_most_held
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability, sizes_of
@@ -535,6 +536,7 @@ def choice_spread(
     gain: Float[np.ndarray, " num_draws"],
     *,
     initial: InitialLike | None = None,
+    best: Callable[[PairRows, Drawn], Float[np.ndarray, "*H S A"]] | None = None,
 ) -> float:
     """By which factor the interval of a gain is widened about its mean; 1: nothing else could have been chosen.
 
@@ -545,6 +547,7 @@ def choice_spread(
         policies: the set from which it was chosen.
         candidate: its action probabilities.
         gain: of the candidate over the baseline, in draws of the posterior that judges.
+        best: the best policy of the set in one draw, where budgets are to be kept; None: by policy iteration.
     """
     if not policies.open_states.any() or gain.var() == 0:
         return 1.0
@@ -557,7 +560,11 @@ def choice_spread(
         for which, drawn in draws.blocks(slice(number)):
             for i in range(len(which)):
                 one = Drawn(drawn.probs[i : i + 1].astype(np.float64), drawn.reward[i : i + 1].astype(np.float64))
-                others.append(policies.policy(improve(draws.rows, one, objective, policies, start)))
+                others.append(
+                    policies.policy(improve(draws.rows, one, objective, policies, start))
+                    if best is None
+                    else best(draws.rows, one)
+                )
                 bar.update(1)
     own = np.arange(number)
     # ahead[w, i]: the policy that is best in draw i, over the candidate, in draw w.

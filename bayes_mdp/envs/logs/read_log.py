@@ -254,6 +254,7 @@ def _read(
         (action_index,), action_names = read_labels(table, ("action",), actions, {"action": untold})
     else:
         action_index, action_names = np.zeros(len(keep), np.int32), (NO_ACTION,) if actions is None else tuple(actions)
+
     def paid(role: str | None) -> tuple[np.ndarray | None, np.ndarray | None]:
         if reward_at == "step":
             return read_rewards(table, missing.rewards, keep, led, role)

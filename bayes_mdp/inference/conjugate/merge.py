@@ -62,7 +62,9 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
         )
     if names[0]:
         learnt = {
-            name: merge([each.outcomes[name] for each in posteriors if each.outcomes], allow_duplicates=allow_duplicates)
+            name: merge(
+                [each.outcomes[name] for each in posteriors if each.outcomes], allow_duplicates=allow_duplicates
+            )
             for name in posteriors[0].outcomes or ()
         }
         alone = [replace(each, outcomes=None) for each in posteriors]

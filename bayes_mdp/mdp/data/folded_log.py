@@ -420,7 +420,9 @@ class FoldedLog:
         actions = _common("actions", self, other, 1)
         if set(self.outcomes) != set(other.outcomes):
             odd = sorted(set(self.outcomes) ^ set(other.outcomes))[0]
-            raise ValueError(f"outcome {odd!r} is in one of the folded logs alone, expected both folded with the same outcomes")
+            raise ValueError(
+                f"outcome {odd!r} is in one of the folded logs alone, expected both folded with the same outcomes"
+            )
         cells = _joined_cells(self, other, states, actions, len(self.sources))
         merged = replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
         outcomes = {
