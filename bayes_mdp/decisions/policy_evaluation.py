@@ -362,7 +362,7 @@ def policy_values(
 
 
 Jobs: TypeAlias = dict[str | None, tuple[PairReward | LearntReward | None, Objective]]
-"""Name of an outcome (None: the reward of the draws) -> its rewards (None: those of the draws), and how they are summed."""
+"""Name of an outcome (None: the reward) -> its rewards (None: those of the draws), and how they are summed."""
 
 
 def _values_in_draws(

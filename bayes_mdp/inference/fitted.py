@@ -30,7 +30,7 @@ from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
-from bayes_mdp.utils.validation import check_name
+from bayes_mdp.utils.validation import check_name, described
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.collapsed.collapsed_posterior import ComponentDraws
@@ -155,7 +155,7 @@ class Fitted(eqx.Module):
             ...
 
     outcomes: dict[str, Any] | None = eqx.field(default=None, kw_only=True)
-    """Name -> posterior whose rewards are that outcome, learnt from the same log (`Log.outcomes`); None: there are none."""
+    """Name -> posterior whose rewards are that outcome, learnt from the same log; None: there is none."""
 
     _repr_html_ = shown_as_html
 
@@ -177,9 +177,7 @@ class Fitted(eqx.Module):
         """
         for name, each in outcomes.items():
             if not isinstance(each, Fitted):
-                raise TypeError(
-                    f"outcomes[{name!r}] is a {type(each).__name__}, expected a posterior as infer returns it"
-                )
+                raise TypeError(f"outcomes[{name!r}] is {described(each)}, expected a posterior as infer returns it")
             if each.space.shape != self.space.shape:
                 raise ValueError(f"outcomes[{name!r}] is of pairs {each.space.shape}, expected {self.space.shape}")
         return replace(self, outcomes=dict(outcomes) or None)

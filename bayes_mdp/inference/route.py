@@ -294,7 +294,7 @@ def _infer_outcome(
     method: str | Method,
     sampler: NUTS,
 ) -> InferredPosterior:
-    """The posterior of an outcome of a log, as if it were the reward: by its own default prior, or that of the reward."""
+    """The posterior of an outcome, as if it were the reward: by its own default prior, or that of the reward."""
     prior = prior.outcome_priors.get(name, prior) if isinstance(prior, DefaultPrior) else prior
     try:
         posterior = infer(key, prior, data.of_outcome(name), space=space, method=method, sampler=sampler)
@@ -314,7 +314,7 @@ def _infer_outcome(
 
 
 def _moved_by_prior(posterior: InferredPosterior) -> float:
-    """By how much the prior of the rewards moves their means, as a share of these, over all transitions; 0: not known."""
+    """By how much the prior of the rewards moves their means, as a share of these, over all data; 0: not known."""
     data = posterior.data_reward() if isinstance(posterior, CanWeighRewards) else None
     if data is None:
         return 0.0

@@ -1,15 +1,15 @@
-"""Policies within budgets: the linear program over occupancies, a chance constraint over a posterior, what a budget costs.
+"""Policies within budgets: the linear program over occupancies, a chance constraint over a posterior, shadow prices.
 
 `OccupancyProgram` is the program of one MDP (Puterman 1994, section 6.9; Altman 1999, *Constrained Markov Decision
-Processes*, chapter 3): x(s, a) is the expected (discounted) time in a pair, its flow through the states is known, reward
-and costs are linear in it, and a vertex of the program with K budgets mixes actions in at most K states. Exact, to the
-precision of the solver. `budget_plan` is for a known MDP.
+Processes*, chapter 3): x(s, a) is the expected (discounted) time in a pair, its flow through the states is known,
+reward and costs are linear in it, and a vertex of the program with K budgets mixes actions in at most K states. Exact,
+to the precision of the solver. `budget_plan` is for a known MDP.
 
 Over a posterior the occupancies differ from draw to draw and share the policy alone: the program is not convex.
-`search_within_budgets` therefore searches along one line: the program of the mean MDP with budgets that are tightened by
-m standard deviations of their costs, m as small as draws of the search allow. That is a heuristic; what it leads to is
-judged in fresh draws (`spending_of`): a Clopper-Pearson limit on the probability of more than the budget, by draws that
-chose nothing. `pareto_front` shows value against budget. Host-side.
+`search_within_budgets` therefore searches along one line: the program of the mean MDP with budgets that are tightened
+by m standard deviations of their costs, m as small as draws of the search allow. That is a heuristic; what it leads to
+is judged in fresh draws (`spending_of`): a Clopper-Pearson limit on the probability of more than the budget, by draws
+that chose nothing. `pareto_front` shows value against budget. Host-side.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-import scipy.sparse as sparse
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from scipy import sparse
 from scipy.optimize import linprog
 from scipy.stats import beta, binom
 
@@ -256,7 +256,8 @@ def occupancy_program(
         # Time that leaves a state, and what of it arrives in the next ones; an end leaves the process.
         there = sparse.csr_array((probs[entries], (part.pair, part.next_state)), shape=(len(part.state), n_states + 1))
         out = sparse.csr_array((np.ones(len(state)), (state, np.arange(len(state)))), shape=(n_states, len(state)))
-        flows.append((out, rate * (mixture @ there).tocsc()[:, :n_states].T))
+        arrives = sparse.csr_array(mixture @ there)[:, :n_states]
+        flows.append((out, sparse.csr_array(rate * arrives.T)))
     inflow = np.zeros(steps * n_states)
     inflow[:n_states] = start
     if episodic:
@@ -265,9 +266,9 @@ def occupancy_program(
             blocks[h][h] = out
             if h + 1 < steps:
                 blocks[h + 1][h] = -into
-        flow = sparse.block_array(blocks, format="csr")
+        flow = sparse.csr_array(sparse.block_array(blocks))
     else:
-        flow = (flows[0][0] - flows[0][1]).tocsr()
+        flow = sparse.csr_array(flows[0][0] - flows[0][1])
     layer, state, action = (np.concatenate([part[i] for part in parts]) for i in range(3))
     values = np.concatenate([part[3] for part in parts], -1)
     return OccupancyProgram(flow, inflow, values[0], values[1 : 1 + number], layer, state, action, policies)
@@ -533,7 +534,8 @@ def require_feasible(program: OccupancyProgram, spender: Spender, where: str) ->
         least = program.least(i)
         if least > limits[i]:
             raise ValueError(
-                f"budgets[{name!r}].limit is {limits[i]:g}, expected at least {least:.6g}: no policy spends less {where}"
+                f"budgets[{name!r}].limit is {limits[i]:g}, expected at least {least:.6g}: no policy spends less "
+                + where
             )
     name = next(iter(spender.budgets))
     least = program.least(0, limits.copy())
@@ -608,8 +610,8 @@ class Spending(eqx.Module):
         limit = f"at most {self.upper:.3g} at 95 % confidence, {len(self.cost.draws)} draws"
         limit += "" if self.fresh else ", approximate: the draws are those of a chain, or reweighted"
         return (
-            f"{self.name}: spends {amount(self.cost.mean)} on average, 95 % interval {amounts(*self.cost.interval)}, of "
-            f"a budget of {amount(self.budget.limit)}; more than the budget with probability {self.over:.3g} ({limit}), "
+            f"{self.name}: spends {amount(self.cost.mean)} on average, 95 % interval {amounts(*self.cost.interval)}, "
+            f"of a budget of {amount(self.budget.limit)}; more than that with probability {self.over:.3g} ({limit}), "
             f"where {allowed:.3g} was allowed: {'kept' if self.certified else 'not shown to be kept'}"
         )
 
@@ -814,7 +816,7 @@ def _bisected(
     best: Evaluated,
     how: str,
 ) -> tuple[Evaluated, str]:
-    """Bisection between a margin that is too small and one that passes; of those that pass, the best plan on average."""
+    """Bisection between a margin that is too small and one that passes: of those that pass, the best on average."""
     low, high = between
     margin = high
     for _ in range(BISECTIONS):
@@ -906,7 +908,7 @@ class ShadowPrice(eqx.Module):
             return f"{self.name}: no price: in no draw is any policy within the budget"
         return (
             f"{self.name}: one more unit of the budget would add {amount(self.mean_world, 3)} to the value in the mean "
-            f"MDP; in 95 % of the draws {amounts(*self.interval, 3)}, in {100 * self.zeros:.0f} % of them nothing{never}"
+            f"MDP; in 95 % of the draws {amounts(*self.interval, 3)}, in {100 * self.zeros:.0f} % nothing{never}"
         )
 
 

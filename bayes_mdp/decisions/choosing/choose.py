@@ -10,8 +10,9 @@ draws. The variance of this difference is added to that of the gain. How often s
 (docs/measured/decisions.md), not proven.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -32,6 +33,7 @@ from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
 from bayes_mdp.decisions.choosing.credible_set import centre, credible_set, robust_plan
 from bayes_mdp.decisions.choosing.criteria import (
     Criterion,
+    ExpectedValue,
     Improvement,
     Robust,
     Scored,
@@ -43,9 +45,10 @@ from bayes_mdp.decisions.choosing.criteria import (
     tail_share,
 )
 from bayes_mdp.decisions.choosing.policy_search import Found, Problem, ascend, climb, enumerate_policies
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, improve, policy_set
+from bayes_mdp.decisions.choosing.policy_set import Budget, PolicyLimits, PolicySet, best_in, improve, policy_set
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
+    Start,
     check_num_draws,
     describe_law,
     describe_objective,
@@ -60,8 +63,18 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.verdict import pull_of
 from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, at_most_held
 from bayes_mdp.inference.untried_rewards import REMEDY
-from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
-from bayes_mdp.mdp.abilities import require_ability, sizes_of
+from bayes_mdp.mdp import (
+    MDP,
+    CanCount,
+    CanMean,
+    CanSample,
+    Episodic,
+    Objective,
+    PolicyOrLabels,
+    SparseMDP,
+    StateActionSpace,
+)
+from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.numerics.array_forms import to_float64
@@ -119,7 +132,7 @@ class PolicyChoice(eqx.Module):
 
     @property
     def within_budgets(self) -> bool:
-        """Whether fresh draws show that the candidate keeps every budget as surely as was asked; True: there is none."""
+        """Whether fresh draws show that the candidate keeps every budget as surely as asked; True: there is none."""
         return all(each.certified for each in self.spending.values())
 
     @property
@@ -157,7 +170,7 @@ class PolicyChoice(eqx.Module):
             found = self.improvement.accepted
             reason = "no better policy was found" if found else "these data do not show that the candidate is no worse"
             if not self.within_budgets:
-                reason = "fresh draws do not show that the candidate keeps the budgets (whether the baseline does, is not said)"
+                reason = "fresh draws do not show that the candidate keeps the budgets; nor is it said that it does"
             lines.append(f"  the baseline is returned: {reason}")
         elif self.abstained:
             lines.append("  it abstains: fresh draws do not show that this policy keeps the budgets; do not rely on it")
@@ -254,24 +267,20 @@ def choose(
     fewest = None
     if not isinstance(criterion, Robust):
         fewest = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
-    spender = None
     if limits.budgets is not None:
         check_budgets(limits, objective, criterion)
-        require_ability(posterior, CanMean, "choose with budgets")
-        check_certifiable(limits.budgets, num_draws)
-        spender = read_budgets(limits.budgets, posterior, sizes, space, objective)
-    halves = (spender, spender)
-    if spender is not None and isinstance(posterior, HoldsDraws):
-        halves = spender.halves()
+        return _within_budgets(
+            (search_key, judge_key),
+            _Belief(posterior, searched, judged, mean, sizes, space, objective, start, num_draws),
+            limits.budgets,
+            sets,
+            today,
+            confidence,
+            slack,
+        )
     search = draws_of(search_key, searched, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
     near = None
-    if halves[0] is not None and mean is not None:
-        promise = (1.0 - STRICTER * (1.0 - confidence), slack)
-        with stage("policies searched"):
-            found = search_within_budgets(
-                search_key, searched, halves[0], mean, sets, start.probs, num_draws, today, promise
-            )
-    elif isinstance(criterion, Robust):
+    if isinstance(criterion, Robust):
         with stage("policies searched"):
             found = _robust(criterion, search, mean, objective, sets[0][1])
     else:
@@ -285,26 +294,53 @@ def choose(
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
-        choice = _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
-        if halves[1] is None or mean is None:
-            return choice
-        outcomes = halves[1].outcomes
-        value = policy_values(judge_key, judged, {"": found.policy}, objective, start.probs, num_draws, outcomes)[""]
-        spending = spending_of(value, halves[1], posterior)
-        prices = shadow_prices(judge_key, judged, halves[1], mean, start.probs, sets[0][1], num_draws)
-        return _judged_spending(choice, spending, prices, today)
+        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
 
 
-def _judged_spending(
-    choice: PolicyChoice,
-    spending: dict[str, Spending],
-    prices: dict[str, ShadowPrice],
+class _Belief(NamedTuple):
+    """What `choose` has read of a posterior: the part to search, the part to judge by, and what they have in common."""
+
+    posterior: CanSample
+    searched: CanSample
+    judged: CanSample
+    mean: MDP | SparseMDP | None
+    sizes: Sizes
+    space: StateActionSpace | None
+    objective: Objective
+    start: Start
+    num_draws: int
+
+
+def _within_budgets(
+    keys: tuple[PRNGKeyArray, PRNGKeyArray],
+    belief: _Belief,
+    budgets: Mapping[str, Budget],
+    sets: list[tuple[str, PolicySet]],
     today: Float[np.ndarray, "*H S A"] | None,
+    confidence: float,
+    slack: float,
 ) -> PolicyChoice:
-    """The choice, abstained where the fresh draws do not show that it keeps the budgets."""
+    """The choice within budgets: searched by linear programs, judged in fresh draws; arguments as read by `choose`."""
+    posterior, searched, judged, mean, sizes, space, objective, start, num_draws = belief
+    require_ability(posterior, CanMean, "choose with budgets")
+    assert mean is not None
+    check_certifiable(budgets, num_draws)
+    spender = read_budgets(budgets, posterior, sizes, space, objective)
+    first, second = spender.halves() if isinstance(posterior, HoldsDraws) else (spender, spender)
+    promise = (1.0 - STRICTER * (1.0 - confidence), slack)
+    with stage("policies searched"):
+        found = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
+    with stage("policy in fresh draws"):
+        judge = draws_of(keys[1], judged, objective, num_draws, initial=start.probs if start.given else None)
+        choice = _judged(found, ExpectedValue(), judge, posterior, today, None, confidence, slack, start.words)
+        named = {"candidate": found.policy}
+        value = policy_values(keys[1], judged, named, objective, start.probs, num_draws, second.outcomes)["candidate"]
+        spending = spending_of(value, second, posterior)
+        prices = shadow_prices(keys[1], judged, second, mean, start.probs, sets[0][1], num_draws)
     choice = replace(choice, spending=spending, shadow_prices=prices)
     if choice.within_budgets:
         return choice
+    # It abstains. Without a baseline there is nothing to return but the candidate, which says so.
     return replace(choice, abstained=True, policy=choice.candidate if today is None else _plain(today))
 
 
@@ -401,14 +437,14 @@ def _near_optima(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.n
     return np.eye(draws.sizes.n_actions)[best_in(mean, draws.objective, every)]
 
 
-Start = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
+SearchStart = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
 
 
 def _starts(
     main: Problem, sets: list[tuple[str, PolicySet]], mean: MDP | SparseMDP | None, objective: Objective
-) -> list[Start]:
+) -> list[SearchStart]:
     """Where searches begin."""
-    starts: list[Start] = []
+    starts: list[SearchStart] = []
     if mean is not None:
         starts += [(name, policies, best_in(mean, objective, policies)) for name, policies in sets]
     # The optimum of the mean is where to begin for a mean; a tail, or a posterior without a mean, asks for others.
@@ -419,7 +455,7 @@ def _starts(
     return starts
 
 
-def _ascents(main: Problem, starts: list[Start]) -> list[Found | None]:
+def _ascents(main: Problem, starts: list[SearchStart]) -> list[Found | None]:
     """Ascents from the best of the starts."""
     if not starts:
         return []

@@ -41,7 +41,8 @@ class Budget:
         ValueError: a limit that is not finite, a probability outside (0, 1). TypeError: no numbers.
 
     Example:
-        >>> bm.decisions.PolicyLimits(budgets={"cost": bm.decisions.Budget(22.0, probability=0.9)}).budgets["cost"].limit
+        >>> limits = bm.decisions.PolicyLimits(budgets={"cost": bm.decisions.Budget(22.0, probability=0.9)})
+        >>> limits.budgets["cost"].limit
         22.0
     """
 

@@ -76,8 +76,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Args:
         paths: a log or several: CSV or Parquet files, DataFrames, Dask dataframes (read partition by partition). An
             episode lies in one log.
-        state, action, reward, cost, outcomes, next_state, terminated, truncated, episode, step: as for `read_log`. Columns
-            without a role are looked at in the first chunk.
+        state, action, reward, cost, outcomes, next_state, terminated, truncated, episode, step: as for `read_log`.
+            Columns without a role are looked at in the first chunk.
         missing_reward, missing_state, gaps, sep, encoding, decimal: as for `read_log`.
         space: labels are those of this space, others are refused, and steps are kept if it has a horizon.
         states, actions: all labels, in order; None: those found, in natural order, with a warning as in `read_log`.

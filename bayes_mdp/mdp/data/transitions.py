@@ -235,7 +235,7 @@ class Log(eqx.Module):
     digest: str | None = eqx.field(default=None, static=True)
     columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
     notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
-    outcomes: dict[str, Float[AnyArray, "*N"]] = eqx.field(default_factory=dict, kw_only=True)
+    outcomes: Mapping[str, Float[AnyArray, "*N"]] = eqx.field(default_factory=dict, kw_only=True)
 
     def of_outcome(self, name: str) -> "Log":
         """The same log with an outcome in place of the reward, and no others. Host side.

@@ -1,4 +1,4 @@
-"""Policies within budgets: against mixtures of all deterministic policies, golden values, what is refused, the chance."""
+"""Policies within budgets: against mixtures of all deterministic policies, golden values, refusals."""
 
 from itertools import product
 from typing import Any
@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import beta, binom
 
 import bayes_mdp as bm
-import bayes_mdp.decisions.choosing.policy_set
 import bayes_mdp.plots
 from bayes_mdp.decisions import Budget, PolicyLimits, budget_plan, pareto_front
 from bayes_mdp.decisions.choosing.budgets import (
@@ -21,6 +20,7 @@ from bayes_mdp.decisions.choosing.budgets import (
     spending_of,
     upper_limit,
 )
+from bayes_mdp.decisions.choosing.policy_set import policy_set
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.mdp.abilities import Sizes
 from tests.decisions.choosing.problems import GAMMA, POLICIES, REWARD, ROWS, START, Listed, everything, mdps
@@ -73,7 +73,7 @@ def sums(mdp: bm.MDP, paid: np.ndarray, objective: Any, start: np.ndarray) -> np
 
 
 def best_mixture(values: np.ndarray, costs: np.ndarray, limit: float) -> float:
-    """The highest value of a mixture of two policies within the budget: occupancies are mixtures of deterministic ones."""
+    """The highest value of a mixture of two policies within the budget: so are all occupancies."""
     inside, outside = costs <= limit + 1e-12, costs > limit + 1e-12
     best = values[inside].max()
     for value, cost in zip(values[inside], costs[inside], strict=True):
@@ -113,7 +113,7 @@ def problem_of(mdp: bm.MDP, objective: Any, start: np.ndarray, **budgets: Budget
     """The linear program and the budgets of a known MDP."""
     sizes = Sizes(mdp.reward.shape, mdp.end_probs is not None)
     steps = (objective.horizon, *sizes.shape) if isinstance(objective, bm.Episodic) else sizes.shape
-    policies = bm.decisions.choosing.policy_set.policy_set(PolicyLimits(), None, steps, None, None)
+    policies = policy_set(PolicyLimits(), None, steps, None, None)
     spender = read_budgets(budgets, None, sizes, None, objective)
     return mean_program(mdp, spender, start, policies), spender
 
@@ -246,7 +246,7 @@ def test_prices_of_the_five_worlds(x64):
     np.testing.assert_allclose(price.draws, [0, 2.613016992625819, 0, 0.7902912621359093, 0], atol=1e-7)
     np.testing.assert_allclose(price.mean_world, 0.18736617337406614, atol=1e-7)
     assert price.zeros == pytest.approx(0.6) and price.infeasible == 0
-    assert "in 60 % of them nothing" in str(price)
+    assert "in 60 % nothing" in str(price)
     values = [
         budget_plan(
             mdp_of(rows, REWARD), bm.Discounted(GAMMA), {"cost": Budget(0.5, outcome=COST)}, initial=START
@@ -308,7 +308,7 @@ def test_the_limit_is_clopper_and_pearsons(x64):
 def learnt(seed: int = 0, number: int = 200) -> tuple[Any, np.ndarray]:
     """A posterior of three states and two actions, and known costs of which the better action has more."""
     rng = np.random.default_rng(seed)
-    rows, reward = rng.dirichlet(np.full(3, 0.7), (3, 2)), rng.uniform(size=(3, 2)) + [0.0, 0.4]
+    rows, reward = rng.dirichlet(np.full(3, 0.7), (3, 2)), rng.uniform(size=(3, 2)) + np.array([0.0, 0.4])
     cost = rng.uniform(0.2, 1.0, size=(3, 2)) * [0.3, 1.0]
     state, action = rng.integers(3, size=number), rng.integers(2, size=number)
     reached = np.array([rng.choice(3, p=rows[s, a]) for s, a in zip(state, action, strict=True)])
@@ -422,7 +422,7 @@ def test_the_pareto_front():
     assert (np.diff(front.in_mean) >= -1e-9).all() and (np.diff(front.in_mean, 2) <= 1e-6).all()
     assert (np.diff(front.price) <= 1e-6).all() and front.price[-1] == 0
     table = front.table()
-    assert list(table.columns)[:3] == ["budget", "in_mean", "price"] and (table["value_low"] <= table["value"]).all()
+    assert list(table.columns)[:3] == ["budget", "in_mean", "price"] and np.all(table["value_low"] <= table["value"])
     assert "one more unit adds" in str(front)
     figure = bm.plots.plot_pareto(front)
     assert figure.axes[0].get_xlabel().startswith("cost")
