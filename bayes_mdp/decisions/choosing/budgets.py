@@ -897,7 +897,7 @@ class ShadowPrice(eqx.Module):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The central 95 % of the draws in which there is a price."""
+        """The central 95 % of the draws in which there is a price, in units of the value by those of the outcome."""
         there = self.draws[~np.isnan(self.draws)]
         return (np.nan, np.nan) if not len(there) else summarise_draws(np.append(there, there[:1]))[2]
 
@@ -973,7 +973,7 @@ class BudgetPlan(eqx.Module):
     Args:
         policy: action probabilities.
         value: of it.
-        costs: name -> what it spends.
+        costs: name -> what it spends, in units of the outcome.
         prices: name -> what one more unit of the budget would add to the value.
         mixes: the (step and) states in which it mixes actions, at most one for each budget.
         objective: of the value.
@@ -1036,6 +1036,8 @@ def budget_plan(
     """
     check_objective(objective)
     check_type("mdp", mdp, (MDP, SparseMDP), "an MDP")
+    check_type("limits", limits, PolicyLimits, "PolicyLimits")
+    check_type("budgets", budgets, Mapping, "name of an outcome -> Budget")
     named = PolicyLimits(budgets=budgets)
     check_budgets(named, objective, "mean")
     shape = np.shape(mdp.reward)
@@ -1073,7 +1075,8 @@ class ParetoFront:
         policies: Float64[B *H S A], the best policy of the mean MDP within each.
         in_mean: Float64[B], its value in the mean MDP.
         price: Float64[B], what one more unit of the budget adds there; falls as the budget grows.
-        values, costs: Float64[B N], in the same draws of the posterior.
+        values: Float64[B N], in draws of the posterior.
+        costs: Float64[B N], in the same draws, in units of the outcome.
         objective: of the values.
     """
 
@@ -1154,6 +1157,8 @@ def pareto_front(
     require_ability(posterior, CanMean, "pareto_front")
     check_key("key", key)
     check_objective(objective)
+    check_type("limits", limits, PolicyLimits, "PolicyLimits")
+    check_type("outcome", outcome, str, "the name of an outcome")
     check_count("points", points, 2)
     check_name("outcome", outcome, (outcome,) if source is not None else tuple(learnt_outcomes(posterior)) or ("",))
     budgets = {outcome: Budget(0.0, outcome=source)}
