@@ -24,11 +24,11 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_name, described
 
@@ -157,11 +157,15 @@ class Fitted(eqx.Module):
     outcomes: dict[str, Any] | None = eqx.field(default=None, kw_only=True)
     """Name -> posterior whose rewards are that outcome, learnt from the same log; None: there is none."""
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        beside = "" if not self.outcomes else f"\noutcomes learnt beside the reward: {', '.join(self.outcomes)}"
-        return f"{describe(self)}{beside}"
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
+        shown = layout_of(self)
+        if not self.outcomes:
+            return shown
+        return replace(shown, parts=(*shown.parts, f"outcomes learnt beside the reward: {', '.join(self.outcomes)}"))
 
     def with_outcomes(self, outcomes: "Mapping[str, Fitted]") -> Self:
         """The same belief, with other outcomes learnt beside its reward. Host side.

@@ -11,7 +11,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.decisions import Budget, PolicyLimits
 from bayes_mdp.mdp import Discounted, Log
-from bayes_mdp.recommend import write_report
+from bayes_mdp.recommend import DecideOptions, write_report
 from tests.recommend.shops import ACTIONS, STATES, easy_log, right_prior
 
 COST = np.array([[1.0, 3.0], [2.0, 5.0]])
@@ -30,12 +30,14 @@ def log_with_costs(noise: float = 0.2) -> Log:
 def within(limit: float, probability: float = 0.95, **more: Any) -> Any:
     limits = PolicyLimits(budgets={"cost": Budget(limit, probability)})
     log = log_with_costs()
-    return bm.decide(jax.random.key(0), "default", log, Discounted(0.5), limits=limits, num_draws=200, **more)
+    return bm.decide(
+        jax.random.key(0), "default", log, Discounted(0.5), options=DecideOptions(limits=limits, num_draws=200), **more
+    )
 
 
 def test_a_wide_budget_changes_nothing_and_a_tight_one_does():
     """Always acting costs 8 (two states, discount .5), the log's practice about 5.5."""
-    free = bm.decide(jax.random.key(0), "default", easy_log(), Discounted(0.5), num_draws=200)
+    free = bm.decide(jax.random.key(0), "default", easy_log(), Discounted(0.5), options=DecideOptions(num_draws=200))
     wide, tight = within(100.0), within(7.0)
     np.testing.assert_array_equal(wide.policy, free.policy)
     assert wide.recommended and wide.candidates["chosen"].spending["cost"].certified
@@ -68,8 +70,7 @@ def test_a_named_policy_over_the_budget_is_not_recommended():
         log_with_costs(),
         Discounted(0.5),
         policies={"always": always},
-        limits=PolicyLimits(budgets={"cost": Budget(7.0)}),
-        num_draws=200,
+        options=DecideOptions(limits=PolicyLimits(budgets={"cost": Budget(7.0)}), num_draws=200),
     )
     assert any("the budget is not shown to be kept: cost" in reason for reason in decision.candidates["always"].reasons)
     assert decision.lead == "chosen" and decision.recommended
@@ -78,7 +79,11 @@ def test_a_named_policy_over_the_budget_is_not_recommended():
 def test_known_costs_and_a_split_need_no_column():
     limits = PolicyLimits(budgets={"cost": Budget(7.0, outcome=COST)})
     decision = bm.decide(
-        jax.random.key(0), right_prior(), easy_log(), Discounted(0.5), limits=limits, num_draws=200, split=0.5
+        jax.random.key(0),
+        right_prior(),
+        easy_log(),
+        Discounted(0.5),
+        options=DecideOptions(limits=limits, num_draws=200, split=0.5),
     )
     assert decision.recommended and decision.candidates["chosen"].spending["cost"].certified
 
@@ -86,7 +91,9 @@ def test_known_costs_and_a_split_need_no_column():
 def test_episodes_have_budgets_by_step():
     """Three steps: acting costs 2 more a step in one state and 3 in the other."""
     limits = PolicyLimits(budgets={"cost": Budget(9.0, outcome=COST)})
-    decision = bm.decide(jax.random.key(0), "default", easy_log(), bm.Episodic(3), limits=limits, num_draws=200)
+    decision = bm.decide(
+        jax.random.key(0), "default", easy_log(), bm.Episodic(3), options=DecideOptions(limits=limits, num_draws=200)
+    )
     spent = decision.candidates["chosen"].spending["cost"]
     assert np.shape(decision.candidates["chosen"].policy)[0] == 3 and spent.certified and spent.cost.mean <= 9.0
 
@@ -103,7 +110,11 @@ def test_episodes_have_budgets_by_step():
 def test_what_is_refused(limits, objective, message):
     with pytest.raises(ValueError, match=message):
         bm.decide(
-            jax.random.key(0), "default", log_with_costs(), objective, limits=PolicyLimits(budgets={"cost": limits})
+            jax.random.key(0),
+            "default",
+            log_with_costs(),
+            objective,
+            options=DecideOptions(limits=PolicyLimits(budgets={"cost": limits})),
         )
 
 
@@ -114,5 +125,5 @@ def test_an_outcome_that_the_log_has_not_is_named():
             "default",
             log_with_costs(),
             Discounted(0.5),
-            limits=PolicyLimits(budgets={"beds": Budget(7.0)}),
+            options=DecideOptions(limits=PolicyLimits(budgets={"beds": Budget(7.0)})),
         )

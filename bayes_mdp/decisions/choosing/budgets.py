@@ -56,8 +56,9 @@ from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_fit, check_objective, step_discount
 from bayes_mdp.numerics.array_forms import to_float64
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import InitialLike, IntScalar
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type
 
@@ -291,18 +292,18 @@ def _mixtures(
     return state, action, sparse.csr_array((weight[variable, taken], (variable, pair)), shape=shape)
 
 
-def check_budgets(limits: PolicyLimits, objective: Objective, criterion: object) -> None:
+def check_budgets(budgets: Mapping[str, Budget], objective: Objective, criterion: object) -> None:
     """Refuse budgets under an objective, or a criterion, that the linear program is not of.
 
     Args:
-        limits: with budgets.
+        budgets: name -> budget.
         objective: of the values.
-        criterion: of the choice, in words.
+        criterion: of the choice.
 
     Raises:
         ValueError: one sentence.
     """
-    if not limits.budgets:
+    if not budgets:
         raise ValueError("budgets is empty, expected at least one budget by the name of its outcome, or None")
     if isinstance(objective, AverageReward):
         raise ValueError(
@@ -426,7 +427,10 @@ def read_budgets(
         elif callable(source):
             outcomes[name] = Outcome(_by_label(f"budgets[{name!r}].outcome", source, sizes, space))
         else:
-            outcomes[name] = Outcome(source)  # pyright: ignore[reportArgumentType] - it says what is no number
+            try:
+                outcomes[name] = Outcome(source)  # pyright: ignore[reportArgumentType] - it says what is no number
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"budgets[{name!r}].outcome: {error}") from None
         if not isinstance(outcomes[name], Outcome):
             require_ability(outcomes[name], CanMean, f"budgets[{name!r}]")
     fixed = {name: each for name, each in outcomes.items() if isinstance(each, Outcome)}
@@ -988,19 +992,20 @@ class BudgetPlan(eqx.Module):
     objective: Objective
     budgets: dict[str, Budget] = eqx.field(static=True)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
-        lines = [f"Policy within budgets, {describe_objective(self.objective)}", f"  value {amount(self.value, 6)}"]
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
+        parts = [f"value {amount(self.value, 6)}"]
         for name, budget in self.budgets.items():
-            lines.append(
-                f"  {name}: spends {amount(self.costs[name], 6)} of {amount(budget.limit, 6)}; one more unit would add "
+            parts.append(
+                f"{name}: spends {amount(self.costs[name], 6)} of {amount(budget.limit, 6)}; one more unit would add "
                 f"{amount(self.prices[name])}"
             )
         where = ", ".join(str(each[0]) if len(each) == 1 else f"{each[1]} at step {each[0]}" for each in self.mixes)
-        lines.append(f"  actions are mixed in state {where}" if where else "  one action in every state")
-        return "\n".join(lines)
+        parts.append(f"actions are mixed in state {where}" if where else "one action in every state")
+        return Section(f"Policy within budgets, {describe_objective(self.objective)}", parts)
 
 
 def budget_plan(
@@ -1038,8 +1043,8 @@ def budget_plan(
     check_type("mdp", mdp, (MDP, SparseMDP), "an MDP")
     check_type("limits", limits, PolicyLimits, "PolicyLimits")
     check_type("budgets", budgets, Mapping, "name of an outcome -> Budget")
-    named = PolicyLimits(budgets=budgets)
-    check_budgets(named, objective, "mean")
+    PolicyLimits(budgets=budgets)  # refuses what is no budget
+    check_budgets(budgets, objective, "mean")
     shape = np.shape(mdp.reward)
     check_fit(objective, shape)
     sizes = Sizes(shape, mdp.end_probs is not None, None if mdp.legal is None else np.asarray(mdp.legal))
@@ -1099,17 +1104,17 @@ class ParetoFront:
             columns |= {what: draws.mean(-1), f"{what}_low": low, f"{what}_high": high}
         return pd.DataFrame(columns)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
-        lines = [f"Value against {self.name}, {describe_objective(self.objective)}, {self.values.shape[1]} draws"]
-        for row in self.table().itertuples(index=False):
-            lines.append(
-                f"  {self.name} {amount(row.budget)}: value {amount(row.value)}, 95 % interval "  # type: ignore[arg-type]
-                f"{amounts(row.value_low, row.value_high)}; one more unit adds {amount(row.price, 3)}"  # type: ignore[arg-type]
-            )
-        return "\n".join(lines)
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
+        table = self.table()
+        columns = ("budget", "value", "value_low", "value_high", "price")
+        rows = [[amount(x) for x in row] for row in table[list(columns)].to_numpy()]
+        head = (f"{self.name}, at most", "value", "95 % from", "to", "one more unit adds")
+        title = f"Value against {self.name}, {describe_objective(self.objective)}, {self.values.shape[1]} draws"
+        return Section(title, [Table(head, rows, words=())])
 
 
 def pareto_front(
@@ -1162,7 +1167,7 @@ def pareto_front(
     check_count("points", points, 2)
     check_name("outcome", outcome, (outcome,) if source is not None else tuple(learnt_outcomes(posterior)) or ("",))
     budgets = {outcome: Budget(0.0, outcome=source)}
-    check_budgets(PolicyLimits(budgets=budgets), objective, "mean")
+    check_budgets(budgets, objective, "mean")
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
     require_end(sizes.ends, objective)

@@ -262,11 +262,7 @@ def _read(
         return moved_rewards(table, reward_at, along, missing.rewards, keep, role)
 
     rewards, observed = paid(None)
-    outcomes: dict[str, np.ndarray] = {}
-    for name, role in outcome_roles(table.columns).items():
-        numbers_there, seen = paid(role)
-        assert numbers_there is not None
-        outcomes[name] = numbers_there if seen is None else np.where(seen, numbers_there, np.nan)
+    outcomes = _outcomes(table, paid)
     if along is not None and episodes is not None:
         warn_of_time(table, episodes, along, np.where(untold, -1, action_index), action_names)
         steps = along.place if steps is None else steps
@@ -277,6 +273,8 @@ def _read(
     times = read_steps(table, "count")
     if times is not None:
         check_memory(f"{table.name} has {int(times.sum(dtype=np.int64))} transitions", 100.0 * times.sum(dtype=float))
+        if not times.any():
+            raise ValueError(f"{table.name}: count {table.columns['count']!r} is 0 in all rows, expected a transition")
         kept = np.repeat(kept, times[kept])
     rows = (numbers[0], action_index, rewards, reached, ends, followed.truncated, steps, observed)
     *rows, observed = (None if x is None else x[kept] for x in rows)
@@ -295,8 +293,25 @@ def _read(
         digest,
         columns=named,
         notes=notes,
-        outcomes={name: numbers_there[kept] for name, numbers_there in outcomes.items()},
+        outcomes={name: x[kept] for name, x in outcomes.items()},
     )
+
+
+def _outcomes(
+    table: Table, paid: Callable[[str], tuple[np.ndarray | None, np.ndarray | None]]
+) -> dict[str, Float[np.ndarray, " N"]]:
+    """The numbers of each outcome, nan where one was not observed.
+
+    Args:
+        table: the source.
+        paid: role -> numbers, and which were observed (None: all).
+    """
+    outcomes = {}
+    for name, role in outcome_roles(table.columns).items():
+        numbers, seen = paid(role)
+        assert numbers is not None
+        outcomes[name] = numbers if seen is None else np.where(seen, numbers, np.nan)
+    return outcomes
 
 
 def _episodes(table: Table) -> tuple[EpisodeOrder | None, np.ndarray | None]:

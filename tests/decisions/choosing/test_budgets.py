@@ -10,7 +10,7 @@ from scipy.stats import beta, binom
 
 import bayes_mdp as bm
 import bayes_mdp.plots
-from bayes_mdp.decisions import Budget, PolicyLimits, budget_plan, pareto_front
+from bayes_mdp.decisions import Budget, ChooseOptions, PolicyLimits, budget_plan, pareto_front
 from bayes_mdp.decisions.choosing.budgets import (
     mean_program,
     most_over,
@@ -317,10 +317,10 @@ def learnt(seed: int = 0, number: int = 200) -> tuple[Any, np.ndarray]:
     return bm.infer(jax.random.key(seed), prior, data, space=space), cost
 
 
-def chosen(posterior: Any, budget: Budget, **options: Any) -> Any:
+def chosen(posterior: Any, budget: Budget, num_draws: int = 400, **more: Any) -> Any:
     """`choose` within one budget."""
-    limits = PolicyLimits(budgets={"cost": budget})
-    return bm.choose(jax.random.key(1), posterior, bm.Discounted(0.9), limits=limits, **options)
+    options = ChooseOptions(limits=PolicyLimits(budgets={"cost": budget}), num_draws=num_draws)
+    return bm.choose(jax.random.key(1), posterior, bm.Discounted(0.9), options=options, **more)
 
 
 def test_choose_within_a_budget():
@@ -363,10 +363,19 @@ def test_what_is_refused():
     posterior, cost = learnt()
     budget = Budget(3.0, outcome=cost)
     with pytest.raises(ValueError, match="objective is AverageReward with budgets, expected Discounted"):
-        bm.choose(jax.random.key(0), posterior, bm.AverageReward(), limits=PolicyLimits(budgets={"cost": budget}))
+        bm.choose(
+            jax.random.key(0),
+            posterior,
+            bm.AverageReward(),
+            options=ChooseOptions(limits=PolicyLimits(budgets={"cost": budget})),
+        )
     with pytest.raises(ValueError, match=r"criterion is .*CVaR.* with budgets, expected 'mean'"):
         bm.choose(
-            jax.random.key(0), posterior, bm.Discounted(0.9), "cvar:0.1", limits=PolicyLimits(budgets={"cost": budget})
+            jax.random.key(0),
+            posterior,
+            bm.Discounted(0.9),
+            "cvar:0.1",
+            options=ChooseOptions(limits=PolicyLimits(budgets={"cost": budget})),
         )
     with pytest.raises(ValueError, match="num_draws is 64, expected at least 299"):
         chosen(posterior, Budget(3.0, probability=0.99, outcome=cost), num_draws=64)
@@ -379,7 +388,9 @@ def test_what_is_refused():
     with pytest.raises(TypeError, match=r"outcome\(0, 0\) is 'dear', expected a number"):
         chosen(posterior, Budget(3.0, outcome=lambda state, action: "dear"))
     with pytest.raises(ValueError, match="budgets is empty"):
-        bm.choose(jax.random.key(0), posterior, bm.Discounted(0.9), limits=PolicyLimits(budgets={}))
+        bm.choose(
+            jax.random.key(0), posterior, bm.Discounted(0.9), options=ChooseOptions(limits=PolicyLimits(budgets={}))
+        )
     for wrong in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="limit is"):
             Budget(wrong)
@@ -410,7 +421,13 @@ def test_fixed_probabilities_are_kept(x64):
     posterior, cost = learnt()
     baseline = np.full((3, 2), 0.5)
     limits = PolicyLimits(max_change=0.3, budgets={"cost": Budget(4.2, outcome=cost)})
-    choice = bm.choose(jax.random.key(1), posterior, bm.Discounted(0.9), limits=limits, baseline=baseline, slack=9.0)
+    choice = bm.choose(
+        jax.random.key(1),
+        posterior,
+        bm.Discounted(0.9),
+        options=ChooseOptions(limits=limits, slack=9.0),
+        baseline=baseline,
+    )
     probs = np.asarray(choice.candidate)
     assert (probs >= 0.35 - 1e-9).all() and choice.spending["cost"].certified
 
