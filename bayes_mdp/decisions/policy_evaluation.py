@@ -25,7 +25,7 @@ from bayes_mdp.decisions.outcomes import (
     read_outcomes,
 )
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, at_most_held, pair_draws
+from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, limit_draws, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -330,7 +330,7 @@ def policy_values(
         check_outcomes(outcomes)
     outcomes = {**learnt_outcomes(posterior), **(outcomes or {})}
     check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes)))
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
     start, given, words = read_start(sizes, initial, space)
@@ -345,7 +345,7 @@ def policy_values(
     jobs: Jobs = {None: (None, objective), **read_outcomes(known, sizes.shape, sizes.ends, objective)}
     for name, outcome in outcomes.items():
         if not isinstance(outcome, Outcome):  # under the same key, so that it draws the same rows
-            jobs[name] = LearntReward(name, pair_draws(key, at_most_held(outcome, num_draws)[0], used)), objective
+            jobs[name] = LearntReward(name, pair_draws(key, limit_draws(outcome, num_draws)[0], used)), objective
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
     behaviours = {
         i: BehaviourDraws(key, logged_counts(logs[name], space, logged_steps(logs[name], space, objective))[0])

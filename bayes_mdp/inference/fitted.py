@@ -29,6 +29,7 @@ from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, T
 from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_name, described
 
@@ -125,7 +126,7 @@ def block_size(table: int) -> int:
     return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
-class Fitted(eqx.Module):
+class Fitted(Module):
     """A belief about an MDP, with its origin. Host side, but for `law_at`, `sample_law` and `sample`."""
 
     if TYPE_CHECKING:  # each class has a field or a property
@@ -237,7 +238,7 @@ class Fitted(eqx.Module):
             size = min(len(index), block_size(int(np.prod((*self.space.shape, self.space.n_outcomes)))))
             # The last block is filled up, by repeating draws: one compiled program for any N.
             places = np.resize(np.arange(len(index)), (-(-len(index) // size), size))
-            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[at], index[at])) for at in places]
+            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[block], index[block])) for block in places]
             law: Law = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)
         return LawDraws.of_tables(np.asarray(law.rows, np.float32), law.rewards)
 

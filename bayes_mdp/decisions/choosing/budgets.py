@@ -38,7 +38,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, at_most_held, pair_draws, pairs_of_mdp
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, limit_draws, pair_draws, pairs_of_mdp
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -369,7 +369,7 @@ class Spender:
         self, key: PRNGKeyArray, posterior: CanSample, used: Bool[np.ndarray, "*layers S A"], num: int
     ) -> tuple[PairRows, Drawn, Float[np.ndarray, "K N *H Q"]]:
         """Draws of the pairs, and their costs there."""
-        posterior, num = at_most_held(posterior, num)
+        posterior, num = limit_draws(posterior, num)
         draws = pair_draws(key, posterior, used)
         drawn = draws.draw(num)
         costs = []
@@ -378,7 +378,7 @@ class Spender:
                 costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self.horizon))
             else:
                 assert not isinstance(outcome, Outcome)
-                learnt = LearntReward(name, pair_draws(key, at_most_held(outcome, num)[0], used)).of_pairs(drawn)
+                learnt = LearntReward(name, pair_draws(key, limit_draws(outcome, num)[0], used)).of_pairs(drawn)
                 costs.append(np.stack([self._by_step(each) for each in learnt]))
         return draws.rows, drawn, np.stack(costs)
 
