@@ -647,6 +647,10 @@ class ConjugatePosterior(Fitted):
         """
         if discount_data is not None:
             return self.discount_data(discount_data).update(transitions, weight, allow_duplicates=allow_duplicates)
+        if self.outcomes is not None:
+            learnt = self._outcomes_after(transitions, weight, allow_duplicates=allow_duplicates)
+            alone = replace(self, outcomes=None).update(transitions, weight, allow_duplicates=allow_duplicates)
+            return replace(alone, outcomes=learnt)
         if isinstance(transitions, FoldedLog):
             return self._update_from_sums(transitions, weight, allow_duplicates)
         check_weighted(transitions, weight)
@@ -687,7 +691,10 @@ class ConjugatePosterior(Fitted):
         rows = eqx.tree_at(lambda r: r.counts, self.transition_probs, self.transition_probs.counts * factor)
         visits = None if self.visits is None else self.visits * factor
         rewards, constant = self.reward_cells.discounted(factor), self.constant * factor
-        return replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
+        after = replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
+        if self.outcomes is None:
+            return after
+        return replace(after, outcomes={name: each.discount_data(factor) for name, each in self.outcomes.items()})
 
     def _update_from_sums(self, folded: FoldedLog, weight: ArrayLike, allow_duplicates: bool) -> "ConjugatePosterior":
         if not is_concrete(self, weight):
