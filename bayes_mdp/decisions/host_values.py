@@ -29,6 +29,7 @@ from bayes_mdp.planning.occupancy import recurrent_classes
 from bayes_mdp.planning.solution import PolicyEvaluation
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
+DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterations take as long as episodes last
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
@@ -136,12 +137,19 @@ class PolicyPairs:
         self.longest = int(np.diff(self._bounds).max())
         few = self.longest <= DENSE_SHARE * self.n_states
         self.is_dense = self.n_states <= DENSE or not few
+        # Rows in which every state is possible, and perhaps the end, are added up as rows, not entry by entry.
+        width = self.rows.width
+        self._whole_width = (
+            width
+            if self.is_dense
+            and width is not None
+            and self.n_states <= width
+            and np.array_equal(self.rows.next_state, np.tile(np.arange(width), len(self.pairs)))
+            else None
+        )
         inside = self.rows.next_state < self.n_states
         self._inside, self._state, self._next = inside, state[inside], self.rows.next_state[inside]
         # Entries of one state by its first action, then by its second one: within such a part no place is hit twice.
-        self._is_whole = self.deterministic and np.array_equal(
-            self._next, np.tile(np.arange(self.n_states), self.n_states)
-        )
         rank = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
         self._rank = rank[self.rows.pair][inside]
 
@@ -152,20 +160,13 @@ class PolicyPairs:
 
     def chains(self, drawn: Drawn) -> Chains:
         """The chain in every draw."""
-        probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
-        if probs.dtype == np.float32:
-            # Rows sum to one in double precision.
-            probs = probs.astype(np.float64)
-            probs = probs / self.rows.sums(probs)[:, self.rows.pair]
-        if not self.deterministic:
-            probs = probs * self.weight[self.rows.pair]
         pair_reward = drawn.reward[:, self.pairs].astype(np.float64, copy=False)
         reward = self.by_state(pair_reward)
         size = np.abs(pair_reward).max(-1)
         listed = self.n_states if self.is_dense else self.longest
         terms = listed + SPARE + self.n_actions + 2
-        inside = probs if self._inside.all() else probs[:, self._inside]
-        return Chains(self._matrix(inside), reward, terms, size)
+        matrix = self._matrix(drawn.probs) if self._whole_width is None else self._matrix_of_rows(drawn.probs)
+        return Chains(matrix, reward, terms, size)
 
     def with_reward(self, chains: Chains, reward: Float[np.ndarray, "N Q"]) -> Chains:
         """The same chains with other rewards of all pairs."""
@@ -178,11 +179,38 @@ class PolicyPairs:
             return values
         return np.add.reduceat(values * self.weight, np.searchsorted(self.rows.state, np.arange(self.n_states)), -1)
 
-    def _matrix(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
+    def _matrix_of_rows(self, drawn: Float[np.ndarray, "N _"]) -> Float[np.ndarray, "N S S"]:
+        """Of whole rows: those of a state are added up, all draws in one product of a sparse matrix and the rows."""
+        assert self._whole_width is not None
+        rows = drawn.reshape(len(drawn), -1, self._whole_width)
+        rows = rows if self.every_entry else rows[:, self.pairs]
+        weight = np.broadcast_to(self.weight, rows.shape[:2])
+        if rows.dtype == np.float32:
+            # Rows sum to one in double precision.
+            rows = rows.astype(np.float64)
+            weight = weight / rows.sum(-1)
+        elif self.deterministic:
+            return rows[..., : self.n_states]
+        num, pairs = weight.shape
+        first = np.searchsorted(self.rows.state, np.arange(self.n_states)) + pairs * np.arange(num)[:, None]
+        shape = num * self.n_states, num * pairs
+        weights = scipy.sparse.csr_array(
+            (weight.ravel(), np.arange(num * pairs), np.append(first.ravel(), num * pairs)), shape=shape
+        )
+        matrix = weights @ rows.reshape(num * pairs, -1)
+        return matrix.reshape(num, self.n_states, -1)[..., : self.n_states]
+
+    def _matrix(self, drawn: Float[np.ndarray, "N _"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
+        """Of rows of which only some entries are possible."""
+        probs = drawn if self.every_entry else drawn[:, self.entries]
+        if probs.dtype == np.float32:
+            probs = probs.astype(np.float64)
+            probs = probs / self.rows.sums(probs)[:, self.rows.pair]
+        if not self.deterministic:
+            probs = probs * self.weight[self.rows.pair]
+        probs = probs if self._inside.all() else probs[:, self._inside]
         num, size = len(probs), self.n_states
         if self.is_dense:
-            if self._is_whole:
-                return probs.reshape(num, size, size)
             matrix = np.zeros((num, size * size))
             place = self._state * size + self._next
             for rank in range(int(self._rank.max(initial=0)) + 1):
@@ -273,8 +301,13 @@ def _later(k: Numbers, chains: Chains) -> Numbers:
 
 
 def _first_exit(chains: Chains) -> Values:
-    values = solve(chains, 1.0, chains.reward)
-    steps = solve(chains, 1.0, np.ones_like(chains.reward))
+    rewards, ones = chains.reward, np.ones_like(chains.reward)
+    if isinstance(chains.matrix, np.ndarray) and rewards.shape[1] <= DIRECT_UNDISCOUNTED:
+        # One elimination for both right sides.
+        system = np.eye(rewards.shape[1]) - chains.matrix
+        values, steps = np.moveaxis(_eliminate(system, np.stack([rewards, ones], -1)), -1, 0)
+    else:
+        values, steps = solve(chains, 1.0, rewards), solve(chains, 1.0, ones)
     with np.errstate(all="ignore"):
         swept = chains.reward + chains.expected_next(values)
         error = chains.sweep_error(values)
@@ -369,8 +402,9 @@ def solve(
         precision: share of the answer, of about which size iterations leave a residual.
     """
     size = rhs.shape[1]
-    if isinstance(chains.matrix, np.ndarray) and size <= DIRECT:
-        return _eliminate(np.eye(size) - discount * chains.matrix, rhs, anchored, adjoint)
+    if isinstance(chains.matrix, np.ndarray) and size <= (DIRECT if discount < 1 or anchored else DIRECT_UNDISCOUNTED):
+        system = np.eye(size) - discount * chains.matrix
+        return _eliminate(system, rhs[..., None], anchored, adjoint)[..., 0]
 
     def apply(x: Draws) -> Draws:
         if adjoint:
@@ -408,12 +442,15 @@ def _anchored(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"
     return system
 
 
-def _eliminate(system: Float[np.ndarray, "N S S"], rhs: Draws, anchored: bool, adjoint: bool) -> Draws:
+def _eliminate(
+    system: Float[np.ndarray, "N S S"], rhs: Float[np.ndarray, "N S K"], anchored: bool = False, adjoint: bool = False
+) -> Float[np.ndarray, "N S K"]:
+    """Several right sides at once; nan where a system is singular."""
     if anchored:
         system[..., 0] += 1.0
     system = np.swapaxes(system, -1, -2) if adjoint else system
     try:
-        return np.linalg.solve(system, rhs[..., None])[..., 0]
+        return np.linalg.solve(system, rhs)
     except np.linalg.LinAlgError:  # one of them is singular, and LAPACK answers none
         x = np.full_like(rhs, np.nan)
         for n in range(len(rhs)):
@@ -429,7 +466,8 @@ def _eliminate_one(
 ) -> Float[np.ndarray, " S"]:
     size = len(rhs)
     if size <= ELIMINATED:
-        return _eliminate((np.eye(size) - discount * chains.dense(draw))[None], rhs[None], anchored, adjoint)[0]
+        system = np.eye(size) - discount * chains.dense(draw)
+        return _eliminate(system[None], rhs[None, :, None], anchored, adjoint)[0, :, 0]
     if anchored or isinstance(chains.matrix, np.ndarray):
         return np.full(size, np.nan)
     block = chains.matrix[draw * size : (draw + 1) * size, draw * size : (draw + 1) * size]
