@@ -149,9 +149,15 @@ class PolicyPairs:
         )
         inside = self.rows.next_state < self.n_states
         self._inside, self._state, self._next = inside, state[inside], self.rows.next_state[inside]
-        # Entries of one state by its first action, then by its second one: within such a part no place is hit twice.
-        rank = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
-        self._rank = rank[self.rows.pair][inside]
+
+    @cached_property
+    def _places(self) -> scipy.sparse.csr_array:
+        """[S S, F]: the weight of each entry, where it lies in the matrix."""
+        size, entry = self.n_states, np.flatnonzero(self._inside)
+        weight = self.weight[self.rows.pair[entry]]
+        return scipy.sparse.csr_array(
+            (weight, (self._state * size + self._next, entry)), shape=(size**2, len(self._inside))
+        )
 
     @property
     def numbers(self) -> int:
@@ -205,17 +211,17 @@ class PolicyPairs:
         probs = drawn if self.every_entry else drawn[:, self.entries]
         if probs.dtype == np.float32:
             probs = probs.astype(np.float64)
-            probs = probs / self.rows.sums(probs)[:, self.rows.pair]
+            probs /= np.repeat(self.rows.sums(probs), np.diff(self.rows.first), axis=1)
+        num, size = len(probs), self.n_states
+        if self.is_dense and not self.deterministic:
+            # All draws in one product: several actions of a state add to one place.
+            return np.ascontiguousarray((self._places @ probs.T).T).reshape(num, size, size)
         if not self.deterministic:
             probs = probs * self.weight[self.rows.pair]
         probs = probs if self._inside.all() else probs[:, self._inside]
-        num, size = len(probs), self.n_states
         if self.is_dense:
             matrix = np.zeros((num, size * size))
-            place = self._state * size + self._next
-            for rank in range(int(self._rank.max(initial=0)) + 1):
-                part = self._rank == rank
-                matrix[:, place[part]] += probs[:, part]
+            matrix[:, self._state * size + self._next] = probs
             return matrix.reshape(num, size, size)
         first = np.searchsorted(self._state, np.arange(size))
         offsets = np.arange(num, dtype=np.int64)[:, None]
