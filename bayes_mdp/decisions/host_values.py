@@ -9,6 +9,7 @@ The iterations for larger and listed systems are sweeps while they are fast, the
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from bayes_mdp.planning.solution import PolicyEvaluation
 DIRECT = 256  # states up to which dense systems are solved by elimination
 DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterations take as long as episodes last
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
+IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
 SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.bellman`)
@@ -137,27 +139,27 @@ class PolicyPairs:
         self.longest = int(np.diff(self._bounds).max())
         few = self.longest <= DENSE_SHARE * self.n_states
         self.is_dense = self.n_states <= DENSE or not few
-        # Rows in which every state is possible, and perhaps the end, are added up as rows, not entry by entry.
-        width = self.rows.width
-        self._whole_width = (
-            width
-            if self.is_dense
-            and width is not None
-            and self.n_states <= width
-            and np.array_equal(self.rows.next_state, np.tile(np.arange(width), len(self.pairs)))
-            else None
-        )
         inside = self.rows.next_state < self.n_states
         self._inside, self._state, self._next = inside, state[inside], self.rows.next_state[inside]
-
-    @cached_property
-    def _places(self) -> scipy.sparse.csr_array:
-        """[S S, F]: the weight of each entry, where it lies in the matrix."""
-        size, entry = self.n_states, np.flatnonzero(self._inside)
-        weight = self.weight[self.rows.pair[entry]]
-        return scipy.sparse.csr_array(
-            (weight, (self._state * size + self._next, entry)), shape=(size**2, len(self._inside))
+        self._is_whole = self.deterministic and np.array_equal(
+            self._next, np.tile(np.arange(self.n_states), self.n_states)
         )
+        self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
+        # All rows list every state in order: they are taken whole, not entry by entry.
+        width = rows.width or 0
+        whole = self.is_dense and not self._is_whole and width in (self.n_states, self.n_states + 1)
+        in_order = whole and np.array_equal(rows.next_state, np.resize(np.arange(width), len(rows.next_state)))
+        self._width: int = width if in_order else 0
+
+    def weighted(self, policy: Float[np.ndarray, "*N S A"]) -> "PolicyPairs":
+        """The same with other probabilities of the pairs that it takes, perhaps others in each draw.
+
+        Args:
+            policy: action probabilities, zero where those before are.
+        """
+        other = copy(self)
+        other.weight = policy[..., self.rows.state, self.rows.action]
+        return other
 
     @property
     def numbers(self) -> int:
@@ -167,12 +169,20 @@ class PolicyPairs:
     def chains(self, drawn: Drawn) -> Chains:
         """The chain in every draw."""
         pair_reward = drawn.reward[:, self.pairs].astype(np.float64, copy=False)
-        reward = self.by_state(pair_reward)
-        size = np.abs(pair_reward).max(-1)
+        reward, size = self.by_state(pair_reward), np.abs(pair_reward).max(-1)
         listed = self.n_states if self.is_dense else self.longest
         terms = listed + SPARE + self.n_actions + 2
-        matrix = self._matrix(drawn.probs) if self._whole_width is None else self._matrix_of_rows(drawn.probs)
-        return Chains(matrix, reward, terms, size)
+        if self._width:
+            return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
+        probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
+        scale = None if self.deterministic else self.weight
+        if probs.dtype == np.float32:
+            # Rows sum to one in double precision.
+            probs = probs.astype(np.float64)
+            scale = (1.0 if scale is None else scale) / self.rows.sums(probs)
+        if scale is not None:
+            probs = probs * np.repeat(scale, np.diff(self.rows.first), axis=-1)
+        return Chains(self._matrix(probs), reward, terms, size)
 
     def with_reward(self, chains: Chains, reward: Float[np.ndarray, "N Q"]) -> Chains:
         """The same chains with other rewards of all pairs."""
@@ -185,41 +195,42 @@ class PolicyPairs:
             return values
         return np.add.reduceat(values * self.weight, np.searchsorted(self.rows.state, np.arange(self.n_states)), -1)
 
-    def _matrix_of_rows(self, drawn: Float[np.ndarray, "N _"]) -> Float[np.ndarray, "N S S"]:
-        """Of whole rows: those of a state are added up, all draws in one product of a sparse matrix and the rows."""
-        assert self._whole_width is not None
-        rows = drawn.reshape(len(drawn), -1, self._whole_width)
-        rows = rows if self.every_entry else rows[:, self.pairs]
-        weight = np.broadcast_to(self.weight, rows.shape[:2])
-        if rows.dtype == np.float32:
-            # Rows sum to one in double precision.
-            rows = rows.astype(np.float64)
-            weight = weight / rows.sum(-1)
-        elif self.deterministic:
-            return rows[..., : self.n_states]
-        num, pairs = weight.shape
-        first = np.searchsorted(self.rows.state, np.arange(self.n_states)) + pairs * np.arange(num)[:, None]
-        shape = num * self.n_states, num * pairs
-        weights = scipy.sparse.csr_array(
-            (weight.ravel(), np.arange(num * pairs), np.append(first.ravel(), num * pairs)), shape=shape
-        )
-        matrix = weights @ rows.reshape(num * pairs, -1)
-        return matrix.reshape(num, self.n_states, -1)[..., : self.n_states]
+    def _of_whole_rows(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
+        """The mean over the actions of each state: a first action of every state, a second one, ..."""
+        table, size = probs.reshape(len(probs), -1, self._width), self.n_states
+        matrix = np.zeros((len(probs), size, size))
+        for rank in range(int(self._rank_of_pair.max(initial=0)) + 1):
+            which = np.flatnonzero(self._rank_of_pair == rank)
+            pairs, state = self.pairs[which], self.rows.state[which]
+            # So few draws at a time that they stay in the cache.
+            step = max(1, IN_CACHE // (len(which) * self._width))
+            for first in range(0, len(probs), step):
+                block = slice(first, first + step)
+                rows = table[block, pairs].astype(np.float64, copy=False)
+                if probs.dtype == np.float32:  # rows sum to one in double precision
+                    rows /= rows.sum(-1, keepdims=True)
+                if not self.deterministic:
+                    rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., which, None]
+                matrix[block, state] += rows[..., :size]
+        return matrix
 
-    def _matrix(self, drawn: Float[np.ndarray, "N _"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
-        """Of rows of which only some entries are possible."""
-        probs = drawn if self.every_entry else drawn[:, self.entries]
-        if probs.dtype == np.float32:
-            probs = probs.astype(np.float64)
-            probs /= np.repeat(self.rows.sums(probs), np.diff(self.rows.first), axis=1)
+    @cached_property
+    def _places(self) -> scipy.sparse.csr_array:
+        """[S S, F]: one where an entry lies in the matrix."""
+        entry = np.flatnonzero(self._inside)
+        place = self._state * self.n_states + self._next
+        shape = self.n_states**2, len(self._inside)
+        return scipy.sparse.csr_array((np.ones(len(entry)), (place, entry)), shape=shape)
+
+    def _matrix(self, probs: Float[np.ndarray, "N F"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
         num, size = len(probs), self.n_states
         if self.is_dense and not self.deterministic:
             # All draws in one product: several actions of a state add to one place.
             return np.ascontiguousarray((self._places @ probs.T).T).reshape(num, size, size)
-        if not self.deterministic:
-            probs = probs * self.weight[self.rows.pair]
         probs = probs if self._inside.all() else probs[:, self._inside]
         if self.is_dense:
+            if self._is_whole:
+                return probs.reshape(num, size, size)
             matrix = np.zeros((num, size * size))
             matrix[:, self._state * size + self._next] = probs
             return matrix.reshape(num, size, size)

@@ -341,7 +341,7 @@ def test_rows_in_which_all_is_possible_are_added_up(ends, width, stochastic):
     policy[state[np.unique(state, return_index=True)[1]], action[np.unique(state, return_index=True)[1]]] += 1.0
     policy /= policy.sum(-1, keepdims=True)
     pairs = PolicyPairs(rows, policy)
-    assert pairs._whole_width == outcomes
+    assert pairs._width == outcomes or pairs._is_whole
     chains = pairs.chains(Drawn(probs.reshape(N, -1), reward))
     dense, paid = np.zeros((N, S, A, outcomes)), np.zeros((N, S, A))
     dense[:, state, action] = probs.astype(np.float64) / probs.astype(np.float64).sum(-1, keepdims=True)
