@@ -359,3 +359,16 @@ def test_a_first_exit_by_elimination_and_by_iterations(monkeypatch):
     iterated = proven(chains, objective)
     assert np.isfinite(eliminated.gap).all() and np.isfinite(iterated.gap).all()
     assert (np.abs(eliminated.first - iterated.first).max(-1) <= eliminated.gap + iterated.gap).all()
+
+
+@pytest.mark.parametrize("name", ["dense", "support", "exit"])
+def test_weights_that_differ_from_draw_to_draw(name):
+    """One object with weights [N, Q] makes the chains that N policies make, each in its draw."""
+    posterior, objective, rows, drawn, _ = draws(name)
+    first, uniform, mixed = policies(posterior, objective)
+    each = np.stack([uniform, mixed, first, mixed, uniform])
+    together = PolicyPairs(rows, uniform).weighted(each).chains(drawn)
+    for n, policy in enumerate(each):
+        alone = PolicyPairs(rows, policy).chains(Drawn(drawn.probs[n : n + 1], drawn.reward[n : n + 1]))
+        near(together.matrix[n], alone.matrix[0])
+        near(together.reward[n], alone.reward[0])
