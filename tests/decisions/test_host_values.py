@@ -346,7 +346,7 @@ def test_rows_in_which_all_is_possible_are_added_up(ends, width, stochastic):
     dense, paid = np.zeros((N, S, A, outcomes)), np.zeros((N, S, A))
     dense[:, state, action] = probs.astype(np.float64) / probs.astype(np.float64).sum(-1, keepdims=True)
     paid[:, state, action] = reward
-    np.testing.assert_allclose(chains.matrix, np.einsum("sa,nsao->nso", policy, dense)[..., :S], atol=1e-15)
+    np.testing.assert_allclose(np.asarray(chains.matrix), np.einsum("sa,nsao->nso", policy, dense)[..., :S], atol=1e-15)
     np.testing.assert_allclose(chains.reward, np.einsum("sa,nsa->ns", policy, paid), atol=1e-14)
 
 
