@@ -16,6 +16,7 @@ import pytest
 import scipy.stats
 
 import bayes_mdp as bm
+from bayes_mdp.decisions.information.perfect_knowledge import _fit_ridge
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.information import discounted_population
@@ -337,6 +338,20 @@ def test_draws_alone():
         KEY, StrategyDraws(("a", "b"), ("value",), np.random.default_rng(0).normal(size=(30, 2, 1)))
     )
     assert few.standing == "estimate" and "may be too low" in few.reason
+
+
+def test_the_ridge_is_that_of_scikit_learn():
+    """Weights and fits, for targets that are in need of a small and of a large weight; some columns are copies."""
+    linear_model = pytest.importorskip("sklearn.linear_model", reason="compares with scikit-learn")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 60))
+    x = np.concatenate([x, x[:, :3]], 1)
+    x -= x.mean(0)
+    strong, weak = x[:, :2] + 0.1 * rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
+    for y, fit in zip((strong, weak), _fit_ridge(x, (strong, weak)), strict=True):
+        scale = y.std(0)
+        model = linear_model.RidgeCV(np.logspace(-6, 3, 10)).fit(x, y / scale)
+        np.testing.assert_allclose(fit, model.predict(x) * scale, rtol=0, atol=1e-8)
 
 
 def test_regression():
