@@ -196,7 +196,7 @@ class Fitted(Module):
             size = min(len(index), block_size(int(np.prod((*self.space.shape, self.space.n_outcomes)))))
             # The last block is filled up, by repeating draws: one compiled program for any N.
             places = np.resize(np.arange(len(index)), (-(-len(index) // size), size))
-            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[at], index[at])) for at in places]
+            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[block], index[block])) for block in places]
             law: Law = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)
         return LawDraws.of_tables(np.asarray(law.rows, np.float32), law.rewards)
 

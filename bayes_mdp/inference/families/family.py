@@ -296,6 +296,7 @@ def check_conjugacy(
     Raises:
         ValueError: the sides differ by more than rounding.
     """
+    # p(x) p(r | x) on one side, p(r) p(x | r) on the other, in logarithms: any parameters x must give the same.
     cell_belief, *values = jax.tree.map(lambda x: np.asarray(x)[element], (belief, *drawn))
     data = np.asarray(belief.absorb(belief.empty(), element, cell_belief.statistics(np.ones(reward.shape), reward)))
     joint = (*belief.prior_terms(drawn), *cell_belief.log_density(reward, tuple(values)))
