@@ -39,4 +39,4 @@ def test_a_row_of_the_table_is_that_of_its_logs(tmp_path):
     assert (row["recommended"], row["harm"], row["alarm"]) == (0.5, 0.25, 0.25)
     assert row["coverage"] == pytest.approx(2 / 3)
     z = norm.ppf(0.95)
-    assert row["attainable"] == pytest.approx((norm.cdf(2 - z) + norm.cdf(1.5 - z)) / 2)
+    assert row["unbiased_test"] == pytest.approx((norm.cdf(2 - z) + norm.cdf(1.5 - z)) / 2)
