@@ -90,8 +90,7 @@ def bayes_values(
                 prior=prior,
                 num_episodes=1,
                 num_seeds=num_seeds,
-                regret="bayes",
-                options=RunOptions(space=space),
+                options=RunOptions(space=space, regret="bayes"),
             )
         except (TypeError, ValueError) as error:
             raise type(error)(f"{name}: {error}") from None
