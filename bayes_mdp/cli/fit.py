@@ -152,7 +152,7 @@ def _judge(
         objective,
         initial=initial,
         num_draws=arguments.draws,
-        options=VerdictOptions(value_range=stated),
+        options=bm.decisions.VerdictOptions(value_range=stated),
     )
     print(f"\n{compared}")
     if arguments.report is not None:
