@@ -380,7 +380,7 @@ _RUN = {
     "key": key,
     "prior": prior,
     "num_steps": value(3),
-    "options": lambda: target("RunOptions")(progress=False),
+    "options": lambda: target("experiments.RunOptions")(progress=False),
 }
 _NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
 _OUTCOME = {"rewards_on": WORD}
@@ -1905,7 +1905,7 @@ CALLS += [
             "params": _PARAMS,
             "environment": _TASK,
             "num_choices": COUNT,
-            "subjects": [*MAYBE_COUNT, "pqr"],
+            "subjects": [0, -1, 2.5, True, "pqr"],
             "horizon": MAYBE_COUNT,
         },
     ),
