@@ -13,6 +13,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.renamed import MOVED, RENAMED, accepts_moved, new_argument
+from tools.public_names import find, public_names
 
 HEAVY = ("cvxpy", "arviz", "gymnasium", "numpyro", "matplotlib", "pandas", "xarray")
 
@@ -129,3 +130,22 @@ def test_arguments_of_the_last_version_that_cannot_be_are_refused():
         call(options=3, num_draws=50)
     with pytest.warns(FutureWarning), pytest.raises(ValueError, match="num_draws is 3"):
         call(num_draws=3)
+
+
+MANY = {
+    "read_log": "the columns of a table, and how it is written",
+    "envs.fold_log": "the columns of a table, and how it is written",
+    "behaviour.read_choices": "the columns of a table, and how it is written",
+    "run": "an experiment: who plays what, for how long (in steps or in episodes), how often",
+    "compare": "an experiment, and the problems of environments without a task",
+    "sweeps.sweep": "an experiment, for all cells",
+}
+"""Functions with more than eight arguments, and what these are."""
+
+
+def test_a_function_has_eight_arguments_at_most():
+    """What seldom changes goes into a record of options (`MOVED`); what every call says stays an argument."""
+    functions = {name: find(name) for name in public_names() if inspect.isroutine(find(name))}
+    numbers = {name.removeprefix("bayes_mdp."): len(inspect.signature(f).parameters) for name, f in functions.items()}
+    assert {name for name, number in numbers.items() if number > 8} == set(MANY)
+    assert sum(number == 8 for number in numbers.values()) <= 8
