@@ -43,7 +43,15 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
-from bayes_mdp.mdp.labels import STEP_LEVEL, logged_in_words, logged_steps, policy_of, step_p_value
+from bayes_mdp.mdp.labels import (
+    STEP_LEVEL,
+    log_behind,
+    logged_actions,
+    logged_in_words,
+    logged_steps,
+    policy_of,
+    step_p_value,
+)
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
@@ -157,7 +165,8 @@ def decide(
         policies: name -> policy that was fixed before anyone saw these data, as in `policy_value`, so also state ->
             action by the labels of the log. Of K > 1 each must be no worse with probability 1 - (1 - confidence) / K.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
-            the log did, as a log in place of a policy is read by `policy_value`.
+            the log did, as a log in place of a policy is read by `policy_value`. Its frequencies count as known here,
+            since policies that the log chose keep many of them.
         confidence: probability of being no worse than the baseline, in (0, 1).
         options: the space, what is chosen by which criterion and within which limits, the first states, the draws (see
             `DecideOptions`).
@@ -237,7 +246,7 @@ def decide(
         log.n_transitions,
         problem.split,
         space,
-        str(whole),
+        whole,
         prior_in_words(problem.prior),
         key_in_words(key),
         log.digest or "",
@@ -324,8 +333,19 @@ def _read_problem(
         int(options.num_draws),
         begins,
         options.value_range,
-        logged_in_words(log, space, objective) if baseline is None else "",
+        _practice(baseline, log, space, objective),
     )
+
+
+def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace, objective: Objective) -> str:
+    """What the baseline is, in words, where it is what the log did: given as nothing, as the log, or as its array."""
+    if baseline is None or log_behind(baseline) is log:
+        return logged_in_words(log, space, objective)
+    if isinstance(baseline, np.ndarray) and np.ndim(baseline) == 2:
+        mixture, _ = logged_actions(log, space)
+        if np.shape(baseline) == mixture.shape and np.allclose(baseline, mixture, rtol=0.0, atol=SAME):
+            return logged_in_words(log, space, objective, mixed=True)
+    return ""
 
 
 def _logged(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:

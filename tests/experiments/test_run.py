@@ -1,6 +1,7 @@
 """`run`: reproducible, compiled once, resumable to the bit, regret by its definitions, bad input refused."""
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any

@@ -13,7 +13,7 @@ from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
 from bayes_mdp.mdp.data.log_split import first_states, split_log
 from bayes_mdp.recommend.decide import LOOKS, MORE
 from bayes_mdp.recommend.decision import SCREEN
-from bayes_mdp.utils.messages import WIDTH
+from bayes_mdp.utils.layout import WIDTH
 from tests.options import fold
 from tests.recommend.shops import ACTIONS, BAD, REWARD, STATES, easy_log, right_prior
 

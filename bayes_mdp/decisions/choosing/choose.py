@@ -46,7 +46,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, at_most_held
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, limit_draws
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability, sizes_of
@@ -54,7 +54,8 @@ from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.renamed import accepts_moved
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html
+from bayes_mdp.utils.layout import Part, Section, as_html, as_text
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import bar_of, stage
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_key, check_number, check_type, described
@@ -135,35 +136,34 @@ class PolicyChoice(eqx.Module):
         """Whether the candidate is the baseline itself."""
         return self.abstained and np.array_equal(self.candidate, self.policy)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
-        low, high = self.value.interval
-        lines = [
-            f"Policy chosen by {self.criterion}, {describe_objective(self.value.objective)}",
-            f"  found: {self.how}",
-            f"  {self.criterion}: {amount(self.score, 6)} (Monte Carlo error {amount(self.score_error, 2)}) in "
+    def layout(self) -> Section:
+        """How it was chosen, and what it is worth."""
+        parts: list[Part] = [
+            f"how: {self.how}",
+            f"{self.criterion}: {amount(self.score, 6)} (Monte Carlo error {amount(self.score_error, 2)}) in "
             f"{len(self.value.draws)} fresh draws; {amount(self.claimed, 6)} in those that chose it",
-            f"  value in the fresh draws: mean {amount(self.value.mean, 6)}, sd {amount(self.value.sd, 3)}, "
-            f"95 % interval {amounts(low, high, 6)}",
-            f"  {describe_start(self.value)}",
-            "  this is the value under the posterior that chose it: if the prior is wrong, or its data few, it is too "
+            f"value in the fresh draws: mean {amount(self.value.mean, 6)}, sd {amount(self.value.sd, 3)}, "
+            f"95 % interval {amounts(*self.value.interval, 6)}",
+            describe_start(self.value),
+            "this is the value under the posterior that chose it: if the prior is wrong, or its data few, it is too "
             "high (judge it on data that did not choose it)",
         ]
         if self.value.basis is not None and self.value.basis.untried is not None:
-            lines.append(f"  {self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
-        lines += [f"  {line}" for line in describe_law(self.value.basis)]
+            parts.append(f"{self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
+        parts += describe_law(self.value.basis)
         if self.improvement is not None and not self.found_nothing:
-            lines.append(f"  {self.improvement}")
+            parts.append(str(self.improvement))
         if self.baseline is not None and not self.found_nothing and self.value.mean > self.baseline.mean:
             doubt = pull_of("candidate", self.value, "the baseline", self.baseline)
-            lines += [] if doubt is None else [f"  {doubt.reason}"]
+            parts += [] if doubt is None else [doubt.reason]
         if self.abstained and self.improvement is not None:
-            found = self.improvement.accepted
-            reason = "no better policy was found" if found else "these data do not show that the candidate is no worse"
-            lines.append(f"  the baseline is returned: {reason}")
-        return "\n".join(lines)
+            no_better = "no better policy was found"
+            reason = no_better if self.improvement.accepted else "these data do not show that the candidate is no worse"
+            parts.append(f"the baseline is returned: {reason}")
+        return Section(f"Policy chosen by {self.criterion}, {describe_objective(self.value.objective)}", parts)
 
 
 @accepts_moved("choose")
@@ -224,7 +224,7 @@ def choose(
     limits, slack, confidence = options.limits, float(options.slack), float(confidence)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
-    _, num_draws = at_most_held(searched, int(options.num_draws))
+    _, num_draws = limit_draws(searched, int(options.num_draws))
     check_choice(criterion, num_draws, confidence, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
