@@ -145,7 +145,7 @@ MANY = {
 
 def test_a_function_has_eight_arguments_at_most():
     """What seldom changes goes into a record of options (`MOVED`); what every call says stays an argument."""
-    functions = {name: find(name) for name in public_names() if inspect.isroutine(find(name))}
+    functions: dict[str, Any] = {name: find(name) for name in public_names() if inspect.isroutine(find(name))}
     numbers = {name.removeprefix("bayes_mdp."): len(inspect.signature(f).parameters) for name, f in functions.items()}
     assert {name for name, number in numbers.items() if number > 8} == set(MANY)
     assert sum(number == 8 for number in numbers.values()) <= 8
