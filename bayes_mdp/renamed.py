@@ -215,7 +215,7 @@ def _record(moved: Moved, given: dict[str, Any], fields: dict[str, Any]) -> obje
     options = given.get(moved.argument)
     if options is None:
         return record(**fields)
-    if not dataclasses.is_dataclass(options) or not issubclass(record, type(options)):
+    if type(options) not in record.__mro__[:-1]:  # the record, or one that it is derived from
         raise TypeError(f"{moved.argument} is {options!r}, expected {name}")
     # A record of the doors that share its fields (`RunOptions` for a sweep) is taken over.
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
