@@ -318,6 +318,11 @@ _BAD_SIMULATION = {
 }
 
 
+def _short_chain() -> Any:
+    """Options of `sbc_behaviour` whose chain is shorter than the number of draws."""
+    return bm.calibration.SbcBehaviourOptions(sampler=bm.inference.NUTS(1, 1, 1))
+
+
 def _decide_from(start: Any) -> Callable[[], Any]:
     """Makes options of `decide` with first states that the log does not have."""
     return lambda: bm.recommend.DecideOptions(initial=start)
@@ -375,7 +380,7 @@ _RUN = {
     "key": key,
     "prior": prior,
     "num_steps": value(3),
-    "options": lambda: target("RunOptions")(progress=False),
+    "options": lambda: target("experiments.RunOptions")(progress=False),
 }
 _NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
 _OUTCOME = {"rewards_on": WORD}
@@ -995,12 +1000,12 @@ CALLS = [
             **_BAD_JUDGE,
             "policies": [3, None, {}, [0, 1], {"a": "greedy"}, *({"a": bad} for bad in BY_LABEL)],
             "initial": STARTS,
-            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
-            "held_out": BOOL,
             "outcomes": [3, {}, {"cost": None}],
+            "options": RECORD,
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
+    Call("decisions.VerdictOptions", {}, {"value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)], "held_out": BOOL}),
     Call(
         "choose",
         _JUDGE,
@@ -1090,10 +1095,13 @@ CALLS = [
             "objective": OBJECTIVE,
             "initial": STARTS,
             "rivals": [3, "prior", {"a": 3}],
-            "num_replicates": [0, 50, 2.5, "x", None],
-            "false_alarm": INSIDE,
-            "choose_by": [3, "greedy"],
+            "options": RECORD,
         },
+    ),
+    Call(
+        "calibration.CriticiseOptions",
+        {},
+        {"num_replicates": [0, 50, 2.5, "x", None], "false_alarm": INSIDE, "choose_by": [3, "greedy"]},
     ),
     Call(
         "models.default_prior",
@@ -1155,14 +1163,13 @@ CALLS = [
     Call("information.evsi", _STUDIED, _BAD_STUDIED),
     Call(
         "information.net_benefit_of_sampling",
-        {**_STUDIED, "sizes": value([1, 2]), "population": value(10.0)},
-        {
-            **_BAD_STUDIED,
-            "sizes": [[], [0], [-1.0], [NAN], ["x"], 3],
-            "population": NOT_NEGATIVE,
-            "fixed_cost": NUMBER,
-            "cost_per_size": NUMBER,
-        },
+        {**_STUDIED, "sizes": value([1, 2]), "economics": lambda: target("information.StudyEconomics")(10.0)},
+        {**_BAD_STUDIED, "sizes": [[], [0], [-1.0], [NAN], ["x"], 3], "economics": RECORD},
+    ),
+    Call(
+        "information.StudyEconomics",
+        {"population": value(10.0)},
+        {"population": NOT_NEGATIVE, "fixed_cost": NUMBER, "cost_per_size": NUMBER},
     ),
     Call(
         "information.discounted_population",
@@ -1306,6 +1313,13 @@ CALLS = [
             "objective": [*OBJECTIVE, target("AverageReward")()],
             "step": [-1, 2, 0.5, "x", None, NAN],
             "num_simulations": optional(COUNT),
+            "options": RECORD,
+        },
+    ),
+    Call(
+        "decisions.SearchOptions",
+        {},
+        {
             "max_seconds": optional(POSITIVE),
             "max_depth": optional(COUNT),
             "exploration": optional(NOT_NEGATIVE),
@@ -1465,9 +1479,8 @@ CALLS = [
             "num_steps": [*COUNT, 2**31],
             "num_episodes": [3, *MAYBE_COUNT],
             "num_seeds": COUNT,
-            "regret": [3, "nosuch", ["a"]],
             "path": PATH,
-            "options": [3, None, {}],
+            "options": RECORD,
         },
         {"num_episodes": "num_steps", "prior": "prior|posterior"},
     ),
@@ -1475,6 +1488,7 @@ CALLS = [
         "experiments.RunOptions",
         {},
         {
+            "regret": [3, "nosuch", ["a"]],
             "space": ["x", 3],
             "num_checkpoints": COUNT,
             "progress": BOOL,
@@ -1532,14 +1546,15 @@ CALLS = [
             "num_steps": [3, *MAYBE_COUNT],
             "num_episodes": COUNT,
             "num_seeds": COUNT,
-            "num_blocks": [*COUNT, 10**7],
-            "regret": optional(WORD),
             "path": [3, 2.5],
-            "executor": EXECUTOR,
-            "retries": [x for x in COUNT if x != 0],
-            "options": [3, None],
+            "options": [*RECORD, lambda: target("experiments.SweepOptions")(num_blocks=10**7)],
         },
-        {"priors": "prior", "num_blocks": "num_blocks|blocks"},
+        {"priors": "prior", "options": "options|blocks"},
+    ),
+    Call(
+        "experiments.SweepOptions",
+        {},
+        {"num_blocks": COUNT, "regret": optional(WORD), "executor": EXECUTOR, "retries": [x for x in COUNT if x != 0]},
     ),
     Call(
         "sweeps.sweep_status",
@@ -1915,7 +1930,7 @@ CALLS += [
             "params": _PARAMS,
             "environment": _TASK,
             "num_choices": COUNT,
-            "num_persons": MAYBE_COUNT,
+            "subjects": [0, -1, 2.5, True, "pqr"],
             "horizon": MAYBE_COUNT,
         },
     ),
@@ -1941,22 +1956,29 @@ CALLS += [
             "model": behaviour_model,
             "environment": value(bm.behaviour.TwoStepTask()),
             "num_simulations": value(1),
-            "num_choices": value(4),
-            "num_draws": value(2),
+            "options": lambda: target("calibration.SbcBehaviourOptions")(num_choices=4, num_draws=2),
         },
         {
             "key": TYPED_KEY,
             "model": _MODEL,
             "environment": _TASK,
+            "num_simulations": COUNT,
+            "options": [*RECORD, _short_chain],
+            "path": PATH,
+        },
+        {"options": "options|sampler"},
+    ),
+    Call(
+        "calibration.SbcBehaviourOptions",
+        {},
+        {
             "num_subjects": COUNT,
             "num_choices": COUNT,
-            "num_simulations": COUNT,
             "num_draws": COUNT,
             "pooling": WORD,
             "horizon": MAYBE_COUNT,
-            "sampler": [3, "nuts", bm.inference.NUTS(1, 1, 1)],
+            "sampler": [3, "nuts"],
             "quantities": [3, "rate", {"rate": 3}],
-            "path": PATH,
         },
     ),
     Call(

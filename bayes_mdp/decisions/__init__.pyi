@@ -1,4 +1,5 @@
 from .bayes_adaptive_plan import BayesAdaptivePlan as BayesAdaptivePlan
+from .bayes_adaptive_plan import SearchOptions as SearchOptions
 from .bayes_adaptive_plan import plan_bayes_adaptive as plan_bayes_adaptive
 from .bayes_optimum import BayesOptimal as BayesOptimal
 from .bayes_optimum import bayes_optimal as bayes_optimal
@@ -27,6 +28,7 @@ from .choosing.policy_set import PolicyLimits as PolicyLimits
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue
 from .policy_comparison import PolicyComparison as PolicyComparison
+from .policy_comparison import VerdictOptions as VerdictOptions
 from .policy_comparison import compare_policies as compare_policies
 from .policy_evaluation import PolicyValue as PolicyValue
 from .policy_evaluation import policy_value as policy_value

@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias, overload
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -112,66 +112,6 @@ InferredPosterior: TypeAlias = (
 """What `infer` returns, one class for each route."""
 
 
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["exact"],
-    sampler: NUTS = NUTS(),
-) -> ConjugatePosterior: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["mixture"],
-    sampler: NUTS = NUTS(),
-) -> Mixture: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["quadrature", "importance", "collapsed"],
-    sampler: NUTS = NUTS(),
-) -> CollapsedPosterior: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["factorised"],
-    sampler: NUTS = NUTS(),
-) -> FactorisedPosterior: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["nuts", "svi", "laplace"] | Method,
-    sampler: NUTS = NUTS(),
-) -> SampledPosterior: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: str | Method = "auto",
-    sampler: NUTS = NUTS(),
-) -> InferredPosterior: ...
 def infer(
     key: PRNGKeyArray,
     prior: Prior,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
+from bayes_mdp.calibration.criticism.criticise import CriticiseOptions, Criticism, criticise
 from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
 from bayes_mdp.decisions.choosing.budgets import (
     Spender,
@@ -251,7 +251,9 @@ def decide(
         criticism = None
         if options.checks:
             rule = _rule(problem)
-            criticism = criticise(keys[4], whole, log, objective, initial=begins, choose_by=rule)
+            criticism = criticise(
+                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule)
+            )
             judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
         else:
             judged = {name: replace(each, doubts=(*each.doubts, LEFT_OUT)) for name, each in judged.items()}

@@ -23,6 +23,10 @@ from bayes_mdp.utils.memory import device_bytes, free_bytes
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
 
+if TYPE_CHECKING:
+    from bayes_mdp.experiments.training.vector_env import HostEnv
+
+
 _GIB = 2**30
 
 
@@ -74,6 +78,8 @@ class TrainOptions:
             the run. No other number depends on it.
         progress: whether a bar is shown (on a terminal only).
         device: "cpu", "gpu", or None for JAX's own choice.
+        evaluation_env: where an agent is tried that learns in environments on the host: others of the same kind; None:
+            it is not. An `ObservedEnvironment` needs none.
 
     Raises:
         ValueError: a number out of its range, another device, a replay of fewer than two rows. TypeError: another type.
@@ -91,6 +97,7 @@ class TrainOptions:
     chunk: int = 1000
     progress: bool = True
     device: str | None = None
+    evaluation_env: "HostEnv | None" = None
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "replay_size", "chunk"):

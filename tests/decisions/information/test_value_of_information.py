@@ -74,12 +74,14 @@ def test_two_normal_arms(model):
 
 def test_the_best_size_of_a_study(model):
     study = bm.information.Study({"t1": 1, "t2": 1}, SD)
-    costs = {"population": 10_000, "fixed_cost": 50_000, "cost_per_size": 2 * 500}
-    found = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, range(60, 101), **costs)
+    costs = bm.information.StudyEconomics(population=10_000, fixed_cost=50_000, cost_per_size=2 * 500)
+    found = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, range(60, 101), economics=costs)
     assert found.best_size == 82
     assert float(found.table["enbs"].max()) == pytest.approx(1_314_254.47, abs=0.005)
     assert "best of these: 82" in str(found)
-    none = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, [10.0], population=1, fixed_cost=1e6)
+    none = bm.information.net_benefit_of_sampling(
+        KEY, model["normals"], study, [10.0], economics=bm.information.StudyEconomics(population=1, fixed_cost=1e6)
+    )
     assert none.best_size == 0 and "none of these pays" in str(none)
 
 
@@ -468,11 +470,15 @@ def test_wrong_input(model):
         (lambda: arms.at({"t1": [1.0, 2.0]}), r"values\['t1'\] has shape \(2,\)"),
         (lambda: arms.at({"t": 1.0}), "values has 't'"),
         (
-            lambda: bm.information.net_benefit_of_sampling(KEY, one, bm.information.Study({"p": 1}), [], population=1),
+            lambda: bm.information.net_benefit_of_sampling(
+                KEY, one, bm.information.Study({"p": 1}), [], economics=bm.information.StudyEconomics(population=1)
+            ),
             "sizes is",
         ),
         (
-            lambda: bm.information.net_benefit_of_sampling(KEY, one, bm.information.Study({"p": 1}), [0], population=1),
+            lambda: bm.information.net_benefit_of_sampling(
+                KEY, one, bm.information.Study({"p": 1}), [0], economics=bm.information.StudyEconomics(population=1)
+            ),
             r"sizes\[0\] is 0",
         ),
         (
