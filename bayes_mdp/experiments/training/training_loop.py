@@ -7,7 +7,7 @@ runs chunks for all seeds. All random numbers depend on (key, iteration) alone: 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,6 @@ from bayes_mdp.utils.validation import check_bool, check_count, check_name, chec
 
 if TYPE_CHECKING:
     from bayes_mdp.experiments.training.vector_env import HostEnv
-
 
 _GIB = 2**30
 
