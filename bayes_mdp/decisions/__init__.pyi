@@ -16,6 +16,12 @@ from .choosing.criteria import Regret as Regret
 from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
 from .choosing.policy_set import PolicyLimits as PolicyLimits
+from .confounding import Bounds as Bounds
+from .confounding import tilted as tilted
+from .confounding import tilted_draws as tilted_draws
+from .confounding import tipping_point as tipping_point
+from .confounding import tipping_tilt as tipping_tilt
+from .confounding import value_bounds as value_bounds
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue
 from .policy_comparison import PolicyComparison as PolicyComparison

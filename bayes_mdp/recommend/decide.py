@@ -18,6 +18,7 @@ from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greed
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
+from bayes_mdp.decisions.confounding import tipping_point
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
@@ -34,6 +35,7 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
     AverageReward,
     CanMean,
+    Discounted,
     Episodic,
     HasVariances,
     Log,
@@ -71,6 +73,8 @@ MOST_PRIOR = 0.5
 """Share of the prior in a value above which nothing is recommended; from `PRIOR_SHARE` on other priors are tried."""
 LIKELIER = 0.02
 """Where no policy is as sure as was asked for, the best of those is named that are likelier no worse than worse."""
+MEAN_DRAWS = 400
+"""Draws behind the mean rewards of outcomes."""
 MOST_PAIRS = 10
 """Of a table of `variance_shares`."""
 SAME = 1e-6
@@ -95,6 +99,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     value_range: Range | None = None,
     num_draws: IntScalar = 400,
     checks: bool = True,
+    observational: bool = True,
 ) -> Decision:
     """Judge policies against the one in use by a log, and recommend one of them or say why not. Host-side.
 
@@ -132,6 +137,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
             each state (of one stretch without an end: uniform).
         value_range: the lowest and the highest value that a policy can have, if known.
         checks: whether `criticise` runs; without it nothing is recommended.
+        observational: whether those who chose the log's actions may have known more than the log holds; False: the
+            actions were drawn by chance, as in a trial. If so, a recommendation says how strong such unrecorded causes
+            would have to be to undo it (see `bayes_mdp.decisions.tipping_point`).
 
     Returns:
         The recommended policy, the reasons, and all that they rest on.
@@ -151,6 +159,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     """
     check_key("key", key)
     check_bool("checks", checks)
+    check_bool("observational", observational)
     problem = _read_problem(
         prior,
         log,
@@ -229,6 +238,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
         problem.practice,
         log.notes,
+        _tipping(keys[5], judge, problem, shown, start) if observational and lead is not None else None,
     )
 
 
@@ -536,6 +546,36 @@ def _rarely_tried(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below
     legal = np.ones(seen.shape, bool) if space.legal is None else np.asarray(space.legal)
     rare = [(space.state_names[s], space.action_names[a]) for s, a in np.argwhere(legal & (seen < below))]
     return RarelyTried(below, tuple(rare), int(legal.sum()))
+
+
+def _tipping(
+    key: PRNGKeyArray, posterior: Fitted, problem: Problem, policy: PolicyLike, start: ArrayLike
+) -> float | None:
+    """The factor of unrecorded causes from which on a policy may be worth no more than what the log did, in the mean
+    MDP; None where practice, or the rows, depend on the step, or values are no discounted or finite sums."""
+    objective, logged = problem.objective, problem.baseline
+    if not problem.practice or np.ndim(logged) != 2 or problem.space.horizon is not None:  # type: ignore[arg-type]
+        return None
+    if not isinstance(objective, Discounted | Episodic):
+        return None
+    outcome_reward = None
+    if posterior.rewards_by_outcome:
+        outcome_reward = posterior.known_reward
+        if outcome_reward is None:
+            index = np.zeros(MEAN_DRAWS, np.int32)
+            if posterior.log_weights is not None:
+                index = np.asarray(jax.random.categorical(key, jnp.asarray(posterior.log_weights), shape=index.shape))
+            outcome_reward = np.nan_to_num(posterior.draw_laws(key, index).mean.mean(0))
+    with jax.enable_x64(True):
+        mean = to_float64(posterior).mean_mdp()
+        return tipping_point(
+            mdp=mean,
+            policy=policy,
+            logged=np.asarray(logged),
+            objective=objective,
+            initial=np.asarray(start),
+            outcome_reward=outcome_reward,
+        )
 
 
 def _anchored(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:

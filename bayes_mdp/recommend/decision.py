@@ -161,6 +161,8 @@ class Decision:
             None: none had to.
         practice: what the baseline is, in words, where it is what the log did; else "".
         left_out: what of the log is no transition, one sentence each.
+        tipping: the factor of unrecorded causes from which on `lead` may be worth no more than what the log did (see
+            `bayes_mdp.decisions.tipping_point`); None: the log is no observation, or it is not known.
     """
 
     candidates: Mapping[str, Candidate]
@@ -184,6 +186,7 @@ class Decision:
     rarely_tried: RarelyTried | None = None
     practice: str = ""
     left_out: tuple[str, ...] = ()
+    tipping: float | None = None
 
     @property
     def lead(self) -> str | None:
@@ -284,6 +287,7 @@ class Decision:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
         notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
         notes += [f"the baseline is {self.practice}"] if "step" in self.practice else []
+        notes += [] if self.tipping is None or not self.recommended else [hidden_causes(self.tipping)]
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(
@@ -365,6 +369,19 @@ class Decision:
         width = [max(map(len, column)) for column in zip(*rows, strict=True)]
         told = [[f"{cell:>{size}}" for cell, size in zip(row[1:], width[1:], strict=True)] for row in rows]
         return ["  ".join(["", row[0].ljust(width[0]), *each]) for row, each in zip(rows, told, strict=True)]
+
+
+def hidden_causes(factor: float) -> str:
+    """How strong a cause that the log does not record would have to be to undo a recommendation, in one sentence.
+
+    Args:
+        factor: as `bayes_mdp.decisions.tipping_point` returns it.
+    """
+    known = "rewards are taken as they are"
+    if factor == float("inf"):
+        return f"no unrecorded difference between those treated and the others undoes it by next states alone ({known})"
+    more = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"
+    return f"holds unless those treated differ from the others, in ways not recorded, {more} (odds; {known})"
 
 
 def _wrapped(lines: list[str]) -> list[str]:
