@@ -123,11 +123,11 @@ def value_bounds(
         ValueError: a factor below 1, arrays of other shapes, rows that do not sum to one. TypeError: another objective.
 
     Example:
-        >>> mdp = bm.MDP([[[0.9, 0.1]], [[0.0, 1.0]]], [[1.0], [0.0]])
-        >>> half = [[0.5], [0.5]]  # another action, which the MDP does not have, was as likely
-        >>> low, high = bm.decisions.value_bounds(mdp, [0, 0], [[0.5], [0.5]], bm.Discounted(0.9), 2.0, initial=0)
-        >>> bool(low < high)
-        True
+        >>> mdp = bm.MDP([[[0.5, 0.5], [0.7, 0.3]], [[0.0, 1.0], [0.0, 1.0]]], [[1.0, 1.0], [0.0, 0.0]])
+        >>> half = [[0.5, 0.5], [0.5, 0.5]]
+        >>> low, high = bm.decisions.value_bounds(mdp, [1, 1], half, bm.Episodic(2), 2.0, initial=0)
+        >>> print(round(low, 3), round(high, 3))  # between .5 * .7 + .5 * .4 and .5 * .7 + .5 * .85
+        1.55 1.775
     """
     case = _read(mdp, policy, logged, objective, initial, outcome_reward)
     check_number("factor", factor, lambda x: (x >= 1) & np.isfinite(x), "a finite number, 1 or greater")
@@ -149,7 +149,9 @@ def tipping_point(
     unrecorded cause; infinity: no factor up to a million makes it worse.
 
     Args:
-        mdp, policy, logged, objective, initial, outcome_reward: as of `value_bounds`.
+        mdp, policy, objective, initial: as of `value_bounds`.
+        logged: Float[S A], likewise.
+        outcome_reward: Float[S A O], broadcast, likewise.
 
     Raises:
         ValueError, TypeError: as `value_bounds`.
@@ -183,8 +185,10 @@ def tipping_tilt(
     """The delta of `tilted` from which on a policy is worth no more than what the log did; infinity: none up to 100.
 
     Args:
-        mdp, policy, logged, objective, initial, outcome_reward: as of `value_bounds`.
-        score: as of `tilted`, such that a larger delta makes the policy worse.
+        mdp, policy, objective, initial: as of `value_bounds`.
+        logged: Float[S A], likewise.
+        outcome_reward: Float[S A O], broadcast, likewise.
+        score: Float[O], or broadcast to [S A O], as of `tilted`, such that a larger delta makes the policy worse.
 
     Raises:
         ValueError, TypeError: as `value_bounds`.
@@ -206,12 +210,13 @@ def tilted(mdp: MDP | SparseMDP, logged: ArrayLike, score: ArrayLike, delta: Rea
     Traceable in `delta`. Rewards [S A] stay as they are.
 
     Args:
-        mdp, logged: as of `value_bounds`.
+        mdp: as of `value_bounds`.
+        logged: Float[S A], likewise.
         score: Float[O], or broadcast to [S A O]: how an outcome is weighed (0 for the best, 1 for the worst, say).
         delta: log of the ratio between outcomes whose scores differ by one; 0: no unrecorded causes.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: shapes that do not fit, practice that does not sum to one. TypeError: no MDP.
     """
     check_mdp(mdp, "mdp")
     taken = _read_logged(logged, tuple(mdp.reward.shape))
@@ -242,7 +247,8 @@ def tilted_draws(
     Args:
         key: of the draws.
         posterior: of the log, as without unrecorded causes.
-        logged, score: as of `tilted`.
+        logged: Float[S A], as of `tilted`.
+        score: Float[O], or broadcast to [S A O], likewise.
         delta: prior of delta; None: Normal(0, 0.5).
         num_draws: N.
 
