@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, overload
 
 import jax
@@ -30,6 +31,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
+from bayes_mdp.inference.contexts import ContextPosterior, in_contexts
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -53,6 +55,7 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior, tracing
@@ -98,6 +101,16 @@ InferredPosterior: TypeAlias = (
 """What `infer` returns, one class for each route."""
 
 
+@overload
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Log | None = None,
+    *,
+    space: ContextSpace,
+    method: str | Method = "auto",
+    sampler: NUTS = NUTS(),
+) -> ContextPosterior: ...
 @overload
 def infer(
     key: PRNGKeyArray,
@@ -166,7 +179,7 @@ def infer(
     space: StateActionSpace,
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
-) -> InferredPosterior:
+) -> InferredPosterior | ContextPosterior:
     """The posterior of `prior`, a NumPyro program space -> `MDPSpec`, after `data`.
 
     "auto" takes the best route that it can prove on the traced program:
@@ -195,6 +208,11 @@ def infer(
     The proof is made once for a program (identified by what it computes, not by its name), and a sampler is compiled
     once for a program, a method and the shapes of the data. If something is wrong with draws (r-hat, effective sample
     size, divergences), a `SamplingWarning` says what to do; the chains are kept as `posterior.mcmc`.
+
+    In a space with contexts (that of a log with covariates) the result is a `ContextPosterior`, one posterior for each
+    context (see `bayes_mdp.inference.contexts`): exact for a ready prior, whose rows are then by context; else by these
+    routes for all contexts side by side. "gibbs" draws `models.stick_rows` by Polya-Gamma variables, and "laplace"
+    draws about the mode with weights, approximate, refused where the weights are bad (Pareto k above .7).
 
     Data that the program itself observes (`numpyro.sample(..., obs=...)`) count in addition to `data`; a UserWarning is
     given if they may be the same data.
@@ -227,6 +245,8 @@ def infer(
     """
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)
+    if isinstance(space, ContextSpace):
+        return in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
     with stage("infer (which route)"):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import equinox as eqx
 import jax
@@ -208,6 +208,23 @@ def _named(columns: object) -> Any:
     return tuple((role, name) for role, name in columns.items() if name is not None)
 
 
+class HasContexts(Protocol):
+    """The covariates of the transitions of a log, as `bayes_mdp.mdp.contexts` has them."""
+
+    @property
+    def contexts(self) -> object:
+        """The distinct patterns."""
+        ...
+
+    def part(self, rows: np.ndarray) -> "HasContexts":
+        """Those of some transitions."""
+        ...
+
+    def space(self, space: "StateActionSpace") -> "StateActionSpace":
+        """A space with these contexts."""
+        ...
+
+
 class Log(eqx.Module):
     """A log as read: transitions, the labels behind the indices, and where it came from.
 
@@ -219,6 +236,7 @@ class Log(eqx.Module):
         columns: role ("state", "action", "reward", ...) -> name of its column, as pairs or a mapping; for what is
             printed. Roles without a column are left out.
         notes: what of the source is no transition, one sentence each, for what is printed.
+        covariates: of each transition (see `bayes_mdp.mdp.contexts`); None: there are none.
 
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
@@ -232,6 +250,7 @@ class Log(eqx.Module):
     digest: str | None = eqx.field(default=None, static=True)
     columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
     notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
+    covariates: HasContexts | None = eqx.field(default=None, static=True, kw_only=True)
 
     def column(self, role: str) -> Hashable:
         """The name of the column of a role; the role itself where it is not known.
@@ -263,7 +282,8 @@ class Log(eqx.Module):
         sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({label_list(x)})" for what, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{cost}{notes}"
+        contexts = "" if self.covariates is None else f"; {self.covariates.contexts}"
+        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{contexts}{cost}{notes}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
