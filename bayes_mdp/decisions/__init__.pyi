@@ -22,6 +22,10 @@ from .confounding import tilted_draws as tilted_draws
 from .confounding import tipping_point as tipping_point
 from .confounding import tipping_tilt as tipping_tilt
 from .confounding import value_bounds as value_bounds
+from .for_whom import ValuesBy as ValuesBy
+from .for_whom import exogenous as exogenous
+from .for_whom import knowing as knowing
+from .for_whom import practice as practice
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue
 from .policy_comparison import PolicyComparison as PolicyComparison

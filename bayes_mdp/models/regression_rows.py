@@ -37,6 +37,8 @@ SLAB, SLAB_DEGREES = 2.5, 4.0
 LINKS = ("cloglog", "logit")
 ORDERED = ("logit", "probit")
 SHRINK = ("normal", "horseshoe")
+CUTS = dist.Normal(0.0, 2.5)
+"""Prior of the cuts, before they are put in order."""
 
 
 class RowLaw(NamedTuple):
@@ -286,7 +288,7 @@ def ordinal_rows(
     if len(places) < 2 or len(set(places)) < len(places):
         raise ValueError(f"outcomes is {listed}, expected at least two labels, each once")
     eta, prior = _predictors(case, ("all",), coefficients, shrink)
-    base = dist.Normal(0.0, 2.5).expand([len(places) - 1]).to_event(1)
+    base = CUTS.expand([len(places) - 1]).to_event(1)
     cuts = jnp.asarray(numpyro.sample(f"{name}_cuts", dist.TransformedDistribution(base, OrderedTransform())))
     below, above = _edges(cuts - eta)
     # F(b) - F(a) = F(-a) - F(-b): where both are close to one the other side has the digits.

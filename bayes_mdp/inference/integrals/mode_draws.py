@@ -25,11 +25,11 @@ DEGREES, WIDER = 7.0, 1.2
 """Of the Student t distribution: degrees of freedom, and by how much it is wider than the curvature says."""
 MOST_STEPS = 100
 SETTLED = 1e-20
-"""Newton decrement, twice the height that is left, at which the mode is found."""
+"""Newton decrement, twice the height that is left, at which the mode is certainly found."""
 ROUNDED = 1e-10
-"""The same, where steps no longer make the density larger: rounding."""
-RUNAWAY = 30, 1.0
-"""After so many steps, one that is still so long says that there is no mode."""
+"""The same, from which on heights differ by rounding alone."""
+RUNAWAY = 30, 0.05
+"""A step still so long after so many, or where the density hardly changes, says that there is no mode."""
 WARN, REFUSE = 0.5, 0.7
 """Pareto k from which on weights are doubtful, and not to be used."""
 
@@ -142,28 +142,28 @@ def find_mode(
     """
     point = np.asarray(start, np.float64)
     height, gradient, hessian = density.slopes(point)
+    last = np.inf
     for number in range(MOST_STEPS):
         step, decrement = _step(gradient, hessian)
-        if decrement <= SETTLED:
-            break
-        # Halved until the density is larger: far from the mode its curvature may mislead.
-        share = 1.0
-        while share > 1e-8:
+        long = np.abs(step).max() > RUNAWAY[1]
+        if long and (decrement <= ROUNDED or number >= RUNAWAY[0]):
+            raise NoModeError(f"after {number} steps of Newton's method the next one is still long", step)
+        # Below rounding no height can be compared: whole steps, as long as each is much smaller than the one before.
+        if decrement <= SETTLED or (decrement <= ROUNDED and decrement > last / 4):
+            return point, height, hessian
+        last, share = decrement, 1.0
+        while True:
             after, *slopes = density.slopes(point - share * step)
-            if np.isfinite(after) and after <= height - 1e-4 * share * decrement:
+            lower = after <= height - 1e-4 * share * decrement
+            if np.isfinite(after) and (lower or decrement <= ROUNDED):
                 break
+            # Halved until the density is larger: far from the mode its curvature may mislead.
             share /= 2
-        else:
-            if decrement <= ROUNDED:
-                break
-            raise NoModeError("no step makes the density larger, although its slope is not zero")
+            if share < 1e-8:
+                raise NoModeError("no step makes the density larger, although its slope is not zero")
         point, height = point - share * step, after
         gradient, hessian = slopes
-        if number >= RUNAWAY[0] and np.abs(step).max() > RUNAWAY[1]:
-            raise NoModeError(f"after {number} steps of Newton's method the next one is still long", step)
-    else:
-        raise NoModeError(f"Newton's method did not settle in {MOST_STEPS} steps")
-    return point, height, hessian
+    raise NoModeError(f"Newton's method did not settle in {MOST_STEPS} steps")
 
 
 def _step(gradient: Float[np.ndarray, " D"], hessian: Float[np.ndarray, "D D"]) -> tuple[np.ndarray, float]:
