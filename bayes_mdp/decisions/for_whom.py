@@ -441,11 +441,11 @@ def knowing(
 
     Args:
         values: J_c of each policy in each context.
-        weights: of the contexts; they are divided by their sum.
-        results: P(t | c) of each result of a test; None: the context itself becomes known.
+        weights: shares of the contexts; they are divided by their sum.
+        results: probabilities P(t | c) of each result of a test; None: the context itself becomes known.
 
     Raises:
-        ValueError: shapes that do not fit, results that do not add up to one in each context.
+        ValueError: shapes that do not fit, results that do not add up to one in each context. TypeError: no numbers.
 
     Example:
         >>> bm.decisions.knowing([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
@@ -511,7 +511,7 @@ def exogenous(mdps: Sequence[MDP], moves: Float[ArrayLike, "Z Z"]) -> SparseMDP:
         where they have some.
 
     Raises:
-        ValueError: sizes that differ, moves that do not sum to one.
+        ValueError: sizes that differ, moves that do not sum to one. TypeError: what is no MDP.
 
     Example:
         >>> flat = bm.MDP([[[1.0]]], [[0.0]]), bm.MDP([[[1.0]]], [[1.0]])

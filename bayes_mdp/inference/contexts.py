@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 DRAWS = 4000
 """Of a belief in closed form over all contexts together, of which a posterior of one context is made."""
+MEAN_DRAWS = 400
+"""Behind the mean rewards of outcomes."""
 AT_ONCE = 2**24
 """Probabilities of draws in contexts that are worked out at once."""
 
@@ -209,6 +211,39 @@ class ContextPosterior:
         if self.sites is None:
             raise ValueError("each context is a belief of its own, without common draws, expected at(context)")
         return tables_of(self.program, self.space, self.sites)
+
+    def outcome_reward(self, places: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n S A O"] | None:
+        """The mean reward of every outcome in some contexts; None: rewards do not depend on the outcome.
+
+        Args:
+            places: of the contexts.
+        """
+        if self.sites is None:
+            return None
+        mean = outcome_rewards(self.program, self.space, self.sites)
+        return None if mean is None else mean[places]
+
+    def along(self, path: "pd.DataFrame") -> Any:
+        """The posterior of a subject whose covariates follow a known path: the rows of step h are those of row h.
+
+        Args:
+            path: a row for each step, with a column for each covariate.
+
+        Returns:
+            An ordinary posterior in a space with a horizon, for `Episodic(H)`.
+
+        Raises:
+            ValueError: as `at`; contexts without common draws.
+        """
+        moved = self._moved(self.contexts.read(path))
+        tables, alone = moved.tables, self.space.alone
+        known = {name: getattr(alone, name) for name in ("ends", "states", "actions", "legal", "support")}
+        space = StateActionSpace(alone.n_states, alone.n_actions, horizon=tables.rows.shape[1], **known)
+        with jax.enable_x64(True):
+            mdps = jax.vmap(space.mdp)(jnp.asarray(tables.rows), jnp.asarray(tables.reward))
+            mdps = jax.tree.map(np.asarray, mdps)
+        number = len(tables.rows)
+        return GivenDraws(mdps, np.full(number, 1.0 / number), space)
 
     def coefficients(self, name: str | None = None) -> "pd.DataFrame":
         """The coefficients of a row law on the scale of its columns: mean, sd, and 95 % interval.
@@ -539,6 +574,27 @@ def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]
             parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block)))
     rows, reward = (np.concatenate(each).astype(np.float64) for each in zip(*parts, strict=True))
     return Tables(rows, reward)
+
+
+@traced_alone
+def outcome_rewards(
+    program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]
+) -> Float[np.ndarray, "C S A O"] | None:
+    """The mean over draws of the mean reward of every outcome; None: rewards do not depend on the outcome.
+
+    Args:
+        program, space, sites: as of `tables_of`.
+    """
+
+    def one(values: Mapping[str, Array]) -> Array:
+        spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
+        table = rewards_in_contexts(spec, space)
+        return table.mean if table.by_outcome else jnp.zeros(())
+
+    with jax.enable_x64(True):
+        some = {name: jnp.asarray(np.asarray(x)[:MEAN_DRAWS]) for name, x in sites.items()}
+        mean = np.asarray(jax.vmap(one)(some)).mean(0)
+    return mean if mean.ndim else None
 
 
 def _apart(mdps: Any, space: ContextSpace) -> Tables:

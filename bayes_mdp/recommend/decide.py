@@ -4,9 +4,9 @@ Read and checked arguments (`Problem`); the choice, the judgement in common draw
 where the policies differ (`differences`) and what the value of the answer hangs on (`variance_shares`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     start_of_log,
 )
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
+from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import infer
@@ -55,6 +56,7 @@ from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
+from bayes_mdp.recommend.subgroups import SubgroupDecision, check_subgroups, decide_by_subgroup
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type, described
@@ -81,7 +83,8 @@ SAME = 1e-6
 """Difference of action probabilities that is rounding: those of a log are in float32."""
 
 
-def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
+@overload
+def decide(
     key: PRNGKeyArray,
     prior: Prior | Literal["default"],
     log: Log,
@@ -100,7 +103,54 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     num_draws: IntScalar = 400,
     checks: bool = True,
     observational: bool = True,
-) -> Decision:
+) -> Decision: ...
+@overload
+def decide(
+    key: PRNGKeyArray,
+    prior: Prior,
+    log: Log,
+    objective: Objective,
+    *,
+    policies: Mapping[str, Any],
+    space: StateActionSpace | None = None,
+    criterion: Criterion | str = "mean",
+    limits: PolicyLimits = PolicyLimits(),
+    baseline: Any | None = None,
+    confidence: RealLike = 0.95,
+    slack: RealLike = 0.0,
+    split: RealLike = 0.0,
+    initial: InitialLike | None = None,
+    value_range: Range | None = None,
+    num_draws: IntScalar = 400,
+    checks: bool = True,
+    observational: bool = True,
+    subgroups: str | Sequence[str],
+    method: str | Method = "auto",
+    practice_by: str | Sequence[str] | None = None,
+) -> SubgroupDecision: ...
+def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
+    key: PRNGKeyArray,
+    prior: Prior | Literal["default"],
+    log: Log,
+    objective: Objective,
+    *,
+    policies: Mapping[str, Any] | None = None,
+    space: StateActionSpace | None = None,
+    criterion: Criterion | str = "mean",
+    limits: PolicyLimits = PolicyLimits(),
+    baseline: Any = None,
+    confidence: RealLike = 0.95,
+    slack: RealLike = 0.0,
+    split: RealLike = 0.0,
+    initial: InitialLike | None = None,
+    value_range: Range | None = None,
+    num_draws: IntScalar = 400,
+    checks: bool = True,
+    observational: bool = True,
+    subgroups: str | Sequence[str] | None = None,
+    method: str | Method = "auto",
+    practice_by: str | Sequence[str] | None = None,
+) -> Decision | SubgroupDecision:
     """Judge policies against the one in use by a log, and recommend one of them or say why not. Host-side.
 
     Judged are the policies that are named, and the best one that the log supports (see `choose`). What was hardly tried
@@ -140,9 +190,14 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         observational: whether those who chose the log's actions may have known more than the log holds; False: the
             actions were drawn by chance, as in a trial. If so, a recommendation says how strong such unrecorded causes
             would have to be to undo it (see `bayes_mdp.decisions.tipping_point`).
+        subgroups: of a log with covariates: "context", or the covariates whose patterns are subgroups, named before the
+            log is seen. Each has a verdict of its own on `policies`, and the log chooses none (see
+            `bayes_mdp.recommend.subgroups`).
+        method: with subgroups, as for `infer`.
+        practice_by: with subgroups, the covariates that practice looked at; None: all of them.
 
     Returns:
-        The recommended policy, the reasons, and all that they rest on.
+        The recommended policy, the reasons, and all that they rest on; with subgroups a `SubgroupDecision`.
 
     Raises:
         ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`, `default_prior`; a space with a
@@ -160,6 +215,33 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     check_key("key", key)
     check_bool("checks", checks)
     check_bool("observational", observational)
+    if subgroups is not None:
+        check_type("log", log, Log, "a Log (see read_log)")
+        if isinstance(prior, str):
+            raise ValueError(f"prior is {prior!r} with subgroups, expected a program with covariates (see logit_rows)")
+        whole = check_subgroups(log, StateActionSpace.from_log(log) if space is None else space, policies)
+        assert policies is not None
+        posterior = infer(jax.random.fold_in(key, 0), prior, log, space=whole, method=method)
+        return decide_by_subgroup(
+            jax.random.fold_in(key, 1),
+            posterior,
+            log,
+            objective,
+            policies,
+            subgroups,
+            baseline=baseline,
+            confidence=float(confidence),
+            slack=float(slack),
+            initial=initial,
+            num_draws=posterior.num_draws or int(num_draws),
+            observational=observational,
+            practice_by=practice_by,
+        )
+    if isinstance(log, Log) and log.covariates is not None:
+        raise ValueError(
+            "log has covariates and subgroups is None, expected subgroups='context' or some of them, or a log that is "
+            "read without covariates"
+        )
     problem = _read_problem(
         prior,
         log,

@@ -165,16 +165,16 @@ def test_chains_and_sticks_with_sites_find_the_golden_numbers(key):
 
 @pytest.mark.parametrize(("number", "tilt"), [(1, 0.5), (3, 1.7), (250, 0.4)])
 def test_polya_gamma_variables_have_their_closed_form_moments(number, tilt):
-    """400,000 draws, six standard errors: a variance that is 2 % off (10 errors) is caught."""
+    """Six standard errors: in 400,000 draws a variance that is 3 % off is caught (of PG(250), 100,000: 4 %)."""
     pytest.importorskip("polyagamma")
-    size = 400_000
+    size = 400_000 if number < 100 else 100_000
     x = draw_polya_gamma(np.random.default_rng(0), np.full(size, float(number)), np.full(size, tilt))
     mean = number / (2 * tilt) * np.tanh(tilt / 2)
     variance = number / (4 * tilt**3) * (np.sinh(tilt) - tilt) / np.cosh(tilt / 2) ** 2
     assert abs(x.mean() - mean) < 6 * np.sqrt(variance / size)
     kurtosis = ((x - x.mean()) ** 4).mean() / x.var() ** 2
     assert abs(x.var() / variance - 1) < 6 * np.sqrt((kurtosis - 1) / size)
-    assert 6 * np.sqrt((kurtosis - 1) / size) < 0.03
+    assert 6 * np.sqrt((kurtosis - 1) / size) < 0.04
 
 
 def test_contexts_share_their_draws_and_a_new_pattern_runs_the_program_again(key):
