@@ -466,39 +466,6 @@ def knowing(
     return float(max((table @ (told * share).T).max(0).sum() - blind, 0.0))
 
 
-def value_of_covariates(
-    evaluate: Evaluate,
-    key: PRNGKeyArray,
-    posterior: InContexts,
-    objective: Objective,
-    *,
-    by: str | Sequence[str] = "context",
-    policies: Mapping[str, Any] | None = None,
-    population: Any = None,
-    initial: InitialLike | None = None,
-    num_draws: int = 400,
-) -> float:
-    """What knowing covariates before acting is worth (see `knowing`), by the posterior mean of the values.
-
-    Args:
-        evaluate, key, posterior, objective, initial, num_draws: as of `values_in_contexts`.
-        by: the covariates that become known.
-        policies: name -> policy that may be chosen; None: all deterministic ones.
-        population: see `read_population`.
-    """
-    weights = read_population(posterior, population)
-    here = weights.posterior
-    named = policies
-    if named is None:
-        listed = all_policies(here.space.n_states, here.space.n_actions)
-        named = {str(i): policy for i, policy in enumerate(listed)}
-    each = values_in_contexts(evaluate, key, here, named, objective, initial, num_draws)
-    table = np.array([[value[name].mean for value in each] for name in named])
-    _, group, patterns = groups_of(here.contexts, by)
-    results = (group == np.arange(len(patterns))[:, None]).astype(float)
-    return knowing(table, weights.shares, results)
-
-
 def exogenous(mdps: Sequence[MDP], moves: Float[ArrayLike, "Z Z"]) -> SparseMDP:
     """One MDP of the states (z, s), of a covariate z that moves by itself: P(s' | s, a, z) M(z' | z).
 

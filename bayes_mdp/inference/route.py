@@ -31,7 +31,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
-from bayes_mdp.inference.contexts import ContextPosterior, in_contexts
+from bayes_mdp.inference.context_posterior import ContextPosterior, in_contexts
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -210,7 +210,7 @@ def infer(
     size, divergences), a `SamplingWarning` says what to do; the chains are kept as `posterior.mcmc`.
 
     In a space with contexts (that of a log with covariates) the result is a `ContextPosterior`, one posterior for each
-    context (see `bayes_mdp.inference.contexts`): exact for a ready prior, whose rows are then by context; else by these
+    context (see `bayes_mdp.inference.context_posterior`): exact for a ready prior, whose rows are then by context; else by these
     routes for all contexts side by side. "gibbs" draws `models.stick_rows` by Polya-Gamma variables, and "laplace"
     draws about the mode with weights, approximate, refused where the weights are bad (Pareto k above .7).
 

@@ -18,7 +18,7 @@ from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.confounding import tipping_point
 from bayes_mdp.decisions.for_whom import groups_of, policies_for, practice, read_population, values_in_contexts
 from bayes_mdp.decisions.policy_evaluation import policy_values, read_action_probs, start_of_log
-from bayes_mdp.inference.contexts import ContextPosterior
+from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.contexts import ContextSpace

@@ -9,9 +9,9 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import exogenous, knowing, practice
-from bayes_mdp.decisions.for_whom import all_policies, value_of_covariates
-from bayes_mdp.decisions.policy_evaluation import policy_values
+from bayes_mdp.decisions.for_whom import all_policies
 from bayes_mdp.inference import Laplace
+from bayes_mdp.information import value_of_covariates
 from tests import subjects
 from tests.subjects import DISCOUNTED, OUTCOME_REWARD, POLICIES, START, clinic_log, golden, needs_clinic
 
@@ -151,8 +151,8 @@ def test_policies_may_depend_on_the_pattern(posterior, key):
 
 @needs_clinic
 def test_knowing_covariates_of_the_clinic_is_worth_little(posterior, key):
-    value = value_of_covariates(policy_values, key, posterior, DISCOUNTED, initial=START, num_draws=400)
-    frail = value_of_covariates(policy_values, key, posterior, DISCOUNTED, by="frail", initial=START, num_draws=400)
+    value = value_of_covariates(key, posterior, DISCOUNTED, initial=START, num_draws=400)
+    frail = value_of_covariates(key, posterior, DISCOUNTED, by="frail", initial=START, num_draws=400)
     assert 0.0 <= frail <= value + 1e-12 < 0.01  # the drug is best for nearly all
 
 
@@ -233,7 +233,7 @@ def test_what_moves_by_itself_is_refused_as_a_fixed_context(key):
     log = moving_log("exogenous")
     space = bm.StateActionSpace.from_log(log)
     posterior = bm.infer(key, moving_prior, log, space=space, method=Laplace(num_samples=100))
-    with pytest.raises(ValueError, match="bm.decisions.exogenous"):
+    with pytest.raises(ValueError, match=r"bm\.decisions\.exogenous"):
         bm.policy_value(key, posterior, [0, 0], bm.Discounted(0.9))
 
 

@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import bayes_mdp as bm
-from bayes_mdp.inference.contexts import about_mode, laws_of, side_by_side
+from bayes_mdp.inference.context_posterior import about_mode, laws_of, side_by_side
 from bayes_mdp.inference.integrals.mode_draws import TracedDensity, find_mode
 from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.models import hazard_rows, logit_rows, ordinal_rows, stick_rows
@@ -213,7 +213,7 @@ def most_likely(program, space, log):
     """(log likelihood, sites) at the mode under a prior that is as good as flat."""
     from jax.flatten_util import ravel_pytree
 
-    from bayes_mdp.inference.contexts import _unconstrained
+    from bayes_mdp.inference.context_posterior import _unconstrained
     from bayes_mdp.inference.draws.methods import Laplace
     from bayes_mdp.inference.sampled.conditioned_program import conditioned
     from bayes_mdp.inference.sampled.recipe import recipe_for
