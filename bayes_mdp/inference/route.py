@@ -210,9 +210,9 @@ def infer(
     size, divergences), a `SamplingWarning` says what to do; the chains are kept as `posterior.mcmc`.
 
     In a space with contexts (that of a log with covariates) the result is a `ContextPosterior`, one posterior for each
-    context (see `bayes_mdp.inference.context_posterior`): exact for a ready prior, whose rows are then by context; else by these
-    routes for all contexts side by side. "gibbs" draws `models.stick_rows` by Polya-Gamma variables, and "laplace"
-    draws about the mode with weights, approximate, refused where the weights are bad (Pareto k above .7).
+    context: exact for a ready prior, whose rows are then by context, else by these routes for all contexts side by
+    side. "gibbs" draws `models.stick_rows` by Polya-Gamma variables. "laplace" draws about the mode with weights, which
+    is approximate, and refused where the weights are bad (Pareto k above .7).
 
     Data that the program itself observes (`numpyro.sample(..., obs=...)`) count in addition to `data`; a UserWarning is
     given if they may be the same data.

@@ -322,3 +322,20 @@ def test_values_at_maximum_likelihood_by_context():
                 assert values[c] == pytest.approx(golden()["value at ML", f"{name}, context {c}"], abs=1e-7)
             whole = values @ subject_weights()
             assert whole == pytest.approx(golden()["value at ML", f"{name}, standardised"], abs=1e-7)
+
+
+def test_explain_says_what_coefficients_share_and_which_methods_serve(key):
+    log = read(toy_table(), covariates=["age"])
+    space = bm.StateActionSpace.from_log(log)
+
+    def sticks(space):
+        return bm.models.MDPSpec(bm.models.stick_rows(space, "age + action"), np.zeros((2, 2)))
+
+    words = str(bm.explain(sticks, space))
+    assert "route: nuts" in words and "age, action=treat: one coefficient for all states" in words
+    assert "method='gibbs'" in words and "sticks are another model than logit_rows" in words
+    assert "method='laplace'" in words and "approximate" in words
+    words = str(bm.explain(logits, space))
+    assert "reference 'well': with a prior the rows depend on it" in words and "gibbs" not in words
+    exact = bm.explain(bm.models.dirichlet_normal(), space)
+    assert exact.route == "exact" and "a belief of their own" in str(exact)
