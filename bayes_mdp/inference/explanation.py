@@ -184,11 +184,11 @@ def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
     lines = [f"{law.name}: {line}" for law in laws for line in describe_law(law)]
     if laws and all(law.kind == "stick" and law.prior is not None for law in laws):
         lines.append(
-            "method='gibbs': Polya-Gamma variables draw stick_rows with normal coefficients, exact in the limit"
+            "method='gibbs': Polya-Gamma variables draw these sticks, exact in the limit"
         )
     if laws:
         lines.append(
-            "method='laplace': draws about the mode, weighted; approximate, refused where Pareto k is above .7"
+            "method='laplace': weighted draws about the mode; approximate, refused where Pareto k is above .7"
         )
     told = explain(side_by_side(prior, space), space.side_by_side)
     return replace(told, in_contexts=tuple(lines))

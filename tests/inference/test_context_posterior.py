@@ -332,7 +332,7 @@ def test_explain_says_what_coefficients_share_and_which_methods_serve(key):
         return bm.models.MDPSpec(bm.models.stick_rows(space, "age + action"), np.zeros((2, 2)))
 
     words = str(bm.explain(sticks, space))
-    assert "route: nuts" in words and "age, action=treat: one coefficient for all states" in words
+    assert "route: nuts" in words and "age, action=wait: one coefficient for all states" in words
     assert "method='gibbs'" in words and "sticks are another model than logit_rows" in words
     assert "method='laplace'" in words and "approximate" in words
     words = str(bm.explain(logits, space))
