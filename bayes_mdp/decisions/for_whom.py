@@ -22,7 +22,8 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.mdp import MDP, Episodic, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import VARYING, Contexts, ContextSpace, LoggedContexts
-from bayes_mdp.utils.messages import amount, see, shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import (
     as_real,
@@ -256,14 +257,14 @@ class ValuesBy:
     """
 
     by: tuple[str, ...]
-    values: "Mapping[Hashable, PolicyValue]"
-    weights: Mapping[Hashable, float]
+    values: "Mapping[tuple[Hashable, ...], PolicyValue]"
+    weights: Mapping[tuple[Hashable, ...], float]
 
     def __getitem__(self, pattern: Hashable) -> "PolicyValue":
         """The value of a subgroup, by its pattern: a tuple of values, or the value where there is one covariate."""
         whole = pattern if isinstance(pattern, tuple) else (pattern,)
         for key, value in self.values.items():
-            if tuple(key) == tuple(whole):  # type: ignore[arg-type]
+            if tuple(key) == tuple(whole):
                 return value
         raise KeyError(pattern)
 
@@ -272,17 +273,30 @@ class ValuesBy:
         import pandas as pd
 
         rows = [
-            dict(zip(self.by, key, strict=True))  # type: ignore[call-overload]
+            dict(zip(self.by, key, strict=True))
             | {"share": self.weights[key], "mean": value.mean, "sd": value.sd}
             | {"low": value.interval[0], "high": value.interval[1]}
             for key, value in self.values.items()
         ]
         return pd.DataFrame(rows)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        return self.table().to_string(index=False, float_format=lambda x: amount(x, 4))
+    def layout(self) -> Section:
+        """The table."""
+        rows = [
+            (
+                *map(str, key),
+                f"{self.weights[key]:.3g}",
+                amount(value.mean, 5),
+                amount(value.sd, 3),
+                amounts(*value.interval, 5),
+            )
+            for key, value in self.values.items()
+        ]
+        head = (*self.by, "share", "mean", "sd", "95 % interval")
+        return Section("Value of the policy by subgroup", [Table(head, rows, range(len(self.by)))])
 
 
 def groups_of(contexts: Contexts, by: str | Sequence[str]) -> tuple[tuple[str, ...], Int[np.ndarray, " C"], list[Any]]:

@@ -40,6 +40,7 @@ from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regression_rows import RowLaw, row_laws
 from bayes_mdp.models.reward_laws import reshaped_law, tabulate
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import broadcasts_to, check_labels, check_type
@@ -298,22 +299,23 @@ class ContextPosterior:
             raise ValueError(f"name is {name!r}, expected one of the row laws of the program: {there}")
         return fits[0]
 
-    def __str__(self) -> str:
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
         """What it is, how it was inferred, and what its contexts share."""
         states, actions = self.space.shape
         shared = "contexts share their parameters" if self.parts is None else "each context is a belief of its own"
         number = "" if self.num_draws is None else f", {self.num_draws} draws"
-        lines = [
-            f"Posterior over {states} states x {actions} actions in {self.contexts}",
-            f"  method   {self.method}{number}; {shared}",
-        ]
+        parts = [f"method: {self.method}{number}; {shared}"]
         if self.laplace is not None:
-            lines.append(
-                f"  weights  {self.laplace.proposals} draws about the mode, worth {self.laplace.effective:.0f} "
+            parts.append(
+                f"weights: {self.laplace.proposals} draws about the mode, worth {self.laplace.effective:.0f} "
                 f"(Pareto k {self.laplace.pareto_k:.2f})"
             )
-        lines += [f"  {law.name:<8} {line}" for law in self.laws for line in describe_law(law)]
-        return "\n".join([*lines, *(f"  warning  {line}" for line in self.found)])
+        parts += [f"{law.name}: {line}" for law in self.laws for line in describe_law(law)]
+        parts += [f"warning: {line}" for line in self.found]
+        return Section(f"Posterior over {states} states x {actions} actions in {self.contexts}", parts)
 
 
 def describe_law(law: RowLaw) -> list[str]:

@@ -4,9 +4,9 @@ Read and checked arguments (`Problem`); the choice, the judgement in common draw
 where the policies differ (`differences`) and what the value of the answer hangs on (`variance_shares`).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,21 +15,19 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
 from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
-from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
+from bayes_mdp.decisions.choosing.choose import ChooseOptions, PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.confounding import tipping_point
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
-    check_num_draws,
     policy_values,
     read_action_probs,
     require_end,
     start_of_log,
 )
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
-from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import infer
@@ -47,7 +45,15 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
-from bayes_mdp.mdp.labels import STEP_LEVEL, logged_in_words, logged_steps, policy_of, step_p_value
+from bayes_mdp.mdp.labels import (
+    STEP_LEVEL,
+    log_behind,
+    logged_actions,
+    logged_in_words,
+    logged_steps,
+    policy_of,
+    step_p_value,
+)
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
@@ -56,9 +62,10 @@ from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
-from bayes_mdp.recommend.subgroups import SubgroupDecision, check_subgroups, decide_by_subgroup
+from bayes_mdp.renamed import accepts_moved
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.progress import stage
-from bayes_mdp.utils.typing import ArrayLike, InitialLike, IntScalar, RealLike
+from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealLike
 from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type, described
 
 if TYPE_CHECKING:
@@ -83,7 +90,55 @@ SAME = 1e-6
 """Difference of action probabilities that is rounding: those of a log are in float32."""
 
 
-@overload
+@dataclass(frozen=True)
+class DecideOptions(ChooseOptions):
+    """Options of `decide` that seldom change: those of `choose`, and these.
+
+    Args:
+        limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
+            `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
+        slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
+            value.
+        num_draws: as in `choose`; there are more draws where these leave the answer open.
+        space: None: `StateActionSpace.from_log(log)`.
+        criterion: by which a policy is chosen, as in `choose`.
+        split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
+        initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
+            each state (of one stretch without an end: uniform).
+        value_range: the lowest and the highest value that a policy can have, if known.
+        checks: whether `criticise` runs; without it nothing is recommended.
+        observational: whether those who chose the log's actions may have known more than the log holds; False: the
+            actions were drawn by chance, as in a trial. If so, a recommendation says how strong such unrecorded causes
+            would have to be to undo it (see `bayes_mdp.decisions.tipping_point`).
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.recommend.DecideOptions(criterion="cvar:0.1", split=0.5).checks
+        True
+    """
+
+    space: StateActionSpace | None = None
+    criterion: Criterion | str = "mean"
+    split: RealLike = 0.0
+    initial: InitialLike | None = None
+    value_range: Range | None = None
+    checks: bool = True
+    observational: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read_criterion(self.criterion)
+        check_number("split", self.split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
+        check_value_range(self.value_range)
+        check_bool("checks", self.checks)
+        check_bool("observational", self.observational)
+        if self.space is not None:
+            check_space(self.space)
+
+
+@accepts_moved("decide")
 def decide(
     key: PRNGKeyArray,
     prior: Prior | Literal["default"],
@@ -91,66 +146,10 @@ def decide(
     objective: Objective,
     *,
     policies: Mapping[str, PolicyOrLabels] | None = None,
-    space: StateActionSpace | None = None,
-    criterion: Criterion | str = "mean",
-    limits: PolicyLimits = PolicyLimits(),
     baseline: PolicyOrLabels | None = None,
     confidence: RealLike = 0.95,
-    slack: RealLike = 0.0,
-    split: RealLike = 0.0,
-    initial: InitialLike | None = None,
-    value_range: Range | None = None,
-    num_draws: IntScalar = 400,
-    checks: bool = True,
-    observational: bool = True,
-) -> Decision: ...
-@overload
-def decide(
-    key: PRNGKeyArray,
-    prior: Prior,
-    log: Log,
-    objective: Objective,
-    *,
-    policies: Mapping[str, Any],
-    space: StateActionSpace | None = None,
-    criterion: Criterion | str = "mean",
-    limits: PolicyLimits = PolicyLimits(),
-    baseline: Any | None = None,
-    confidence: RealLike = 0.95,
-    slack: RealLike = 0.0,
-    split: RealLike = 0.0,
-    initial: InitialLike | None = None,
-    value_range: Range | None = None,
-    num_draws: IntScalar = 400,
-    checks: bool = True,
-    observational: bool = True,
-    subgroups: str | Sequence[str],
-    method: str | Method = "auto",
-    practice_by: str | Sequence[str] | None = None,
-) -> SubgroupDecision: ...
-def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
-    key: PRNGKeyArray,
-    prior: Prior | Literal["default"],
-    log: Log,
-    objective: Objective,
-    *,
-    policies: Mapping[str, Any] | None = None,
-    space: StateActionSpace | None = None,
-    criterion: Criterion | str = "mean",
-    limits: PolicyLimits = PolicyLimits(),
-    baseline: Any = None,
-    confidence: RealLike = 0.95,
-    slack: RealLike = 0.0,
-    split: RealLike = 0.0,
-    initial: InitialLike | None = None,
-    value_range: Range | None = None,
-    num_draws: IntScalar = 400,
-    checks: bool = True,
-    observational: bool = True,
-    subgroups: str | Sequence[str] | None = None,
-    method: str | Method = "auto",
-    practice_by: str | Sequence[str] | None = None,
-) -> Decision | SubgroupDecision:
+    options: DecideOptions = DecideOptions(),
+) -> Decision:
     """Judge policies against the one in use by a log, and recommend one of them or say why not. Host-side.
 
     Judged are the policies that are named, and the best one that the log supports (see `choose`). What was hardly tried
@@ -166,7 +165,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
 
     The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
-    `split` one part of the episodes chooses, and the others judge.
+    `options.split` one part of the episodes chooses, and the others judge.
 
     Args:
         key: of the split and of all draws.
@@ -175,29 +174,15 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         objective: of the values.
         policies: name -> policy that was fixed before anyone saw these data, as in `policy_value`, so also state ->
             action by the labels of the log. Of K > 1 each must be no worse with probability 1 - (1 - confidence) / K.
-        space: None: `StateActionSpace.from_log(log)`.
-        criterion, slack, num_draws: as in `choose`; there are more draws where these leave the answer open.
-        limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
-            `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
-            the log did, as a log in place of a policy is read by `policy_value`.
+            the log did, as a log in place of a policy is read by `policy_value`. Its frequencies count as known here,
+            since policies that the log chose keep many of them.
         confidence: probability of being no worse than the baseline, in (0, 1).
-        split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
-        initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
-            each state (of one stretch without an end: uniform).
-        value_range: the lowest and the highest value that a policy can have, if known.
-        checks: whether `criticise` runs; without it nothing is recommended.
-        observational: whether those who chose the log's actions may have known more than the log holds; False: the
-            actions were drawn by chance, as in a trial. If so, a recommendation says how strong such unrecorded causes
-            would have to be to undo it (see `bayes_mdp.decisions.tipping_point`).
-        subgroups: of a log with covariates: "context", or the covariates whose patterns are subgroups, named before the
-            log is seen. Each has a verdict of its own on `policies`, and the log chooses none (see
-            `bayes_mdp.recommend.subgroups`).
-        method: with subgroups, as for `infer`.
-        practice_by: with subgroups, the covariates that practice looked at; None: all of them.
+        options: the space, what is chosen by which criterion and within which limits, the first states, the draws (see
+            `DecideOptions`).
 
     Returns:
-        The recommended policy, the reasons, and all that they rest on; with subgroups a `SubgroupDecision`.
+        The recommended policy, the reasons, and all that they rest on.
 
     Raises:
         ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`, `default_prior`; a space with a
@@ -213,47 +198,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         change to the chosen policy: it gains 0.49..., 95 % interval ...
     """
     check_key("key", key)
-    check_bool("checks", checks)
-    check_bool("observational", observational)
-    if subgroups is not None:
-        check_type("log", log, Log, "a Log (see read_log)")
-        if isinstance(prior, str):
-            raise ValueError(f"prior is {prior!r} with subgroups, expected a program with covariates (see logit_rows)")
-        whole = check_subgroups(log, StateActionSpace.from_log(log) if space is None else space, policies)
-        assert policies is not None
-        posterior = infer(jax.random.fold_in(key, 0), prior, log, space=whole, method=method)
-        return decide_by_subgroup(
-            jax.random.fold_in(key, 1),
-            posterior,
-            log,
-            objective,
-            policies,
-            subgroups,
-            baseline=baseline,
-            confidence=float(confidence),
-            slack=float(slack),
-            initial=initial,
-            num_draws=posterior.num_draws or int(num_draws),
-            observational=observational,
-            practice_by=practice_by,
-        )
-    if isinstance(log, Log) and log.covariates is not None:
-        raise ValueError(
-            "log has covariates and subgroups is None, expected subgroups='context' or some of them, or a log that is "
-            "read without covariates"
-        )
-    problem = _read_problem(
-        prior,
-        log,
-        objective,
-        policies,
-        space,
-        criterion,
-        limits,
-        baseline,
-        (confidence, slack, split, num_draws),
-        (initial, value_range, checks),
-    )
+    problem = _read_problem(prior, log, objective, policies, baseline, confidence, options)
     space, today, begins = problem.space, problem.baseline, problem.initial
     keys = jax.random.split(key, 6)
     first, second = split_log(keys[0], log, problem.split) if problem.split else (log, log)
@@ -287,7 +232,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
                 values = policy_values(keys[5], whole, both, objective, begins, problem.num_draws)
                 by_all = values[CHOSEN].draws - values[BASELINE].draws
         criticism = None
-        if checks:
+        if options.checks:
             rule = _rule(problem)
             criticism = criticise(keys[4], whole, log, objective, initial=begins, choose_by=rule)
             judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
@@ -314,13 +259,13 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         key_in_words(key),
         log.digest or "",
         # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
-        _anchored(log, objective, judged) if baseline is None and initial is None else None,
+        _anchored(log, objective, judged) if baseline is None and options.initial is None else None,
         dict(log.columns),
         by_all,
         _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
         problem.practice,
         log.notes,
-        _tipping(keys[5], judge, problem, shown, start) if observational and lead is not None else None,
+        _tipping(keys[5], judge, problem, shown, start) if options.observational and lead is not None else None,
     )
 
 
@@ -330,7 +275,8 @@ class Problem(NamedTuple):
     Args:
         prior, log, objective, space: as of `decide`.
         named: the policies that were named, as arrays where they were by label.
-        criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `decide`.
+        criterion, limits, slack, split, num_draws, initial, value_range: as of `DecideOptions`.
+        confidence: as of `decide`.
         baseline: the policy in use, likewise.
         practice: what it is, in words, where it is what the log did; else "".
     """
@@ -357,35 +303,33 @@ def _read_problem(
     log: Log,
     objective: Objective,
     policies: Mapping[str, PolicyOrLabels] | None,
-    space: StateActionSpace | None,
-    criterion: Criterion | str,
-    limits: PolicyLimits,
     baseline: PolicyOrLabels | None,
-    numbers: tuple[RealLike, RealLike, RealLike, IntScalar],
-    others: tuple[InitialLike | None, Range | None, bool],
+    confidence: RealLike,
+    options: DecideOptions,
 ) -> Problem:
     """The arguments of `decide`, read; refused where they are none."""
-    (confidence, slack, split, num_draws), (initial, value_range, checks) = numbers, others
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
-    check_type("limits", limits, PolicyLimits, "PolicyLimits")
-    criterion = read_criterion(criterion)
-    check_number("split", split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
-    check_value_range(value_range)
-    check_num_draws(num_draws, 64)
+    check_type("options", options, DecideOptions, "DecideOptions")
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
-    check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
-    check_choice(criterion, int(num_draws), float(confidence), float(slack), safe=True)
-    space = StateActionSpace.from_log(log) if space is None else space
+    if log.covariates is not None:
+        raise ValueError(
+            "log has covariates, expected one that is read without, or bm.recommend.decide_by_subgroup, which judges "
+            f"policies for each subgroup {see('how-to/covariates')}"
+        )
+    criterion = read_criterion(options.criterion)
+    check_choice(criterion, int(options.num_draws), float(confidence), safe=True)
+    space = StateActionSpace.from_log(log) if options.space is None else options.space
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)
     check_labels("log.actions", log.actions, space.action_names)
-    _check_fit(space, objective, checks)
+    _check_fit(space, objective, options.checks)
     if not np.size(log.transitions.state):
         raise ValueError("log holds no transitions, expected some to choose from")
-    begins = start_of_log(log) if initial is None else initial
+    begins = start_of_log(log) if options.initial is None else options.initial
     if begins is not None:
         space.initial_probs(begins)  # refuses what is none, before anything is inferred
+    limits = options.limits
     if limits.bootstrap_below is None and not limits.min_count:
         limits = replace(limits, bootstrap_below=LEAST_TRIED)
     return Problem(
@@ -398,13 +342,24 @@ def _read_problem(
         limits,
         _logged(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
         float(confidence),
-        float(slack),
-        float(split),
-        int(num_draws),
+        float(options.slack),
+        float(options.split),
+        int(options.num_draws),
         begins,
-        value_range,
-        logged_in_words(log, space, objective) if baseline is None else "",
+        options.value_range,
+        _practice(baseline, log, space, objective),
     )
+
+
+def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace, objective: Objective) -> str:
+    """What the baseline is, in words, where it is what the log did: given as nothing, as the log, or as its array."""
+    if baseline is None or log_behind(baseline) is log:
+        return logged_in_words(log, space, objective)
+    if isinstance(baseline, np.ndarray) and np.ndim(baseline) == 2:
+        mixture, _ = logged_actions(log, space)
+        if np.shape(baseline) == mixture.shape and np.allclose(baseline, mixture, rtol=0.0, atol=SAME):
+            return logged_in_words(log, space, objective, mixed=True)
+    return ""
 
 
 def _logged(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
@@ -424,7 +379,8 @@ def _check_fit(space: StateActionSpace, objective: Objective, checks: bool) -> N
     if space.horizon is not None and checks:
         raise ValueError(
             f"space has rows for each of {space.horizon} steps, which the checks cannot judge, expected a space "
-            "without horizon (policies of Episodic have steps there too), or checks=False, which recommends nothing"
+            "without horizon (policies of Episodic have steps there too), or DecideOptions(checks=False), which "
+            "recommends nothing"
         )
 
 
@@ -499,12 +455,10 @@ def _choose(key: PRNGKeyArray, posterior: Fitted, problem: Problem) -> PolicyCho
             posterior,
             problem.objective,
             problem.criterion,
-            limits=problem.limits,
             baseline=problem.baseline,
             confidence=confidence,
-            slack=problem.slack,
             initial=problem.initial,
-            num_draws=problem.num_draws,
+            options=ChooseOptions(problem.limits, problem.slack, problem.num_draws),
         )
 
     choice = chosen(problem.confidence)

@@ -1,4 +1,4 @@
-"""`decide(subgroups=)`: one verdict for each subgroup of a log with covariates, on policies that were named beforehand.
+"""`decide_by_subgroup`: one verdict for each subgroup of a log with covariates, on policies that were named beforehand.
 
 Subgroups are named before the log is seen, and so are the policies: nothing is chosen by the data, so that a verdict is
 the posterior's. In each subgroup a policy is recommended if it is no worse than practice with the probability asked
@@ -21,10 +21,11 @@ from bayes_mdp.decisions.policy_evaluation import policy_values, read_action_pro
 from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
-from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.recommend.decision import BASELINE, hidden_causes
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html, wrapped
-from bayes_mdp.utils.typing import InitialLike
+from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.messages import amount, amounts
+from bayes_mdp.utils.typing import InitialLike, RealLike
+from bayes_mdp.utils.validation import check_bool, check_count, check_number, check_type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ class SubgroupVerdict:
 
 @dataclass(frozen=True, eq=False)
 class SubgroupDecision:
-    """Verdicts for all subgroups (returned by `decide(subgroups=)`); `print` shows them.
+    """Verdicts for all subgroups (returned by `decide_by_subgroup`); `print` shows them.
 
     Args:
         by: the covariates that make the subgroups.
@@ -89,7 +90,7 @@ class SubgroupDecision:
 
     by: tuple[str, ...]
     whole: SubgroupVerdict
-    verdicts: Mapping[Hashable, SubgroupVerdict]
+    verdicts: Mapping[tuple[Hashable, ...], SubgroupVerdict]
     posterior: ContextPosterior
     practice: Float[np.ndarray, "C S A"]
     differ: str
@@ -99,7 +100,7 @@ class SubgroupDecision:
         """The verdict of a subgroup, by its pattern: a tuple of values, or the value where there is one covariate."""
         whole = pattern if isinstance(pattern, tuple) else (pattern,)
         for key, verdict in self.verdicts.items():
-            if tuple(key) == tuple(whole):  # type: ignore[arg-type]
+            if tuple(key) == tuple(whole):
                 return verdict
         raise KeyError(pattern)
 
@@ -111,27 +112,63 @@ class SubgroupDecision:
         rows = []
         for key, verdict in self.verdicts.items():
             improvement = verdict.improvements[verdict.lead]
-            row: dict[str, Any] = dict(zip(self.by, key, strict=True))  # type: ignore[call-overload]
+            row: dict[str, Any] = dict(zip(self.by, key, strict=True))
             row |= {"share": verdict.share, "recommended": verdict.recommended, "policy": verdict.lead}
             row |= {"gain": improvement.gain.mean(), "prob": improvement.prob}
             rows.append(row | {"tipping": verdict.tipping.get(verdict.lead)})
         return pd.DataFrame(rows)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
+        """The verdicts, and how subgroups can differ."""
         told = sum(verdict.recommended is not None for verdict in self.verdicts.values())
-        lines = [
+        return Section(
             f"Decision from {self.source} for {len(self.verdicts)} subgroups by {', '.join(self.by)}: a policy is "
             f"recommended for {told}",
-            *(f"  {verdict}" for verdict in (self.whole, *self.verdicts.values())),
-            f"  {self.differ}",
-            "  each verdict has the probability that was asked for on its own, not all of them together",
-        ]
-        return "\n".join(part for line in lines for part in wrapped(line))
+            [
+                *(str(verdict) for verdict in (self.whole, *self.verdicts.values())),
+                self.differ,
+                "each verdict has the probability that was asked for on its own, not all of them together",
+            ],
+        )
 
 
-def decide_by_subgroup(  # noqa: PLR0913 - what is compared, for whom, and what is promised
+@dataclass(frozen=True)
+class SubgroupOptions:
+    """Options of `decide_by_subgroup` that seldom change.
+
+    Args:
+        slack: by how much a value below the baseline's still counts as no worse, in units of the value.
+        initial: distribution of the first state; None: that of the log's episodes.
+        population: who is in a subgroup, as in `policy_value`.
+        num_draws: N, of `policy_value`; no more are used than the posterior has.
+        observational: whether those who chose the log's actions may have known more than it holds.
+        practice_by: covariates that practice looked at; None: all of them.
+
+    Raises:
+        ValueError, TypeError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.recommend.SubgroupOptions(practice_by=["frail"]).observational
+        True
+    """
+
+    slack: RealLike = 0.0
+    initial: InitialLike | None = None
+    population: Any = None
+    num_draws: int = 4000
+    observational: bool = True
+    practice_by: str | Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_number("slack", self.slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
+        check_count("num_draws", self.num_draws, 64)
+        check_bool("observational", self.observational)
+
+
+def decide_by_subgroup(
     key: PRNGKeyArray,
     posterior: ContextPosterior,
     log: Log,
@@ -140,49 +177,58 @@ def decide_by_subgroup(  # noqa: PLR0913 - what is compared, for whom, and what 
     subgroups: str | Sequence[str],
     *,
     baseline: Any = None,
-    confidence: float = 0.95,
-    slack: float = 0.0,
-    initial: InitialLike | None = None,
-    population: Any = None,
-    num_draws: int = 4000,
-    observational: bool = True,
-    practice_by: str | Sequence[str] | None = None,
+    confidence: RealLike = 0.95,
+    options: SubgroupOptions = SubgroupOptions(),
 ) -> SubgroupDecision:
-    """One verdict for each subgroup, on a posterior in contexts (`decide` infers it and calls this).
+    """One verdict for each subgroup of a log with covariates, on policies that were named beforehand.
 
     Args:
         key: of the draws.
-        posterior: of the log, in contexts.
+        posterior: of the log, in contexts (see `infer`).
         log: with covariates.
         objective: of the values.
         policies: name -> policy that was named before anyone saw these data (see `policy_value` for its forms).
         subgroups: "context", or covariates, that were named beforehand too.
-        baseline: the policy in use; None: what the log did, given the state and `practice_by`.
-        confidence: probability of being no worse than the baseline that is asked for in each subgroup.
-        slack: how much worse counts as no worse, in units of the value.
-        initial: distribution of the first state; None: that of the log's episodes.
-        population: who is in a subgroup (see `policy_value`).
-        num_draws: N, of `policy_value`.
-        observational: whether those who chose the log's actions may have known more than it holds.
-        practice_by: covariates that practice looked at; None: all of them.
+        baseline: the policy in use; None: what the log did, given the state and `options.practice_by`.
+        confidence: probability of being no worse than the baseline that is asked for in each subgroup, in (0, 1).
+        options: slack, first states, population, draws (see `SubgroupOptions`).
 
     Raises:
-        ValueError, TypeError: as `policy_value`; no policies, or one of the name "baseline".
+        ValueError, TypeError: as `policy_value`; no policies, or one of the name "baseline"; a posterior without
+            contexts.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = {"s": "a", "a": ["x", "y"] * 40, "t": "a", "sex": ["f"] * 40 + ["m"] * 40, "id": range(80)}
+        >>> rows["r"] = [0.0, 1.0] * 20 + [1.0, 0.0] * 20  # y is better for one half, x for the other
+        >>> columns = {"state": "s", "action": "a", "next_state": "t", "reward": "r"}
+        >>> log = bm.read_log(pd.DataFrame(rows), **columns, subject="id", covariates=["sex"])
+        >>> space = bm.StateActionSpace.from_log(log)
+        >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), log, space=space)
+        >>> decided = bm.recommend.decide_by_subgroup(
+        ...     jax.random.key(1), posterior, log, bm.Episodic(1), {"always y": [1]}, ["sex"]
+        ... )
+        >>> decided["f"].recommended, decided["m"].recommended
+        ('always y', None)
     """
+    check_type("log", log, Log, "a Log (see read_log)")
+    check_type("options", options, SubgroupOptions, "SubgroupOptions")
+    check_type("posterior", posterior, ContextPosterior, "what infer returns in a space with contexts")
+    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     if not policies:
         raise ValueError("policies is empty, expected those to judge, named beforehand: subgroups choose none")
     if BASELINE in policies:
         raise ValueError(f"policies has the name {BASELINE!r}, which the answer uses itself, expected another one")
     space = posterior.space
-    logged = practice(log, space, practice_by)
-    begins = start_of_log(log) if initial is None else initial
-    weights = read_population(posterior, population)
+    logged = practice(log, space, options.practice_by)
+    begins = start_of_log(log) if options.initial is None else options.initial
+    weights = read_population(posterior, options.population)
     here = weights.posterior
     moved = here is not posterior
     if moved and baseline is None:
         raise ValueError("population is a table and baseline is None, expected one: practice is of the log")
     every = {BASELINE: logged if baseline is None else baseline, **policies}
-    each = values_in_contexts(policy_values, key, here, every, objective, begins, num_draws)
+    each = values_in_contexts(policy_values, key, here, every, objective, begins, options.num_draws)
     draws = {name: np.stack([value[name].draws for value in each]) for name in every}
     names, group, patterns = groups_of(here.contexts, subgroups)
     verdicts = {}
@@ -191,10 +237,10 @@ def decide_by_subgroup(  # noqa: PLR0913 - what is compared, for whom, and what 
         share = weights.shares[inside]
         own = share / share.sum() if share.sum() > 0 else np.full(inside.sum(), 1.0 / inside.sum())
         gains = {n: own @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
-        improvements = {n: Improvement(gain, slack, confidence) for n, gain in gains.items()}
+        improvements = {n: Improvement(gain, float(options.slack), float(confidence)) for n, gain in gains.items()}
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements)
         name = verdict.recommended
-        if observational and name is not None and baseline is None and not moved:
+        if options.observational and name is not None and baseline is None and not moved:
             factor = _tipping(posterior, policies[name], logged, objective, begins, inside, own)
             verdict = replace(verdict, tipping={name: factor})
         verdicts[pattern] = verdict
@@ -256,21 +302,3 @@ def _has_interaction(names: Sequence[str], by: Sequence[str]) -> bool:
         if "action" in factors and set(factors) & set(by):
             return True
     return False
-
-
-def check_subgroups(log: Log, space: Any, policies: Mapping[str, Any] | None) -> ContextSpace:
-    """The space of a log with covariates, and that policies were named.
-
-    Args:
-        log: of the decision.
-        space: of it.
-        policies: as of `decide`.
-
-    Raises:
-        TypeError: a log or a space without contexts. ValueError: no policies.
-    """
-    if not isinstance(space, ContextSpace) or log.covariates is None:
-        raise TypeError("subgroups is given for a log without covariates, expected one read with covariates=[...]")
-    if not policies:
-        raise ValueError("subgroups is given without policies, expected policies={name: policy}, named beforehand")
-    return space

@@ -12,6 +12,7 @@ from bayes_mdp.decisions import exogenous, knowing, practice
 from bayes_mdp.decisions.for_whom import all_policies
 from bayes_mdp.inference import Laplace
 from bayes_mdp.information import value_of_covariates
+from bayes_mdp.recommend import SubgroupOptions, decide_by_subgroup
 from tests import subjects
 from tests.subjects import DISCOUNTED, OUTCOME_REWARD, POLICIES, START, clinic_log, golden, needs_clinic
 
@@ -158,11 +159,9 @@ def test_knowing_covariates_of_the_clinic_is_worth_little(posterior, key):
 
 @needs_clinic
 def test_subgroups_are_decided_one_by_one(posterior, key):
-    from bayes_mdp.recommend.subgroups import decide_by_subgroup
-
-    log = clinic_log()
-    options = {"initial": START, "num_draws": 20_000, "practice_by": ["frail"]}
-    decision = decide_by_subgroup(key, posterior, log, DISCOUNTED, {"drug": [1, 1]}, "context", **options)
+    log, given = clinic_log(), {"initial": START, "num_draws": 20_000, "practice_by": ["frail"]}
+    options = SubgroupOptions(**given)
+    decision = decide_by_subgroup(key, posterior, log, DISCOUNTED, {"drug": [1, 1]}, "context", options=options)
     assert [verdict.recommended for verdict in decision.verdicts.values()] == ["drug"] * 7 + [None]
     for c, verdict in enumerate(decision.verdicts.values()):
         expected = golden()["value posterior", f"P(drug > practice), context {c}"]
@@ -170,33 +169,37 @@ def test_subgroups_are_decided_one_by_one(posterior, key):
     assert decision[3, 1].recommended is None and "abstain" in str(decision[3, 1])
     # At the posterior mean; at maximum likelihood it is 1.1761.
     assert decision.whole.tipping["drug"] == pytest.approx(golden()["tipping", "drug: Lambda"], abs=0.02)
-    assert "everybody: 'drug'" in str(decision) and "by a factor of 1.18" in " ".join(str(decision).split())
-    assert "differ by the model, not by data" in " ".join(str(decision).split())
+    words = " ".join(str(decision).split())
+    assert "everybody: 'drug'" in words and "by a factor of 1.18" in words
+    assert "differ by the model, not by data" in words
     assert list(decision.table()["recommended"].isna()) == [False] * 7 + [True]
-    trial = decide_by_subgroup(
-        key, posterior, log, DISCOUNTED, {"drug": [1, 1]}, ["frail"], observational=False, **options
-    )
+    options = SubgroupOptions(**given, observational=False)
+    trial = decide_by_subgroup(key, posterior, log, DISCOUNTED, {"drug": [1, 1]}, ["frail"], options=options)
     assert not any(verdict.tipping for verdict in trial.verdicts.values())
 
 
 @needs_clinic
-def test_decide_takes_subgroups_and_refuses_a_log_with_covariates_without(key):
+def test_interactions_are_told_and_what_cannot_be_decided_is_refused(posterior, key):
     log = clinic_log()
 
     def prior(space):
         rows = bm.models.logit_rows(space, "age + frail + action + frail:action", by="state")
         return bm.models.MDPSpec(rows, OUTCOME_REWARD)
 
-    options = {"initial": START, "space": bm.StateActionSpace.from_log(log, ends=True)}
-    method = Laplace(num_samples=500)
-    decision = bm.decide(
-        key, prior, log, DISCOUNTED, policies={"drug": [1, 1]}, subgroups=["frail"], method=method, **options
-    )
+    space, options = bm.StateActionSpace.from_log(log, ends=True), SubgroupOptions(initial=START)
+    crossed = bm.infer(key, prior, log, space=space, method=Laplace(num_samples=500))
+    policies = {"drug": [1, 1]}
+    decision = decide_by_subgroup(key, crossed, log, DISCOUNTED, policies, ["frail"], options=options)
     assert len(decision.verdicts) == 2 and "subgroups may differ by data" in str(decision)
-    with pytest.raises(ValueError, match="log has covariates and subgroups is None"):
-        bm.decide(key, prior, log, DISCOUNTED, **options)
-    with pytest.raises(ValueError, match="subgroups is given without policies"):
-        bm.decide(key, prior, log, DISCOUNTED, subgroups=["frail"], **options)
+    with pytest.raises(ValueError, match="log has covariates, expected"):
+        bm.decide(key, prior, log, DISCOUNTED)
+    with pytest.raises(ValueError, match="policies is empty"):
+        decide_by_subgroup(key, posterior, log, DISCOUNTED, {}, ["frail"], options=options)
+    with pytest.raises(ValueError, match="policies has the name 'baseline'"):
+        decide_by_subgroup(key, posterior, log, DISCOUNTED, {"baseline": [1, 1]}, ["frail"], options=options)
+    people = SubgroupOptions(initial=START, population=pd.DataFrame({"age": [1], "frail": [0]}))
+    with pytest.raises(ValueError, match="population is a table and baseline is None"):
+        decide_by_subgroup(key, posterior, log, DISCOUNTED, policies, ["frail"], options=people)
 
 
 def moving_log(process: str):
