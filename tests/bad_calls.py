@@ -1064,6 +1064,33 @@ CALLS = [
         {"by": "sex|by"},
     ),
     Call(
+        "recommend.SubgroupOptions",
+        {},
+        {"slack": NOT_NEGATIVE, "num_draws": [0, 1, 2.5, "3", None], "observational": BOOL},
+    ),
+    Call(
+        "recommend.decide_by_subgroup",
+        {
+            "key": lambda: jax.random.key(0),
+            "posterior": posterior_in_contexts,
+            "log": log_in_contexts,
+            "objective": value(bm.Episodic(1)),
+            "policies": value({"x": [0]}),
+            "subgroups": value(["age"]),
+            "options": lambda: bm.recommend.SubgroupOptions(population=[1.0, 1.0], num_draws=64),
+        },
+        {
+            "posterior": POSTERIOR,
+            "log": [3, None, "log"],
+            "objective": OBJECTIVE,
+            "policies": [{}, {"baseline": [0]}],
+            "subgroups": [["sex"], ()],
+            "confidence": INSIDE,
+            "options": [3, None],
+        },
+        {"subgroups": "sex|by"},
+    ),
+    Call(
         "decisions.exogenous",
         {"mdps": lambda: [sensitive_mdp(), sensitive_mdp()], "moves": value([[0.5, 0.5]] * 2)},
         {"mdps": [[3, 4]], "moves": [[[0.5, 0.6]] * 2, [[1.0]], "x", RAGGED]},
@@ -2069,7 +2096,7 @@ EXEMPT = {
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
     "a record that the library fills": "deep.HostEnv "
-    "inference.GivenDraws decisions.Bounds decisions.ValuesBy "
+    "inference.GivenDraws decisions.Bounds decisions.ValuesBy recommend.SubgroupDecision "
     "decisions.BayesOptimal decisions.BayesAdaptivePlan mdp.FoldedLog information.NextExperiment "
     "deep.Training mdp.Source "
     "mdp.PriorWeight "

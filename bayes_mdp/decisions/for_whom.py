@@ -184,13 +184,13 @@ def policies_for(policy: Any, space: ContextSpace, objective: Objective) -> list
     values = np.asarray(policy)
     alone = (space.n_states,) if np.issubdtype(values.dtype, np.integer) else space.shape
     steps = (objective.horizon, *alone) if isinstance(objective, Episodic) else alone
-    shared, own = values.shape in (alone, steps), values.shape in ((number, *alone), (number, *steps))
-    if shared and own:
+    shared, by_context = values.shape in (alone, steps), values.shape in ((number, *alone), (number, *steps))
+    if shared and by_context:
         raise ValueError(
             f"policy has shape {values.shape}, which could be of {number} contexts or of as many steps, expected both "
             "axes: (context, step, ...)"
         )
-    if own:
+    if by_context:
         return list(values)
     return [policy] * number  # one that does not fit is refused where it is evaluated
 
@@ -366,8 +366,8 @@ def value_for(
         inside = group == g
         total = share[inside].sum(0)
         # A subgroup that the population lacks: its contexts weigh alike.
-        own = np.where(total > 0, share[inside] / np.where(total > 0, total, 1.0), 1.0 / inside.sum())
-        values[pattern] = _summed(first, (own * draws[inside]).sum(0), float(gaps[inside].max()))
+        inner = np.where(total > 0, share[inside] / np.where(total > 0, total, 1.0), 1.0 / inside.sum())
+        values[pattern] = _summed(first, (inner * draws[inside]).sum(0), float(gaps[inside].max()))
         parts[pattern] = float(weights.shares[inside].sum())
     return ValuesBy(names, values, parts)
 

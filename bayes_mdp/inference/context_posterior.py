@@ -107,7 +107,7 @@ class ContextPosterior:
         base: the posterior of all contexts side by side, where there is one.
         laplace: how the draws about the mode were weighted; None: they are others.
         laws: the row laws that the program calls.
-        found: problems to know of, one sentence each.
+        doubts: problems to know of, one sentence each.
     """
 
     space: ContextSpace
@@ -120,7 +120,7 @@ class ContextPosterior:
     base: Fitted | None = None
     laplace: ModeDraws | None = None
     laws: tuple[RowLaw, ...] = ()
-    found: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     _kept: dict[int, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -137,7 +137,7 @@ class ContextPosterior:
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
-        return list(self.found)
+        return list(self.doubts)
 
     def at(self, context: "int | Mapping[str, Hashable] | pd.DataFrame") -> Any:
         """The posterior of one context, or of other contexts.
@@ -172,7 +172,7 @@ class ContextPosterior:
 
     def _moved(self, contexts: Contexts) -> "ContextPosterior":
         space = self.space.with_contexts(contexts)
-        common = {"method": self.method, "found": self.found}
+        common = {"method": self.method, "doubts": self.doubts}
         if self.sites is not None:
             return ContextPosterior(space, self.program, sites=self.sites, laws=self.laws, **common)
         warn_user(
@@ -314,7 +314,7 @@ class ContextPosterior:
                 f"(Pareto k {self.laplace.pareto_k:.2f})"
             )
         parts += [f"{law.name}: {line}" for law in self.laws for line in describe_law(law)]
-        parts += [f"warning: {line}" for line in self.found]
+        parts += [f"warning: {line}" for line in self.doubts]
         return Section(f"Posterior over {states} states x {actions} actions in {self.contexts}", parts)
 
 
@@ -366,31 +366,31 @@ def in_contexts(
     if isinstance(method, Gibbs) or method == "gibbs":
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
         _refuse_more_than_sticks(prior, space)
-        sites, found = stick_draws(key, _only_law(laws), counts, options)
-        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, found=tuple(found)))
+        sites, doubts = stick_draws(key, _only_law(laws), counts, options)
+        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts)))
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
         made, sites = about_mode(key, program, wide, moved, options.num_samples, laws)
         answer = ContextPosterior(
-            space, prior, "laplace", counts, sites, laplace=made, laws=laws, found=tuple(made.problems())
+            space, prior, "laplace", counts, sites, laplace=made, laws=laws, doubts=tuple(made.problems())
         )
         return _warned(answer)
     base = infer(key, program, moved, space=wide, method=method)
-    found = tuple(base.problems())
+    doubts = tuple(base.problems())
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
         sites = base.site_draws
-        return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, found=found)
+        return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, doubts=doubts)
     with jax.enable_x64(True):
         mdps = base.sample(jax.random.fold_in(key, 1), (DRAWS,))
     return ContextPosterior(
-        space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, found=found
+        space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
     )
 
 
 def _warned(posterior: ContextPosterior) -> ContextPosterior:
     import warnings
 
-    for problem in posterior.found:
+    for problem in posterior.doubts:
         warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=4)
     return posterior
 
@@ -649,11 +649,11 @@ def _refuse_more_than_sticks(prior: Prior, space: ContextSpace) -> None:
         spec, trace = seen[0]
         same = len(met) == 1 and met[0].rows is spec.transition_probs
         allowed = set(met[0].sites) if met else set()
-    others = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
+    extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
     if not same:
         raise ValueError("method is 'gibbs', and the program changes the rows of stick_rows, expected them as they are")
-    if others or isinstance(spec.reward, dist.Distribution):
-        what = f"site {others[0]!r}" if others else "unknown rewards"
+    if extra or isinstance(spec.reward, dist.Distribution):
+        what = f"site {extra[0]!r}" if extra else "unknown rewards"
         raise ValueError(f"method is 'gibbs', and the program has {what} too, expected stick_rows and known rewards")
 
 

@@ -251,12 +251,12 @@ class ContextSpace(StateActionSpace):
         if self.n_contexts == 1:
             return self.alone
         size, number = self.n_states, self.n_contexts
-        own = self.successors
-        if own is None:
-            own = np.broadcast_to(np.arange(self.n_outcomes), (*self.shape, self.n_outcomes))
-            own = own if self.support is None else np.where(self.support, own, -1)
+        listed = self.successors
+        if listed is None:
+            listed = np.broadcast_to(np.arange(self.n_outcomes), (*self.shape, self.n_outcomes))
+            listed = listed if self.support is None else np.where(self.support, listed, -1)
         first = size * np.arange(number)[:, None, None, None]
-        moved = np.where((own >= 0) & (own < size), own + first, np.where(own < 0, -1, size * number))
+        moved = np.where((listed >= 0) & (listed < size), listed + first, np.where(listed < 0, -1, size * number))
         legal = None if self.legal is None else np.tile(self.legal, (number, 1))
         counted = None if self.multiplicity is None else np.tile(self.multiplicity, (number, 1, 1))
         names = (*self.contexts.names, "state")

@@ -136,8 +136,8 @@ def read_formula(terms: str, by: str | Sequence[str] | None, known: Sequence[str
         (('age',), ('age', 'action'))
     """
     check_type("terms", terms, str, 'a formula such as "age + frail + action"')
-    own = (by,) if isinstance(by, str) else tuple(by or ())
-    for each in own:
+    blocks = (by,) if isinstance(by, str) else tuple(by or ())
+    for each in blocks:
         if each not in BY:
             raise ValueError(f"by is {by!r}, expected 'state', 'action', or a list of them")
     constant, read = True, list[tuple[str, ...]]()
@@ -157,7 +157,7 @@ def read_formula(terms: str, by: str | Sequence[str] | None, known: Sequence[str
                 raise ValueError(
                     f"terms has {factor!r}, expected one of {', '.join(map(repr, names))}{did_you_mean(factor, names)}"
                 )
-        if set(factors) & set(own):
+        if set(factors) & set(blocks):
             raise ValueError(
                 f"terms has {term!r} and by is {by!r}, expected it left out: by= gives it its own coefficients"
             )
@@ -166,7 +166,7 @@ def read_formula(terms: str, by: str | Sequence[str] | None, known: Sequence[str
         read.append(factors)
     if not constant and not read:
         raise ValueError(f"terms is {terms!r}, expected at least one column")
-    return Formula(constant, tuple(read), own)
+    return Formula(constant, tuple(read), blocks)
 
 
 class Layout(NamedTuple):
@@ -322,8 +322,8 @@ def _refuse_dependent(formula: Formula, names: Sequence[str], gram: np.ndarray, 
     # Gaussian elimination column by column: what is left of a column is its part that the ones before cannot give.
     for j in range(start, len(names)):
         if left[j, j] <= DEPENDENT:
-            others = ", ".join(map(repr, names[:j]))
-            raise ValueError(f"terms: column {names[j]!r} is a sum of multiples of {others}, expected it left out")
+            before = ", ".join(map(repr, names[:j]))
+            raise ValueError(f"terms: column {names[j]!r} is a sum of multiples of {before}, expected it left out")
         left = left - np.outer(left[:, j], left[j]) / left[j, j]
 
 

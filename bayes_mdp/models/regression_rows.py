@@ -170,14 +170,14 @@ def logit_rows(
     at = np.arange(case.space.n_states) if stays else np.full(case.space.n_states, _place(reference, outcomes))
     possible = _possible(case.space)
     _refuse_reference(case.space, at, possible)
-    own = np.arange(len(outcomes)) == at[:, None]
-    free = (possible & ~own[:, None, :]).any((0, 1))
+    is_reference = np.arange(len(outcomes)) == at[:, None]
+    free = (possible & ~is_reference[:, None, :]).any((0, 1))
     kept = np.flatnonzero(free)
     words = tuple(str(outcomes[k]) for k in kept)
     eta, prior = _predictors(case, words, coefficients, shrink)
     # Columns back in the order of outcomes; the reference has a predictor of zero, what is impossible no exponential.
     full = jnp.zeros((*eta.shape[:-1], len(outcomes))).at[..., kept].set(eta)
-    full = jnp.where(own[:, None, :], 0.0, full)
+    full = jnp.where(is_reference[:, None, :], 0.0, full)
     rows = jax.nn.softmax(jnp.where(possible, full, -jnp.inf), -1)
     told = f"reference {reference!r}"
     return _kept("logit", case, rows, words, told, prior, (), possible)
@@ -351,19 +351,19 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         raise ValueError(f"to has shape {jnp.shape(to)}, expected rows [contexts, states, actions, outcomes], {full}")
     leaves = isinstance(event, str) and event == LEAVE and LEAVE not in outcomes
     if leaves:
-        here = np.eye(case.space.n_states, len(outcomes), dtype=bool)[:, None, :]
+        is_event = np.eye(case.space.n_states, len(outcomes), dtype=bool)[:, None, :]
     else:
-        here = (np.arange(len(outcomes)) == _place(event, outcomes))[None, None, :]
+        is_event = (np.arange(len(outcomes)) == _place(event, outcomes))[None, None, :]
     eta, prior = _predictors(case, (str(event),), coefficients, shrink)
     if link == "cloglog":
         # log(1 - h) = -exp(eta); h by expm1, so that small hazards keep their digits.
         happens, not_yet = -jnp.expm1(-jnp.exp(eta)), jnp.exp(-jnp.exp(eta))
     else:
         happens, not_yet = jax.nn.sigmoid(eta), jax.nn.sigmoid(-eta)
-    others = jnp.where(here, 0.0, jnp.broadcast_to(jnp.asarray(to), full))
-    others = others / others.sum(-1, keepdims=True)
+    rest = jnp.where(is_event, 0.0, jnp.broadcast_to(jnp.asarray(to), full))
+    rest = rest / rest.sum(-1, keepdims=True)
     moved, kept = (happens, not_yet) if leaves else (not_yet, happens)
-    rows = jnp.where(here, kept, moved * others)
+    rows = jnp.where(is_event, kept, moved * rest)
     possible = _possible(case.space)
     return _kept("hazard", case, rows, (str(event),), f"event {event!r}", prior, (), possible)
 
@@ -457,8 +457,8 @@ def _predictors(
     if case.group is not None:
         scale = jnp.asarray(numpyro.sample(f"{name}_group_scale", dist.HalfNormal(1.0).expand([number]).to_event(1)))
         each = dist.Normal(0.0, 1.0).expand([case.num_groups, number]).to_event(2)
-        own = scale * jnp.asarray(numpyro.sample(f"{name}_group", each))
-        eta = eta + own[case.group][:, None, None, :]
+        intercepts = scale * jnp.asarray(numpyro.sample(f"{name}_group", each))
+        eta = eta + intercepts[case.group][:, None, None, :]
     return eta, whole
 
 

@@ -83,7 +83,7 @@ class SubgroupDecision:
         whole: the verdict on one policy for everybody.
         verdicts: {pattern: verdict}.
         posterior: that judges.
-        practice: Float64[C S A], what the log did.
+        practice: Float64[C S A], how likely each action was in the log.
         differ: how subgroups can differ, in words.
         source: of the log.
     """
@@ -105,8 +105,7 @@ class SubgroupDecision:
         raise KeyError(pattern)
 
     def table(self) -> "pd.DataFrame":
-        """A row for each subgroup: `share`, `recommended` (None: abstain), `policy` spoken of, `gain`, `prob`,
-        `tipping`."""
+        """A row for each subgroup: `share`, `recommended` (None: abstain), `policy`, `gain`, `prob`, `tipping`."""
         import pandas as pd
 
         rows = []
@@ -235,13 +234,13 @@ def decide_by_subgroup(
     for g, pattern in enumerate([EVERYBODY, *patterns]):
         inside = group == g - 1 if g else np.ones(len(group), bool)
         share = weights.shares[inside]
-        own = share / share.sum() if share.sum() > 0 else np.full(inside.sum(), 1.0 / inside.sum())
-        gains = {n: own @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
+        inner = share / share.sum() if share.sum() > 0 else np.full(inside.sum(), 1.0 / inside.sum())
+        gains = {n: inner @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
         improvements = {n: Improvement(gain, float(options.slack), float(confidence)) for n, gain in gains.items()}
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements)
         name = verdict.recommended
         if options.observational and name is not None and baseline is None and not moved:
-            factor = _tipping(posterior, policies[name], logged, objective, begins, inside, own)
+            factor = _tipping(posterior, policies[name], logged, objective, begins, inside, inner)
             verdict = replace(verdict, tipping={name: factor})
         verdicts[pattern] = verdict
     whole = verdicts.pop(EVERYBODY)
@@ -255,7 +254,7 @@ def _tipping(
     objective: Objective,
     initial: InitialLike | None,
     inside: np.ndarray,
-    own: Float[np.ndarray, " c"],
+    inner: Float[np.ndarray, " c"],
 ) -> float | None:
     """The tipping point of a policy in a subgroup, by the mean rows of its contexts side by side."""
     if not isinstance(objective, Discounted | Episodic) or posterior.num_draws is None:
@@ -276,7 +275,7 @@ def _tipping(
         together = np.concatenate(probs, axis=-2)
         # The end of a sparse MDP stands apart: its outcome comes last again, and the place that listed it is empty.
         paid = None if outcome is None else _with_end(outcome.reshape(states, *outcome.shape[2:]), whole)
-        begins = (own[:, None] * start).ravel()
+        begins = (inner[:, None] * start).ravel()
         taken = logged[places].reshape(states, -1)
         return tipping_point(whole, together, taken, objective, initial=begins, outcome_reward=paid)
 
