@@ -16,7 +16,7 @@ Causes move where an outcome leads, and the reward that hangs on the outcome; th
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -374,7 +374,8 @@ def _value_of(case: _Case, probs: Float[np.ndarray, "S A O"], discount: float) -
     chain = scipy.sparse.csr_array((discount * weights[keep], where), shape=(size, size))
     if size <= DENSE_STATES:
         return np.linalg.solve(np.eye(size) - chain.toarray(), reward)
-    return scipy.sparse.linalg.spsolve((scipy.sparse.eye_array(size, format="csr") - chain).tocsc(), reward)
+    system: Any = scipy.sparse.eye_array(size, format="csr") - chain
+    return np.asarray(scipy.sparse.linalg.spsolve(system.tocsc(), reward))
 
 
 def _read_logged(logged: ArrayLike, pairs: tuple[int, ...]) -> Float[np.ndarray, "S A"]:
@@ -417,4 +418,5 @@ def _crossing(surplus: Callable[[float], float], largest: float, answer: Callabl
         high *= 2
     if surplus(min(high, largest)) > 0.0:
         return float("inf")
-    return float(answer(brentq(surplus, 0.0, min(high, largest), xtol=1e-13, rtol=1e-13)))
+    root: Any = brentq(surplus, 0.0, min(high, largest), xtol=1e-13)
+    return float(answer(root))

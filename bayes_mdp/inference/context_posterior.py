@@ -43,7 +43,7 @@ from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.typing import AnyArray
-from bayes_mdp.utils.validation import broadcasts_to, check_labels, check_type
+from bayes_mdp.utils.validation import broadcasts_to, check_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -357,11 +357,12 @@ def in_contexts(
         ValueError, TypeError: as `infer`; data without covariates, or with others.
     """
     about = _read_data(data, space)
-    counts = None if about is None else space_counts(data, about, space)
+    log = data if isinstance(data, Log) else None
+    counts = None if about is None or log is None else space_counts(log, about, space)
     if closed_form_of(prior) is not None and method in ("auto", "exact"):
-        return ContextPosterior(space, prior, "exact", counts, parts=_Parts(infer, key, prior, data, about, space))
+        return ContextPosterior(space, prior, "exact", counts, parts=_Parts(infer, key, prior, log, about, space))
     wide, program = space.side_by_side, side_by_side(prior, space)
-    moved = None if about is None else about.moved(data.transitions, space.n_states)
+    moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
     laws = laws_of(prior, space)
     if isinstance(method, Gibbs) or method == "gibbs":
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
@@ -441,7 +442,8 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
             f"{see('how-to/covariates')}"
         )
     about = data.covariates
-    check_type("data.covariates", about, LoggedContexts, "those of read_log")
+    if not isinstance(about, LoggedContexts):
+        raise TypeError(f"data.covariates is a {type(about).__name__}, expected those of read_log")
     check_labels("data.states", data.states, space.logged_states)
     check_labels("data.actions", data.actions, space.action_names)
     if about.contexts.names != space.contexts.names:
@@ -620,7 +622,8 @@ def laws_of(prior: Prior, space: ContextSpace) -> tuple[RowLaw, ...]:
         space: with contexts.
     """
     with row_laws() as met, jax.enable_x64(True):
-        jax.eval_shape(lambda: handlers.seed(prior, 0)(space).transition_probs)
+        program: Any = handlers.seed(prior, 0)
+        jax.eval_shape(lambda: program(space).transition_probs)
     return tuple(met)
 
 

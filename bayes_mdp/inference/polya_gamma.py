@@ -65,7 +65,8 @@ def draw_polya_gamma(
         from polyagamma import random_polyagamma
     except ImportError:
         raise ImportError("method='gibbs' needs the package polyagamma: pip install 'bayes-mdp[polyagamma]'") from None
-    return random_polyagamma(number, tilt, method="devroye", random_state=rng)
+    draw: Any = random_polyagamma
+    return draw(number, tilt, method="devroye", random_state=rng)
 
 
 def stick_draws(

@@ -102,7 +102,7 @@ InferredPosterior: TypeAlias = (
 
 
 @overload
-def infer(
+def infer(  # pyright: ignore[reportOverlappingOverload] (a space with contexts is a space too)
     key: PRNGKeyArray,
     prior: Prior,
     data: Log | None = None,

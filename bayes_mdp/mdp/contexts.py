@@ -547,7 +547,7 @@ def _column(
     categories = isinstance(cells.dtype, pd.CategoricalDtype)
     numeric = not categories and cells.dtype.kind in "iufb"
     if not numeric and not categories and not labelled:
-        converted = pd.to_numeric(cells, errors="coerce")
+        converted: Any = pd.to_numeric(cells, errors="coerce")
         numeric = bool(converted.notna().all()) if cells.dtype.kind != "b" else True
         cells = converted if numeric else cells
     if not labelled and numeric:
