@@ -83,7 +83,7 @@ class SubgroupDecision:
         whole: the verdict on one policy for everybody.
         verdicts: {pattern: verdict}.
         posterior: that judges.
-        practice: Float64[C S A], how likely each action was in the log.
+        practice: Float64[C S A], probabilities of the actions of the log.
         differ: how subgroups can differ, in words.
         source: of the log.
     """
