@@ -16,7 +16,12 @@ from bayes_mdp.decisions.information.sample_information import (
     evsi,
     net_benefit_of_sampling,
 )
-from bayes_mdp.decisions.perfect_information import PerfectInformation, expected_regret, probability_optimal
+from bayes_mdp.decisions.perfect_information import (
+    PerfectInformation,
+    expected_regret,
+    probability_optimal,
+    value_of_covariates,
+)
 
 __all__ = [
     "InformationValue",
@@ -34,4 +39,5 @@ __all__ = [
     "net_benefit_of_sampling",
     "next_experiment",
     "probability_optimal",
+    "value_of_covariates",
 ]

@@ -385,6 +385,24 @@ _RUN = {
 _NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
 _OUTCOME = {"rewards_on": WORD}
 
+HALVES = [[0.5, 0.5], [0.5, 0.5]]
+
+
+def sensitive_mdp():
+    return bm.MDP([[[0.5, 0.5], [0.7, 0.3]], [[0.0, 1.0], [0.0, 1.0]]], [[1.0, 1.0], [0.0, 0.0]])
+
+
+def log_in_contexts():
+    rows = {"s": ["a", "a", "a"], "a": ["x", "y", "y"], "t": ["a", "a", "a"], "age": [1, 1, 2]}
+    return bm.read_log(pd.DataFrame(rows), state="s", action="a", next_state="t", covariates=["age"])
+
+
+def posterior_in_contexts():
+    log = log_in_contexts()
+    space = bm.StateActionSpace.from_log(log)
+    return bm.infer(jax.random.key(0), bm.models.known_rewards(np.zeros((1, 2))), log, space=space)
+
+
 CALLS = [
     Call(
         "MDP",
@@ -972,6 +990,115 @@ CALLS = [
             "initial": [[1.0], [NAN, 1.0], "first"],
         },
         {"posterior": "policy_value|posterior", "policies": "polic|a:"},
+    ),
+    *(
+        Call(
+            f"decisions.{name}",
+            {"mdp": sensitive_mdp, "policy": value([1, 1]), "logged": value(HALVES), "objective": discounted, **more},
+            {
+                "mdp": [3, None, "mdp"],
+                "policy": ["greedy", None, [0, 2], RAGGED],
+                "logged": [3, "half", [[0.5, 0.6]] * 2, [[0.5, 0.5]], RAGGED, [[NAN, 0.5]] * 2],
+                "objective": [3, None, bm.AverageReward()],
+                "initial": [[1.0], [NAN, 1.0]],
+                "outcome_reward": [np.zeros(7), "x", [[NAN]]],
+                **worse,
+            },
+            {"objective": "objective", "initial": "initial"},
+        )
+        for name, more, worse in (
+            ("value_bounds", {"factor": value(1.5)}, {"factor": [0.5, NAN, INF, "2", None]}),
+            ("tipping_point", {}, {}),
+            ("tipping_tilt", {"score": value([0.0, 1.0])}, {"score": [[0.0] * 7, [NAN, 1.0], "x"]}),
+        )
+    ),
+    Call(
+        "decisions.tilted",
+        {"mdp": sensitive_mdp, "logged": value(HALVES), "score": value([0.0, 1.0]), "delta": value(0.5)},
+        {"mdp": [3, None, "mdp"], "logged": [3, [[0.5, 0.6]] * 2, RAGGED], "score": [[0.0] * 7, [NAN, 1.0], "x"]},
+    ),
+    Call(
+        "decisions.tilted_draws",
+        {
+            "key": lambda: jax.random.key(0),
+            "posterior": _JUDGE["posterior"],
+            "logged": value([[0.5, 0.5]] * 2),
+            "score": value([0.0, 1.0]),
+            "num_draws": value(2),
+        },
+        {
+            "key": TYPED_KEY,
+            "posterior": [3, None],
+            "logged": [3, [[0.5, 0.6]] * 2, RAGGED],
+            "score": [[0.0] * 7, [NAN, 1.0], "x"],
+            "delta": [3, "normal"],
+            "num_draws": [0, 1, -1, 2.5, "3"],
+        },
+        {"posterior": "tilted_draws|posterior"},
+    ),
+    Call(
+        "decisions.knowing",
+        {"values": value([[1.0, 0.0], [0.0, 1.0]]), "weights": value([0.5, 0.5])},
+        {
+            "values": [RAGGED, "x", [[1j, 0.0]] * 2],
+            "weights": [[0.5], [-1.0, 2.0], [NAN, 1.0], "x"],
+            "results": [[[0.5, 0.5]], [[1.0]], RAGGED, "x"],
+        },
+    ),
+    Call(
+        "decisions.practice",
+        {"log": log_in_contexts, "space": lambda: bm.StateActionSpace.from_log(log_in_contexts())},
+        {"log": [3, None, "log"], "space": [3, None], "by": ["sex", ["sex"]]},
+        {"space": "log or space", "by": "sex"},
+    ),
+    Call(
+        "information.value_of_covariates",
+        {
+            "key": lambda: jax.random.key(0),
+            "posterior": posterior_in_contexts,
+            "objective": value(bm.Episodic(1)),
+            "population": value([1.0, 1.0]),
+            "num_draws": value(2),
+        },
+        {
+            "objective": OBJECTIVE,
+            "by": ["sex", ()],
+            "population": ["rows", [1.0], [-1.0, 2.0], None],
+            "num_draws": [0, 1, -1, 2.5, "3"],
+        },
+        {"by": "sex|by"},
+    ),
+    Call(
+        "recommend.SubgroupOptions",
+        {},
+        {"slack": NOT_NEGATIVE, "num_draws": [0, 1, 2.5, "3", None], "observational": BOOL},
+    ),
+    Call(
+        "recommend.decide_by_subgroup",
+        {
+            "key": lambda: jax.random.key(0),
+            "posterior": posterior_in_contexts,
+            "log": log_in_contexts,
+            "objective": value(bm.Episodic(1)),
+            "policies": value({"x": [0]}),
+            "subgroups": value(["age"]),
+            "options": lambda: bm.recommend.SubgroupOptions(population=[1.0, 1.0], num_draws=64),
+        },
+        {
+            "posterior": POSTERIOR,
+            "log": [3, None, "log"],
+            "objective": OBJECTIVE,
+            "policies": [{}, {"baseline": [0]}],
+            "subgroups": [["sex"], ()],
+            "confidence": INSIDE,
+            "options": [3, None],
+        },
+        {"subgroups": "sex|by"},
+    ),
+    Call(
+        "decisions.exogenous",
+        {"mdps": lambda: [sensitive_mdp(), sensitive_mdp()], "moves": value([[0.5, 0.5]] * 2)},
+        {"mdps": [[3, 4]], "moves": [[[0.5, 0.6]] * 2, [[1.0]], "x", RAGGED]},
     ),
     Call(
         "decisions.Outcome",
@@ -2016,7 +2143,7 @@ EXEMPT = {
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
     "a record that the library fills": "deep.HostEnv "
-    "inference.GivenDraws "
+    "inference.GivenDraws decisions.Bounds decisions.ValuesBy recommend.SubgroupDecision "
     "decisions.BayesOptimal decisions.BayesAdaptivePlan mdp.FoldedLog information.NextExperiment "
     "deep.Training mdp.Source "
     "mdp.PriorWeight "
@@ -2038,6 +2165,8 @@ EXEMPT = {
     "files are another matter": "recommend.write_report experiments.save_result "
     "calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",
+    "they run inside a program: tests/models/test_regression_rows.py": "models.hazard_rows models.logit_rows "
+    "models.ordinal_rows models.stick_rows",
 }
 
 

@@ -136,6 +136,7 @@ MANY = {
     "read_log": "the columns of a table, and how it is written",
     "envs.fold_log": "the columns of a table, and how it is written",
     "behaviour.read_choices": "the columns of a table, and how it is written",
+    "policy_value": "whose value: of one subject, of subgroups, of a population",
     "run": "an experiment: who plays what, for how long (in steps or in episodes), how often",
     "compare": "an experiment, and the problems of environments without a task",
     "sweeps.sweep": "an experiment, for all cells",

@@ -25,6 +25,16 @@ from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
 from .choosing.policy_set import Budget as Budget
 from .choosing.policy_set import PolicyLimits as PolicyLimits
+from .confounding import Bounds as Bounds
+from .confounding import tilted as tilted
+from .confounding import tilted_draws as tilted_draws
+from .confounding import tipping_point as tipping_point
+from .confounding import tipping_tilt as tipping_tilt
+from .confounding import value_bounds as value_bounds
+from .for_whom import ValuesBy as ValuesBy
+from .for_whom import exogenous as exogenous
+from .for_whom import knowing as knowing
+from .for_whom import practice as practice
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue
 from .policy_comparison import PolicyComparison as PolicyComparison

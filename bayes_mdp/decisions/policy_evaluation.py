@@ -3,16 +3,17 @@
 `Start`, first: the distribution of the first state that values are for, and where it is from, in words.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.decisions.for_whom import InContexts, ValuesBy, value_for
 from bayes_mdp.decisions.host_optima import episodic_values
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import (
@@ -46,10 +47,11 @@ from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning import policy_probs
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts
-from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
+from bayes_mdp.utils.messages import amount, amounts, see
+from bayes_mdp.utils.typing import ArrayLike, InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
+    check_bool,
     check_count,
     check_initial,
     check_key,
@@ -59,6 +61,7 @@ from bayes_mdp.utils.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 
@@ -266,6 +269,7 @@ class PolicyValue(eqx.Module):
         )
 
 
+@overload
 def policy_value(
     key: PRNGKeyArray,
     posterior: CanSample,
@@ -275,7 +279,46 @@ def policy_value(
     initial: InitialLike | None = None,
     num_draws: int = 2000,
     outcomes: Mapping[str, Outcome | CanSample] | None = None,
-) -> PolicyValue:
+) -> PolicyValue: ...
+@overload
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: InContexts,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: InitialLike | None = None,
+    num_draws: int = 2000,
+    by: None = None,
+    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
+    population_uncertainty: bool = False,
+) -> PolicyValue: ...
+@overload
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: InContexts,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: InitialLike | None = None,
+    num_draws: int = 2000,
+    by: str | Sequence[str],
+    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
+    population_uncertainty: bool = False,
+) -> ValuesBy: ...
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: CanSample | InContexts,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: InitialLike | None = None,
+    num_draws: int = 2000,
+    outcomes: Mapping[str, Outcome | CanSample] | None = None,
+    by: str | Sequence[str] | None = None,
+    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
+    population_uncertainty: bool = False,
+) -> PolicyValue | ValuesBy:
     """The value of `policy` in `num_draws` draws of the posterior. On the host, by NumPy, in float64.
 
     Only the pairs that the policy takes are drawn. Rows of a posterior that only samples whole MDPs are drawn by JAX.
@@ -283,13 +326,14 @@ def policy_value(
     Args:
         key: the draws; the same key gives a pair the same draws under every policy. It seeds NumPy's generators (see
             `bayes_mdp.random.host_generator`).
-        posterior: anything that can `sample`. Pairs that were never visited are named if it also has `visit_counts` and
-            `mean_mdp`.
+        posterior: anything that can `sample`, or posteriors in contexts (see `infer`). Pairs never visited are
+            named if it also has `visit_counts` and `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
             space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`). A log: what it
             did (`behaviour_policy`), by step where the objective is `Episodic` and the space has a horizon, or the
             actions depend on the step; the answer says which. Its action probabilities are then drawn too, since the
-            log shows them only by so many visits; those of an array count as known.
+            log shows them only by so many visits; those of an array count as known. In contexts it may depend on these:
+            an array with a first axis of contexts, or a function {covariate: value} -> policy.
         objective: Discounted, Episodic, AverageReward or FirstExit.
         initial: distribution of the first state: [S], a state's label, {label: probability}, or a log (as often as its
             episodes begin in each state); None: that of the drawn MDPs, or else uniform (see `initial_given`).
@@ -297,6 +341,14 @@ def policy_value(
         outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance;
             or a posterior whose rewards it is, learnt from the same log. What `posterior` has learnt beside its reward
             (`read_log(outcomes=...)`) is summed too, unless one of these has its name.
+        by: of a posterior with contexts: "context", or the covariates that make subgroups, each with a value of its
+            own; None: one value, standardised over the population.
+        population: likewise, who is meant: "log" (None) the subjects of the log at their first row, a DataFrame with a
+            row for each person, or Float[C], weights of the contexts (see `bayes_mdp.decisions.for_whom`).
+        population_uncertainty: whether these weights are uncertain too: Dirichlet(people in each context).
+
+    Returns:
+        A `PolicyValue`; with `by` a `ValuesBy`, one for each subgroup.
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some
@@ -311,6 +363,17 @@ def policy_value(
         >>> bool(abs(value.mean - 11 / 12) < 0.05)  # ten rewards of 1, a uniform prior
         True
     """
+    check_bool("population_uncertainty", population_uncertainty)
+    if isinstance(posterior, InContexts):
+        if outcomes is not None:
+            raise ValueError("outcomes is given for a posterior with contexts, expected posterior.at(context)")
+        who = (by, population, population_uncertainty)
+        return value_for(policy_values, key, posterior, policy, objective, initial, num_draws, *who)
+    if by is not None or population is not None or population_uncertainty:
+        raise TypeError(
+            f"by or population is given, and the posterior ({type(posterior).__name__}) has no contexts, expected that "
+            f"of a log read with covariates= {see('how-to/covariates')}"
+        )
     return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws, outcomes)["policy"]
 
 

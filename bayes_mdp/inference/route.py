@@ -11,7 +11,8 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import NamedTuple, TypeAlias, overload
 
 import jax
 import numpy as np
@@ -30,6 +31,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
+from bayes_mdp.inference.context_posterior import ContextPosterior, in_contexts
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -62,6 +64,7 @@ from bayes_mdp.mdp import (
     Transitions,
     check_transitions,
 )
+from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.default_prior import DefaultPrior
 from bayes_mdp.models.dirichlet_prior import row_concentrations
@@ -112,6 +115,17 @@ InferredPosterior: TypeAlias = (
 """What `infer` returns, one class for each route."""
 
 
+@overload
+def infer(  # pyright: ignore[reportOverlappingOverload] (a space with contexts is a space too)
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Log | None = None,
+    *,
+    space: ContextSpace,
+    method: str | Method = "auto",
+    sampler: NUTS = NUTS(),
+) -> ContextPosterior: ...
+@overload
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
@@ -120,7 +134,16 @@ def infer(
     space: StateActionSpace,
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
-) -> InferredPosterior:
+) -> InferredPosterior: ...
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
+    *,
+    space: StateActionSpace,
+    method: str | Method = "auto",
+    sampler: NUTS = NUTS(),
+) -> InferredPosterior | ContextPosterior:
     """The posterior of `prior`, a NumPyro program space -> `MDPSpec`, after `data`.
 
     "auto" takes the best route that it can prove on the traced program:
@@ -149,6 +172,11 @@ def infer(
     The proof is made once for a program (identified by what it computes, not by its name), and a sampler is compiled
     once for a program, a method and the shapes of the data. If something is wrong with draws (r-hat, effective sample
     size, divergences), a `SamplingWarning` says what to do; the chains are kept as `posterior.mcmc`.
+
+    In a space with contexts (that of a log with covariates) the result is a `ContextPosterior`, one posterior for each
+    context: exact for a ready prior, whose rows are then by context, else by these routes for all contexts side by
+    side. "gibbs" draws `models.stick_rows` by Polya-Gamma variables. "laplace" draws about the mode with weights, which
+    is approximate, and refused where the weights are bad (Pareto k above .7).
 
     Data that the program itself observes (`numpyro.sample(..., obs=...)`) count in addition to `data`; a UserWarning is
     given if they may be the same data.
@@ -183,6 +211,8 @@ def infer(
     """
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)
+    if isinstance(space, ContextSpace):
+        return in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
     with stage("infer (which route)"):
@@ -208,13 +238,7 @@ def infer(
         if program is not None and why_not and fit.method not in ("exact", "mixture"):
             _say_once(program, f"infer: {route_line(fit.method, why_not)}\n")
         with stage(f"infer ({fit.method})"):
-            posterior = fit.on_host(key, transitions)
-            # It remembers the logs that it has learnt from where it can learn from more.
-            if isinstance(data, FoldedLog):
-                posterior = posterior.with_sources(digests_of(data.sources))
-            elif isinstance(data, Log) and data.digest is not None:
-                source = Source(data.source, data.digest, np.size(data.transitions.state))
-                posterior = posterior.with_sources(digests_of([source]))
+            posterior = _with_sources(fit.on_host(key, transitions), data)
             jax.block_until_ready(posterior)
     if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
         warn_of(posterior)
@@ -222,6 +246,18 @@ def infer(
         # The same rows and key, with another column in place of the reward: one draw of all has the same rows.
         learnt = {name: _infer_outcome(name, key, prior, data, space, method, sampler) for name in data.outcomes}
         return posterior.with_outcomes(learnt)
+    return posterior
+
+
+def _with_sources(
+    posterior: InferredPosterior, data: Transitions | Log | Counts | FoldedLog | None
+) -> InferredPosterior:
+    """It remembers the logs that it has learnt from where it can learn from more."""
+    if isinstance(data, FoldedLog):
+        return posterior.with_sources(digests_of(data.sources))
+    if isinstance(data, Log) and data.digest is not None:
+        source = Source(data.source, data.digest, np.size(data.transitions.state))
+        return posterior.with_sources(digests_of([source]))
     return posterior
 
 

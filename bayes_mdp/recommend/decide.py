@@ -30,6 +30,7 @@ from bayes_mdp.decisions.choosing.budgets import (
 from bayes_mdp.decisions.choosing.choose import ChooseOptions, PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
+from bayes_mdp.decisions.confounding import tipping_point
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
@@ -47,6 +48,7 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
     AverageReward,
     CanMean,
+    Discounted,
     Episodic,
     HasVariances,
     Log,
@@ -75,6 +77,7 @@ from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, con
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
 from bayes_mdp.renamed import accepts_moved
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealLike
 from bayes_mdp.utils.validation import (
@@ -101,6 +104,8 @@ MOST_PRIOR = 0.5
 """Share of the prior in a value above which nothing is recommended; from `PRIOR_SHARE` on other priors are tried."""
 LIKELIER = 0.02
 """Where no policy is as sure as was asked for, the best of those is named that are likelier no worse than worse."""
+MEAN_DRAWS = 400
+"""Draws behind the mean rewards of outcomes."""
 MOST_PAIRS = 10
 """Of a table of `variance_shares`."""
 SAME = 1e-6
@@ -125,6 +130,9 @@ class DecideOptions(ChooseOptions):
             each state (of one stretch without an end: uniform).
         value_range: the lowest and the highest value that a policy can have, if known.
         checks: whether `criticise` runs; without it nothing is recommended.
+        observational: whether those who chose the log's actions may have known more than the log holds; False: the
+            actions were drawn by chance, as in a trial. If so, a recommendation says how strong such unrecorded causes
+            would have to be to undo it (see `bayes_mdp.decisions.tipping_point`).
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
@@ -140,6 +148,7 @@ class DecideOptions(ChooseOptions):
     initial: InitialLike | None = None
     value_range: Range | None = None
     checks: bool = True
+    observational: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -147,6 +156,7 @@ class DecideOptions(ChooseOptions):
         check_number("split", self.split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
         check_value_range(self.value_range)
         check_bool("checks", self.checks)
+        check_bool("observational", self.observational)
         if self.space is not None:
             check_space(self.space)
 
@@ -285,6 +295,7 @@ def decide(
         problem.practice,
         log.notes,
         spent[BASELINE],
+        _tipping(keys[5], judge, problem, shown, start) if options.observational and lead is not None else None,
     )
 
 
@@ -334,6 +345,11 @@ def _read_problem(
     check_objective(objective)
     check_type("options", options, DecideOptions, "DecideOptions")
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    if log.covariates is not None:
+        raise ValueError(
+            "log has covariates, expected one that is read without, or bm.recommend.decide_by_subgroup, which judges "
+            f"policies for each subgroup {see('how-to/covariates')}"
+        )
     criterion = read_criterion(options.criterion)
     check_choice(criterion, int(options.num_draws), float(confidence), safe=True)
     space = StateActionSpace.from_log(log) if options.space is None else options.space
@@ -652,6 +668,36 @@ def _rarely_tried(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below
     legal = np.ones(seen.shape, bool) if space.legal is None else np.asarray(space.legal)
     rare = [(space.state_names[s], space.action_names[a]) for s, a in np.argwhere(legal & (seen < below))]
     return RarelyTried(below, tuple(rare), int(legal.sum()))
+
+
+def _tipping(
+    key: PRNGKeyArray, posterior: Fitted, problem: Problem, policy: PolicyLike, start: ArrayLike
+) -> float | None:
+    """The factor of unrecorded causes from which on a policy may be worth no more than what the log did, in the mean
+    MDP; None where practice, or the rows, depend on the step, or values are no discounted or finite sums."""
+    objective, logged = problem.objective, problem.baseline
+    if not problem.practice or np.ndim(logged) != 2 or problem.space.horizon is not None:  # type: ignore[arg-type]
+        return None
+    if not isinstance(objective, Discounted | Episodic):
+        return None
+    outcome_reward = None
+    if posterior.rewards_by_outcome:
+        outcome_reward = posterior.known_reward
+        if outcome_reward is None:
+            index = np.zeros(MEAN_DRAWS, np.int32)
+            if posterior.log_weights is not None:
+                index = np.asarray(jax.random.categorical(key, jnp.asarray(posterior.log_weights), shape=index.shape))
+            outcome_reward = np.nan_to_num(posterior.draw_laws(key, index).mean.mean(0))
+    with jax.enable_x64(True):
+        mean = to_float64(posterior).mean_mdp()
+        return tipping_point(
+            mdp=mean,
+            policy=policy,
+            logged=np.asarray(logged),
+            objective=objective,
+            initial=np.asarray(start),
+            outcome_reward=outcome_reward,
+        )
 
 
 def _anchored(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:

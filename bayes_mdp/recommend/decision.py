@@ -167,6 +167,8 @@ class Decision:
         practice: what the baseline is, in words, where it is what the log did; else "".
         left_out: what of the log is no transition, one sentence each.
         baseline_spending: name of a budget -> what the baseline spends, in the draws that judge.
+        tipping: the factor of unrecorded causes from which on `lead` may be worth no more than what the log did (see
+            `bayes_mdp.decisions.tipping_point`); None: the log is no observation, or it is not known.
     """
 
     candidates: Mapping[str, Candidate]
@@ -191,6 +193,7 @@ class Decision:
     practice: str = ""
     left_out: tuple[str, ...] = ()
     baseline_spending: Mapping[str, Spending] = field(default_factory=dict)
+    tipping: float | None = None
 
     @property
     def shadow_prices(self) -> Mapping[str, ShadowPrice]:
@@ -309,6 +312,7 @@ class Decision:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
         notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
         notes += [f"the baseline is {self.practice}; its frequencies count as known"] if self.practice else []
+        notes += [] if self.tipping is None or not self.recommended else [hidden_causes(self.tipping)]
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(
@@ -393,6 +397,19 @@ class Decision:
             rows.append((name, amount(each.mean), amounts(*each.interval), f"{each.improvement.prob:.3f}", *rest))
         gain = self.verb.removesuffix("s")
         return Table(("policy", gain, "95 % interval", "P(no worse)", "least tried", "prior's share"), rows)
+
+
+def hidden_causes(factor: float) -> str:
+    """How strong a cause that the log does not record would have to be to undo a recommendation, in one sentence.
+
+    Args:
+        factor: as `bayes_mdp.decisions.tipping_point` returns it.
+    """
+    known = "rewards are taken as they are"
+    if factor == float("inf"):
+        return f"no unrecorded difference between those treated and the others undoes it by next states alone ({known})"
+    more = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"
+    return f"holds unless those treated differ from the others, in ways not recorded, {more} (odds; {known})"
 
 
 def _states(number: int) -> str:

@@ -29,6 +29,7 @@ from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_d
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.by_label import ProductLabel
+from bayes_mdp.mdp.contexts import Roles
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import ends_with_page, see, warn_user
 from bayes_mdp.utils.validation import check_name
@@ -64,6 +65,11 @@ def read_log(
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str = ".",
+    subject: str | None = None,
+    covariates: Sequence[str] | None = None,
+    varying: Sequence[str] | None = None,
+    group: str | None = None,
+    process: Literal["known", "exogenous", "state"] | None = None,
     chunksize: None = None,
 ) -> Log: ...
 @overload
@@ -91,6 +97,11 @@ def read_log(
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str = ".",
+    subject: str | None = None,
+    covariates: Sequence[str] | None = None,
+    varying: Sequence[str] | None = None,
+    group: str | None = None,
+    process: Literal["known", "exogenous", "state"] | None = None,
     chunksize: int,
 ) -> Iterator[Log]: ...
 @ends_with_page("how-to/read-a-log")
@@ -118,6 +129,11 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str = ".",
+    subject: str | None = None,
+    covariates: Sequence[str] | None = None,
+    varying: Sequence[str] | None = None,
+    group: str | None = None,
+    process: Literal["known", "exogenous", "state"] | None = None,
     chunksize: int | None = None,
 ) -> Log | Iterator[Log]:
     """Read one transition per row. `state`, `action`, ... are names of columns.
@@ -167,6 +183,13 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         count: how many transitions a row stands for, where rows are (state, action, next state, number).
         sep, encoding, decimal: of a text file: what is between cells (";"), its characters ("latin-1"; None: UTF-8),
             and the sign of decimals (",").
+        subject: label of the subject (patient, machine) of each row; it is needed where subjects are counted.
+        covariates: columns that are fixed for a subject, such as age at the start, of numbers or labels. Each distinct
+            pattern of covariates is a context (see `bayes_mdp.mdp.contexts`), with rows of its own.
+        varying: columns that may change from row to row; `process` says what moves them.
+        group: a column of labels, such as sites, whose effects a law of rows may pool in part.
+        process: of what varies: "known", a path that is known beforehand (age); "exogenous": it moves by itself,
+            whatever is done; "state": actions move it, so that it is part of the state, and refused here.
         chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
             then needed. See `fold_log`, which keeps no transitions.
 
@@ -198,11 +221,13 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
     roles = with_outcomes(roles, outcomes)
+    about = Roles.of(subject, covariates, varying, group, process)
     missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     if action is None and actions is not None and len(actions) != 1:
         raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
     if chunksize is not None:
         whole = {"every": every, "count": count, "reward_at": None if reward_at == "step" else reward_at}
+        whole |= {"covariates": covariates, "varying": varying, "group": group, "subject": subject}
         for name, value in whole.items():
             if value is not None:
                 raise ValueError(f"{name} is {value!r} with chunksize, expected a log that is read as a whole")
@@ -217,7 +242,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     if states is not None and isinstance(state, list):
         states = [ProductLabel(x, state) if isinstance(x, tuple) and len(x) == len(state) else x for x in states]
     try:
-        return _read(table, states, actions, missing, reward_at, every, file_digest(source))
+        return _read(table, states, actions, missing, reward_at, every, file_digest(source), about)
     except BadCells as first:
         raise _all_bad(first, table, states, actions, missing, every, reward_at == "step") from None
 
@@ -230,6 +255,7 @@ def _read(
     reward_at: str,
     every: str | None,
     digest: str | None,
+    about: Roles | None,
 ) -> Log:
     """The log of a table; arguments as of `read_log`."""
     along, episodes = _episodes(table)
@@ -294,6 +320,7 @@ def _read(
         columns=named,
         notes=notes,
         outcomes={name: x[kept] for name, x in outcomes.items()},
+        covariates=None if about is None else about.read(table.frame, kept, table.name),
     )
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import equinox as eqx
 import jax
@@ -210,6 +210,23 @@ def _named(columns: object) -> Any:
     return tuple((role, name) for role, name in columns.items() if name is not None)
 
 
+class HasContexts(Protocol):
+    """The covariates of the transitions of a log, as `bayes_mdp.mdp.contexts` has them."""
+
+    @property
+    def contexts(self) -> object:
+        """The distinct patterns."""
+        ...
+
+    def part(self, rows: np.ndarray) -> "HasContexts":
+        """Those of some transitions."""
+        ...
+
+    def space(self, space: "StateActionSpace") -> "StateActionSpace":
+        """A space with these contexts."""
+        ...
+
+
 class Log(eqx.Module):
     """A log as read: transitions, the labels behind the indices, and where it came from.
 
@@ -223,6 +240,7 @@ class Log(eqx.Module):
         notes: what of the source is no transition, one sentence each, for what is printed.
         outcomes: name -> Float[N], other numbers of the transitions beside the reward, such as costs, in their own
             units; nan where one was not observed.
+        covariates: of each transition (see `bayes_mdp.mdp.contexts`); None: there are none.
 
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
@@ -237,6 +255,7 @@ class Log(eqx.Module):
     columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
     notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
     outcomes: Mapping[str, Float[AnyArray, "*N"]] = eqx.field(default_factory=dict, kw_only=True)
+    covariates: HasContexts | None = eqx.field(default=None, static=True, kw_only=True)
 
     def of_outcome(self, name: str) -> "Log":
         """The same log with an outcome in place of the reward, and no others. Host side.
@@ -295,8 +314,9 @@ class Log(eqx.Module):
         sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({label_list(x)})" for what, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         notes = "".join(f"; {note}" for note in self.notes)
+        contexts = "" if self.covariates is None else f"; {self.covariates.contexts}"
         more = f"; outcomes beside the reward: {', '.join(self.outcomes)}" if self.outcomes else ""
-        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{cost}{more}{notes}"
+        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{contexts}{cost}{more}{notes}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
