@@ -11,6 +11,7 @@ from bayes_mdp.decisions.information.perfect_knowledge import evpi, evppi
 from bayes_mdp.decisions.information.sample_information import (
     SamplingBenefit,
     Study,
+    StudyEconomics,
     discounted_population,
     evsi,
     net_benefit_of_sampling,
@@ -29,6 +30,7 @@ __all__ = [
     "PolicyStudy",
     "SamplingBenefit",
     "Study",
+    "StudyEconomics",
     "discounted_population",
     "evpi",
     "evppi",

@@ -318,6 +318,11 @@ _BAD_SIMULATION = {
 }
 
 
+def _short_chain() -> Any:
+    """Options of `sbc_behaviour` whose chain is shorter than the number of draws."""
+    return bm.calibration.SbcBehaviourOptions(sampler=bm.inference.NUTS(1, 1, 1))
+
+
 def _decide_from(start: Any) -> Callable[[], Any]:
     """Makes options of `decide` with first states that the log does not have."""
     return lambda: bm.recommend.DecideOptions(initial=start)
@@ -375,7 +380,7 @@ _RUN = {
     "key": key,
     "prior": prior,
     "num_steps": value(3),
-    "options": lambda: target("RunOptions")(progress=False),
+    "options": lambda: target("experiments.RunOptions")(progress=False),
 }
 _NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
 _OUTCOME = {"rewards_on": WORD}
@@ -1122,12 +1127,12 @@ CALLS = [
             **_BAD_JUDGE,
             "policies": [3, None, {}, [0, 1], {"a": "greedy"}, *({"a": bad} for bad in BY_LABEL)],
             "initial": STARTS,
-            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
-            "held_out": BOOL,
             "outcomes": [3, {}, {"cost": None}],
+            "options": RECORD,
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
+    Call("decisions.VerdictOptions", {}, {"value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)], "held_out": BOOL}),
     Call(
         "choose",
         _JUDGE,
@@ -1143,6 +1148,52 @@ CALLS = [
     ),
     Call("decisions.ChooseOptions", {}, _BAD_CHOOSE_OPTIONS),
     Call(
+        "decisions.Budget",
+        {"limit": value(3.0)},
+        {"limit": NUMBER, "probability": INSIDE},
+    ),
+    Call(
+        "decisions.budget_plan",
+        {
+            "mdp": mdp,
+            "objective": discounted,
+            "budgets": lambda: {"cost": target("decisions.Budget")(3.0, outcome=[[0.0, 1.0], [0.0, 1.0]])},
+        },
+        {
+            "mdp": MDPS,
+            "objective": [*OBJECTIVE, target("AverageReward")()],
+            "budgets": [
+                3,
+                None,
+                {},
+                {"cost": 3.0},
+                lambda: {"cost": target("decisions.Budget")(3.0)},
+                lambda: {"cost": target("decisions.Budget")(-1.0, outcome=[[0.0, 1.0], [0.0, 1.0]])},
+                lambda: {"cost": target("decisions.Budget")(3.0, outcome="dear")},
+            ],
+            "initial": STARTS,
+            "limits": [3, None, "limits"],
+        },
+        {"budgets": "budget|outcome"},
+    ),
+    Call(
+        "decisions.pareto_front",
+        {"key": key, "posterior": posterior, "objective": discounted, "source": value([[0.0, 1.0], [0.0, 1.0]])},
+        {
+            "key": TYPED_KEY,
+            "posterior": POSTERIOR,
+            "objective": [*OBJECTIVE, target("AverageReward")()],
+            "outcome": [3, None],
+            "source": ["dear", RAGGED, [1.0] * 7],
+            "limits": [3, None, "limits"],
+            "initial": STARTS,
+            "points": [1, *COUNT],
+            "num_draws": [1, *COUNT],
+        },
+        {"posterior": "pareto_front", "source": "outcome"},
+    ),
+    Call("plots.plot_pareto", {"front": value(None)}, {"front": [3, None, "x", {}]}),
+    Call(
         "decisions.PolicyLimits",
         {},
         {
@@ -1151,6 +1202,7 @@ CALLS = [
             "bootstrap_below": [-1, 2.5, "3"],
             "max_change": [0.0, 1.5, *NUMBER],
             "stochastic": BOOL,
+            "budgets": [3, "cost", {"cost": 3.0}, {3: None}],
         },
     ),
     Call("decisions.CVaR", {"level": value(0.1)}, {"level": [0.0, *FRACTION]}),
@@ -1170,10 +1222,13 @@ CALLS = [
             "objective": OBJECTIVE,
             "initial": STARTS,
             "rivals": [3, "prior", {"a": 3}],
-            "num_replicates": [0, 50, 2.5, "x", None],
-            "false_alarm": INSIDE,
-            "choose_by": [3, "greedy"],
+            "options": RECORD,
         },
+    ),
+    Call(
+        "calibration.CriticiseOptions",
+        {},
+        {"num_replicates": [0, 50, 2.5, "x", None], "false_alarm": INSIDE, "choose_by": [3, "greedy"]},
     ),
     Call(
         "models.default_prior",
@@ -1235,14 +1290,13 @@ CALLS = [
     Call("information.evsi", _STUDIED, _BAD_STUDIED),
     Call(
         "information.net_benefit_of_sampling",
-        {**_STUDIED, "sizes": value([1, 2]), "population": value(10.0)},
-        {
-            **_BAD_STUDIED,
-            "sizes": [[], [0], [-1.0], [NAN], ["x"], 3],
-            "population": NOT_NEGATIVE,
-            "fixed_cost": NUMBER,
-            "cost_per_size": NUMBER,
-        },
+        {**_STUDIED, "sizes": value([1, 2]), "economics": lambda: target("information.StudyEconomics")(10.0)},
+        {**_BAD_STUDIED, "sizes": [[], [0], [-1.0], [NAN], ["x"], 3], "economics": RECORD},
+    ),
+    Call(
+        "information.StudyEconomics",
+        {"population": value(10.0)},
+        {"population": NOT_NEGATIVE, "fixed_cost": NUMBER, "cost_per_size": NUMBER},
     ),
     Call(
         "information.discounted_population",
@@ -1386,6 +1440,13 @@ CALLS = [
             "objective": [*OBJECTIVE, target("AverageReward")()],
             "step": [-1, 2, 0.5, "x", None, NAN],
             "num_simulations": optional(COUNT),
+            "options": RECORD,
+        },
+    ),
+    Call(
+        "decisions.SearchOptions",
+        {},
+        {
             "max_seconds": optional(POSITIVE),
             "max_depth": optional(COUNT),
             "exploration": optional(NOT_NEGATIVE),
@@ -1545,9 +1606,8 @@ CALLS = [
             "num_steps": [*COUNT, 2**31],
             "num_episodes": [3, *MAYBE_COUNT],
             "num_seeds": COUNT,
-            "regret": [3, "nosuch", ["a"]],
             "path": PATH,
-            "options": [3, None, {}],
+            "options": RECORD,
         },
         {"num_episodes": "num_steps", "prior": "prior|posterior"},
     ),
@@ -1555,6 +1615,7 @@ CALLS = [
         "experiments.RunOptions",
         {},
         {
+            "regret": [3, "nosuch", ["a"]],
             "space": ["x", 3],
             "num_checkpoints": COUNT,
             "progress": BOOL,
@@ -1612,14 +1673,15 @@ CALLS = [
             "num_steps": [3, *MAYBE_COUNT],
             "num_episodes": COUNT,
             "num_seeds": COUNT,
-            "num_blocks": [*COUNT, 10**7],
-            "regret": optional(WORD),
             "path": [3, 2.5],
-            "executor": EXECUTOR,
-            "retries": [x for x in COUNT if x != 0],
-            "options": [3, None],
+            "options": [*RECORD, lambda: target("experiments.SweepOptions")(num_blocks=10**7)],
         },
-        {"priors": "prior", "num_blocks": "num_blocks|blocks"},
+        {"priors": "prior", "options": "options|blocks"},
+    ),
+    Call(
+        "experiments.SweepOptions",
+        {},
+        {"num_blocks": COUNT, "regret": optional(WORD), "executor": EXECUTOR, "retries": [x for x in COUNT if x != 0]},
     ),
     Call(
         "sweeps.sweep_status",
@@ -1995,7 +2057,7 @@ CALLS += [
             "params": _PARAMS,
             "environment": _TASK,
             "num_choices": COUNT,
-            "num_persons": MAYBE_COUNT,
+            "subjects": [0, -1, 2.5, True, "pqr"],
             "horizon": MAYBE_COUNT,
         },
     ),
@@ -2021,22 +2083,29 @@ CALLS += [
             "model": behaviour_model,
             "environment": value(bm.behaviour.TwoStepTask()),
             "num_simulations": value(1),
-            "num_choices": value(4),
-            "num_draws": value(2),
+            "options": lambda: target("calibration.SbcBehaviourOptions")(num_choices=4, num_draws=2),
         },
         {
             "key": TYPED_KEY,
             "model": _MODEL,
             "environment": _TASK,
+            "num_simulations": COUNT,
+            "options": [*RECORD, _short_chain],
+            "path": PATH,
+        },
+        {"options": "options|sampler"},
+    ),
+    Call(
+        "calibration.SbcBehaviourOptions",
+        {},
+        {
             "num_subjects": COUNT,
             "num_choices": COUNT,
-            "num_simulations": COUNT,
             "num_draws": COUNT,
             "pooling": WORD,
             "horizon": MAYBE_COUNT,
-            "sampler": [3, "nuts", bm.inference.NUTS(1, 1, 1)],
+            "sampler": [3, "nuts"],
             "quantities": [3, "rate", {"rate": 3}],
-            "path": PATH,
         },
     ),
     Call(
@@ -2089,7 +2158,7 @@ EXEMPT = {
     "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
     "decisions.Verdict calibration.Criticism recommend.Decision "
     "information.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
-    "decisions.OutcomeValue "
+    "decisions.OutcomeValue decisions.BudgetPlan decisions.ParetoFront decisions.ShadowPrice decisions.Spending "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",

@@ -1,4 +1,5 @@
 from .bayes_adaptive_plan import BayesAdaptivePlan as BayesAdaptivePlan
+from .bayes_adaptive_plan import SearchOptions as SearchOptions
 from .bayes_adaptive_plan import plan_bayes_adaptive as plan_bayes_adaptive
 from .bayes_optimum import BayesOptimal as BayesOptimal
 from .bayes_optimum import bayes_optimal as bayes_optimal
@@ -6,6 +7,12 @@ from .behaviour import AnchoredValue as AnchoredValue
 from .behaviour import anchored_values as anchored_values
 from .behaviour import behaviour_policy as behaviour_policy
 from .behaviour import greedy as greedy
+from .choosing.budgets import BudgetPlan as BudgetPlan
+from .choosing.budgets import ParetoFront as ParetoFront
+from .choosing.budgets import ShadowPrice as ShadowPrice
+from .choosing.budgets import Spending as Spending
+from .choosing.budgets import budget_plan as budget_plan
+from .choosing.budgets import pareto_front as pareto_front
 from .choosing.choose import ChooseOptions as ChooseOptions
 from .choosing.choose import PolicyChoice as PolicyChoice
 from .choosing.choose import choose as choose
@@ -16,6 +23,7 @@ from .choosing.criteria import ProbabilityOptimal as ProbabilityOptimal
 from .choosing.criteria import Regret as Regret
 from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
+from .choosing.policy_set import Budget as Budget
 from .choosing.policy_set import PolicyLimits as PolicyLimits
 from .confounding import Bounds as Bounds
 from .confounding import tilted as tilted
@@ -30,6 +38,7 @@ from .for_whom import practice as practice
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue
 from .policy_comparison import PolicyComparison as PolicyComparison
+from .policy_comparison import VerdictOptions as VerdictOptions
 from .policy_comparison import compare_policies as compare_policies
 from .policy_evaluation import PolicyValue as PolicyValue
 from .policy_evaluation import policy_value as policy_value

@@ -144,7 +144,8 @@ def test_a_worse_policy_and_reasons_to_abstain(compared, tmp_path):
     assert not best.verdict.decided and 'class="answer"' in path.read_text()
     for reason, cure in zip(best.verdict.reasons, best.verdict.would_decide, strict=True):
         assert f"{reason}.To settle it: {cure}." in text
-    assert f"if you fixed {ODD} before you saw these data: held_out=True; if they chose it, data that did not" in text
+    remedy = "VerdictOptions(held_out=True); if they chose it, data that did not"
+    assert f"if you fixed {ODD} before you saw these data: {remedy}" in text
 
 
 def test_what_is_no_report_is_refused(compared, decided, tmp_path):

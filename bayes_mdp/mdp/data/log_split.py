@@ -128,9 +128,11 @@ def halves_in_time(log: Log) -> tuple[Log, Log]:
 
 
 def _part(log: Log, rows: Bool[np.ndarray, " N"], name: str) -> Log:
-    part = jax.tree.map(lambda x: np.asarray(x)[rows], log.transitions)
+    part, outcomes = jax.tree.map(lambda x: np.asarray(x)[rows], (log.transitions, log.outcomes))
     of_part = None if log.covariates is None else log.covariates.part(rows)
-    return Log(part, log.states, log.actions, f"{log.source}, {name}", columns=log.columns, covariates=of_part)
+    source = f"{log.source}, {name}"
+    known = {"columns": log.columns, "outcomes": outcomes, "covariates": of_part}
+    return Log(part, log.states, log.actions, source, **known)
 
 
 def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"] | str:
