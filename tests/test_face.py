@@ -140,6 +140,12 @@ MANY = {
     "run": "an experiment: who plays what, for how long (in steps or in episodes), how often",
     "compare": "an experiment, and the problems of environments without a task",
     "sweeps.sweep": "an experiment, for all cells",
+    "models.logit_rows": "a regression: its columns, its outcomes, its prior",
+    "models.ordinal_rows": "a regression: its columns, its outcomes, its prior",
+    "models.hazard_rows": "a regression: its columns, its outcomes, its prior",
+    "models.stick_rows": "a regression: its columns, its outcomes, its prior",
+    "policy_value": "what is valued, in which draws, and for whom",
+    "recommend.decide_by_subgroup": "what is compared, for whom, and what is promised",
 }
 """Functions with more than eight arguments, and what these are."""
 
