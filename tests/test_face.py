@@ -139,6 +139,7 @@ MANY = {
     "run": "an experiment: who plays what, for how long (in steps or in episodes), how often",
     "compare": "an experiment, and the problems of environments without a task",
     "sweeps.sweep": "an experiment, for all cells",
+    "decisions.pareto_front": "the outcome by name or by what it is, and the arguments of a value",
 }
 """Functions with more than eight arguments, and what these are."""
 
