@@ -136,7 +136,6 @@ MANY = {
     "read_log": "the columns of a table, and how it is written",
     "envs.fold_log": "the columns of a table, and how it is written",
     "behaviour.read_choices": "the columns of a table, and how it is written",
-    "policy_value": "whose value: of one subject, of subgroups, of a population",
     "run": "an experiment: who plays what, for how long (in steps or in episodes), how often",
     "compare": "an experiment, and the problems of environments without a task",
     "sweeps.sweep": "an experiment, for all cells",
@@ -146,6 +145,7 @@ MANY = {
     "models.stick_rows": "a regression: its columns, its outcomes, its prior",
     "policy_value": "what is valued, in which draws, and for whom",
     "recommend.decide_by_subgroup": "what is compared, for whom, and what is promised",
+    "decisions.pareto_front": "the outcome by name or by what it is, and the arguments of a value",
 }
 """Functions with more than eight arguments, and what these are."""
 

@@ -443,8 +443,8 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
         )
     if data.outcomes:
         raise ValueError(
-            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward and covariates, of which one alone can "
-            f"be learnt today, expected log.of_outcome(name), one after the other {see('how-to/covariates')}"
+            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which is not learnt in a space with "
+            f"contexts, expected log.of_outcome(name), one after the other {see('how-to/covariates')}"
         )
     about = data.covariates
     if not isinstance(about, LoggedContexts):
