@@ -202,7 +202,7 @@ def infer(
     Args:
         key: a typed key; the exact route draws nothing.
         prior: the program.
-        data: transitions, a log, counts, or logs as `fold_log` returns them; None: the prior as a posterior.
+        data: transitions, a log, counts, or logs read in chunks; None: the prior as a posterior.
         space: what is known before any data.
         method: "auto", "exact", "mixture", "quadrature" (up to three hyperparameters), "importance", "collapsed" or
             "factorised" (both by chains), or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)`, `Gibbs(...)` ("nuts",
