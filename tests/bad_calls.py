@@ -902,7 +902,7 @@ CALLS = [
             "by_step": [3, "yes"],
             "space": [3, "x"],
             "states": [["x", "x"], 3],
-            "chunksize": COUNT,
+            "chunksize": MAYBE_COUNT,
             "allow_duplicates": [3, "yes"],
             "progress": [3, "yes"],
         },
@@ -1967,6 +1967,7 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms experiments.show_versions",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
+    "an old name": "envs.fold_log",
     "a record that the library fills": "deep.HostEnv "
     "inference.GivenDraws "
     "decisions.BayesOptimal decisions.BayesAdaptivePlan mdp.FoldedLog information.NextExperiment "

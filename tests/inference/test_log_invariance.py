@@ -101,7 +101,8 @@ def test_other_orders_of_labels_permute_the_posterior():
         frame, states, actions = random_log(rng), rng.permutation(3), rng.permutation(2)
         rows, means, evidence = by_numpy(frame)
         labels = {"states": [STATES[i] for i in states], "actions": [ACTIONS[i] for i in actions]}
-        log = bm.read_log(frame, **{**COLUMNS, **labels})
+        named: Any = {**COLUMNS, **labels}
+        log = bm.read_log(frame, **named)
         posterior = bm.infer(KEY, PRIOR, log, space=bm.StateActionSpace.from_log(log, ends=True))
         expected = (rows[np.ix_(states, actions, np.append(states, 3))], means[np.ix_(states, actions)], evidence)
         assert_posterior(posterior, expected, str(labels))

@@ -229,7 +229,7 @@ class Faults:
 
 
 def open_table(
-    source: "str | os.PathLike[str] | pd.DataFrame",
+    source: object,
     roles: dict[str, Any],
     required: Sequence[str] = ("state", "action"),
     given: Mapping[str, Sequence[Hashable] | None] = MappingProxyType({}),

@@ -3,6 +3,7 @@
 
 import tracemalloc
 from fractions import Fraction
+from typing import Any
 
 import jax
 import numpy as np
