@@ -127,6 +127,7 @@ STARTS = [[1.0], [NAN, 1.0], "first", {"first": 1.0}, {0: 0.5}, {0: "all"}, {0: 
 BY_LABEL = [{}, {0: 0}, {0: 0, 1: 0, "no": 0}, {0: 0, 1: "no"}, {0: {0: 0.5}, 1: 0}, {0: [0], 1: 0}, [{0: 0, 1: 0}, 3]]
 REPLAN = [0, -1, 2.5, True, "nosuch", [1]]
 PATH = [3, 2.5, "no/such/folder/file.nc"]
+RECORD = [3, None, {}, "options"]
 EXECUTOR = [3, "process", "processes:0", "dask:x", ""]
 LEGAL = ["no", NAN, RAGGED, [[1, 1]], [[2, 1], [1, 1]], [[0.5, 1], [1, 1]], [[0, 0], [1, 1]]]
 DRAWS = [0, -1, 1, 2.5, True, "3", None, NAN, 10**12, 10**20]
@@ -308,6 +309,18 @@ _TRANSITIONS = {
 _STATISTIC = ["abc", None, RAGGED, np.zeros(3), [[1j, 0], [0, 0]], [[DATE, DATE]] * 2, [[1e300, 0], [0, 0]]]
 _JUDGE = {"key": key, "posterior": posterior, "objective": discounted}
 _BAD_JUDGE = {"key": TYPED_KEY, "posterior": POSTERIOR, "objective": OBJECTIVE, "num_draws": DRAWS}
+_BAD_CHOOSE_OPTIONS = {"limits": [None, 3, "limits"], "slack": NOT_NEGATIVE, "num_draws": DRAWS}
+_BAD_SIMULATION = {
+    "num_draws": COUNT,
+    "method": WORD,
+    "quantities": [3, "mean", {"a": 3}],
+    "executor": EXECUTOR,
+}
+
+
+def _decide_from(start: Any) -> Callable[[], Any]:
+    """Makes options of `decide` with first states that the log does not have."""
+    return lambda: bm.recommend.DecideOptions(initial=start)
 
 
 def _strategies() -> dict[str, Any]:
@@ -1002,16 +1015,16 @@ CALLS = [
         "choose",
         _JUDGE,
         {
-            **_BAD_JUDGE,
+            **{name: bad for name, bad in _BAD_JUDGE.items() if name != "num_draws"},
             "criterion": ["nosuch", "cvar", "cvar:2", "cvar:x", "mean:1", None, 3],
-            "limits": [None, 3, "limits"],
             "baseline": ["greedy", [0, 2], RAGGED, [1j, 0], *BY_LABEL],
             "confidence": INSIDE,
-            "slack": NOT_NEGATIVE,
             "initial": STARTS,
+            "options": RECORD,
         },
         {"posterior": "choose", "criterion": "criterion|level"},
     ),
+    Call("decisions.ChooseOptions", {}, _BAD_CHOOSE_OPTIONS),
     Call(
         "decisions.PolicyLimits",
         {},
@@ -1058,18 +1071,23 @@ CALLS = [
             "prior": PRIOR,
             "log": DATA,
             "objective": OBJECTIVE,
-            "space": [3, "space"],
-            "criterion": ["nosuch", "cvar", None],
-            "limits": [None, 3],
             "baseline": ["greedy", [0, 2], *BY_LABEL],
             "confidence": INSIDE,
-            "slack": NOT_NEGATIVE,
-            "split": [1.0, *FRACTION],
-            "initial": STARTS,
-            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
-            "num_draws": DRAWS,
-            "checks": BOOL,
             "policies": [3, "greedy", [[0, 0]], {"a": "greedy"}, {"a": [0, 2]}, {"chosen": [0, 0]}],
+            "options": [*RECORD, *map(_decide_from, STARTS)],
+        },
+        {"options": "options|initial"},
+    ),
+    Call(
+        "recommend.DecideOptions",
+        {},
+        {
+            **_BAD_CHOOSE_OPTIONS,
+            "space": [3, "space"],
+            "criterion": ["nosuch", "cvar", None],
+            "split": [1.0, *FRACTION],
+            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
+            "checks": BOOL,
         },
     ),
     Call("information.probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),
@@ -1370,15 +1388,12 @@ CALLS = [
             "prior": [*PRIOR, None],
             "space": SPACE,
             "num_simulations": COUNT,
-            "num_draws": COUNT,
-            "num_transitions": COUNT,
-            "method": WORD,
-            "quantities": [3, "mean", {"a": 3}],
             "objective": optional(OBJECTIVE),
             "path": PATH,
-            "executor": EXECUTOR,
+            "options": RECORD,
         },
     ),
+    Call("calibration.SbcOptions", {}, {**_BAD_SIMULATION, "num_transitions": COUNT}),
     Call(
         "check",
         {"key": key, "prior": prior, "space": space},
@@ -1389,15 +1404,11 @@ CALLS = [
             "data": DATA,
             "objective": optional(OBJECTIVE),
             "num_simulations": COUNT,
-            "num_draws": COUNT,
-            "num_transitions": MAYBE_COUNT,
-            "method": WORD,
-            "false_alarm": INSIDE,
-            "quantities": [3, "mean", {"a": 3}],
             "path": PATH,
-            "executor": EXECUTOR,
+            "options": RECORD,
         },
     ),
+    Call("calibration.CheckOptions", {}, {**_BAD_SIMULATION, "num_transitions": MAYBE_COUNT, "false_alarm": INSIDE}),
     Call("plots.plot_check", {"check": value(None)}, {"check": [3, None, "check"]}),
     Call(
         "calibration.predictive_loo",
@@ -1588,7 +1599,6 @@ CALLS = [
         {"names": [3, "psrl", ["nosuch"], [3]], "constants": WORD},
         {"names": "agent|names"},
     ),
-    Call("experiments.interquartile_mean", {"scores": value([1.0])}, {"scores": ["x", None, RAGGED, [], [1j]]}),
     Call("experiments.leaderboard", {"result": value(None), "key": key}, {"result": [3, None, "x"]}),
     Call("benchmarks.validation.reference_results.learning_levels", {}, {"num_seeds": COUNT, "seed": [*SEED, 2**70]}),
     Call("benchmarks.validation.scorecard_report.describe_scorecard", {"lines": value(None)}, {"lines": [3, None]}),
@@ -1600,27 +1610,6 @@ CALLS = [
         {"key": TYPED_KEY, "classes": [3, None, ("nosuch",), "cyclic"], "methods": [3, None, ("nosuch",), "UBE ratio"]},
         {"classes": "class", "methods": "method"},
     ),
-    Call(
-        "experiments.bayes_values",
-        {
-            "agents": lambda: {"psrl": agent()},
-            "prior": prior,
-            "space": space,
-            "objective": lambda: target("Episodic")(2),
-            "initial": value([0.5, 0.5]),
-            "key": key,
-        },
-        {
-            "agents": [3, None, {}, {"a": 3}],
-            "prior": [3, "x"],
-            "space": SPACE,
-            "objective": OBJECTIVE,
-            "initial": [*INITIAL, None],
-            "key": TYPED_KEY,
-            "num_seeds": COUNT,
-        },
-    ),
-    Call("experiments.describe_bayes_values", {"result": value(None)}, {"result": [3, None, "x"]}),
     # what agents are made of
     Call(
         "agents.Greedy",

@@ -104,6 +104,7 @@ def _decide(arguments: argparse.Namespace) -> None:
 
     import bayes_mdp as bm
     from bayes_mdp.decisions import PolicyLimits
+    from bayes_mdp.recommend import DecideOptions
 
     check_outputs(arguments, "report", inputs=[arguments.log])
     objective = required_objective(arguments)
@@ -115,21 +116,23 @@ def _decide(arguments: argparse.Namespace) -> None:
         log,
         objective,
         policies=policies_of(arguments, space),
-        space=space,
-        criterion=arguments.criterion,
-        limits=PolicyLimits(
-            min_count=arguments.min_count,
-            bootstrap_below=arguments.bootstrap_below,
-            stochastic=arguments.stochastic,
-        ),
         baseline=baseline_of(arguments, space),
         confidence=arguments.confidence,
-        slack=arguments.slack,
-        split=arguments.split,
-        initial=initial_of(arguments, space, log),
-        value_range=None if arguments.value_range is None else tuple(arguments.value_range),
-        num_draws=arguments.draws,
-        checks=not arguments.no_checks,
+        options=DecideOptions(
+            limits=PolicyLimits(
+                min_count=arguments.min_count,
+                bootstrap_below=arguments.bootstrap_below,
+                stochastic=arguments.stochastic,
+            ),
+            slack=arguments.slack,
+            num_draws=arguments.draws,
+            space=space,
+            criterion=arguments.criterion,
+            split=arguments.split,
+            initial=initial_of(arguments, space, log),
+            value_range=None if arguments.value_range is None else tuple(arguments.value_range),
+            checks=not arguments.no_checks,
+        ),
     )
     print(decision)
     if arguments.report is not None:

@@ -25,14 +25,14 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_unit,
     policy_value,
 )
-from bayes_mdp.inference.pair_draws import at_most_held
+from bayes_mdp.inference.pair_draws import limit_draws
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability, sizes_of
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning.occupancy import find_cycle
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 from bayes_mdp.utils.validation import check_key
 
@@ -78,7 +78,7 @@ def probability_optimal(
     sizes = sizes_of(posterior)
     check_fit(objective, sizes.shape)
     uniform = np.full(sizes.n_states, 1 / sizes.n_states)
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     draws = draws_of(key, posterior, objective, num_draws, initial=uniform, keep=False)
     total, squares = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape)
     for _, answer in draws.optima():
@@ -141,25 +141,25 @@ class PerfectInformation(eqx.Module):
         """Mean over the draws of the value of the policy in use."""
         return self.in_use.mean
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
+    def layout(self) -> Section:
+        """The value, its unit, and what it rests on."""
         low, high = self.interval
-        lines = [
-            f"Expected regret of the policy in use, {describe_objective(self.in_use.objective)}, "
-            f"{len(self.draws)} draws",
-            f"  {self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
-            f"  {describe_unit(self.in_use.objective)}",
-            f"  policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
-            f"  {self.validity}",
-            f"  {describe_start(self.in_use)}",
-            *(f"  {line}" for line in describe_basis(self.in_use.basis)),
-            *(f"  {line}" for line in describe_law(self.in_use.basis)),
+        title = f"Expected regret of the policy in use, {describe_objective(self.in_use.objective)}"
+        parts = [
+            f"{self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
+            describe_unit(self.in_use.objective),
+            f"policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
+            str(self.validity),
+            describe_start(self.in_use),
+            *describe_basis(self.in_use.basis),
+            *describe_law(self.in_use.basis),
         ]
         if self.untried is not None:
-            lines.append("  " + self.untried.warning("what it is worth to know of them is the prior's"))
-        return "\n".join(lines)
+            parts.append(self.untried.warning("what it is worth to know of them is the prior's"))
+        return Section(f"{title}, {len(self.draws)} draws", parts)
 
 
 def expected_regret(
@@ -199,7 +199,7 @@ def expected_regret(
     require_ability(posterior, CanSample, "expected_regret")
     believed: Any = posterior  # `greedy` itself checks for the mean
     chosen = greedy(believed, objective) if policy is None else policy
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     in_use = policy_value(key, posterior, chosen, objective, initial=initial, num_draws=num_draws)
     # The same draws for both values: the difference has far less Monte Carlo noise than either.
     best, gap = _optimal_values(key, posterior, objective, in_use.initial, num_draws)

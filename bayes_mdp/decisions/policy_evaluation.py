@@ -17,7 +17,7 @@ from bayes_mdp.decisions.host_optima import episodic_values
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import PairDraws, at_most_held, pair_draws
+from bayes_mdp.inference.pair_draws import PairDraws, limit_draws, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -36,8 +36,9 @@ from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, log_behind, logged_counts, logged_in_words, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning import policy_probs
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -235,24 +236,26 @@ class PolicyValue(eqx.Module):
         """The pairs that the policy uses and the data never tried; None where the posterior has no data counts."""
         return None if self.basis is None else self.basis.unvisited
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
         low, high = self.interval
         error = self.sd / len(self.draws) ** 0.5
-        lines = [
+        return Section(
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
-            *(f"  policy: {line}" for line in describe_policy(self)),
-            f"  mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
-            f"95 % interval {amounts(low, high, 6)}",
-            *(f"  {line}" for line in describe_outcomes(self)),
-            f"  {describe_start(self)}",
-            *(f"  {line}" for line in describe_basis(self.basis)),
-            *(f"  {line}" for line in describe_law(self.basis)),
-            *(f"  {line}" for line in describe_gap(self)),
-        ]
-        return "\n".join(lines)
+            [
+                *(f"policy: {line}" for line in describe_policy(self)),
+                f"mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
+                f"95 % interval {amounts(low, high, 6)}",
+                *describe_outcomes(self),
+                describe_start(self),
+                *describe_basis(self.basis),
+                *describe_law(self.basis),
+                *describe_gap(self),
+            ],
+        )
 
 
 def policy_value(
@@ -316,7 +319,7 @@ def policy_values(
     if outcomes is not None:
         check_outcomes(outcomes)
     check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes or ())))
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
     start, given, words = read_start(sizes, initial, space)

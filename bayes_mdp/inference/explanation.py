@@ -21,7 +21,8 @@ from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.isolate import isolated_prior, tracing
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.numerics.array_forms import compact
-from bayes_mdp.utils.messages import see, shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import see
 
 CONJUGATE_LAWS = {
     "StudentT": "Normal, or a normal-gamma prior: its predictive density is a Student-t",
@@ -72,8 +73,8 @@ class SiteExplanation:
         """
         if self.role == "hyperparameter" or self.varies is None:
             return ""
-        same = [name for name in ("state", "action") if name not in self.varies]
-        return f"one value for all {' and '.join(f'{name}s' for name in same)}" if same else ""
+        constant_over = [name for name in ("state", "action") if name not in self.varies]
+        return f"one value for all {' and '.join(f'{name}s' for name in constant_over)}" if constant_over else ""
 
 
 @dataclass(frozen=True)
@@ -96,29 +97,31 @@ class Explanation:
     observed: tuple[tuple[str, int], ...] = ()
     would_help: str = ""
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        lines = [f"route: {self.route} ({ROUTE_WORDS.get(self.route, self.route)})"]
-        lines += [f"not {name}: {why.removeprefix('prior: ')}" for name, why in self.why_not.items()]
-        lines += [f"rewards: {self.reward_law}"]
-        head = ("site", "family", "shape", "varies over", "role", "inferred by")
-        rows = [(s.name, s.family, str(list(s.shape)), _axes(s.varies), s.role, s.inferred) for s in self.sites]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        for row in (head, *rows):
-            lines.append("  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
-        lines += [f"site {site.name!r}: {site.shared}" for site in self.sites if site.shared]
+    def layout(self) -> Section:
+        """The route, why no better one, the sites, and what would help."""
+        notes = [f"site {site.name!r}: {site.shared}" for site in self.sites if site.shared]
         if self.observed:
             seen = describe_observed(self.observed)
-            lines.append(f"{seen}: they count on top of the data given to infer {see('how-to/write-a-prior')}")
-        for site in self.sites:
-            if site.why:
-                lines.append(f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else ""))
-        if self.would_help:
-            lines.append(self.would_help)
+            notes.append(f"{seen}: they count on top of the data given to infer {see('how-to/write-a-prior')}")
+        notes += [
+            f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else "") for site in self.sites if site.why
+        ]
+        notes += [self.would_help] if self.would_help else []
         if any(site.why for site in self.sites):
-            lines.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
-        return "\n".join(lines)
+            notes.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
+        rows = [(s.name, s.family, str(list(s.shape)), _axes(s.varies), s.role, s.inferred) for s in self.sites]
+        return Section(
+            f"route: {self.route} ({ROUTE_WORDS.get(self.route, self.route)})",
+            [
+                *(f"not {name}: {why.removeprefix('prior: ')}" for name, why in self.why_not.items()),
+                f"rewards: {self.reward_law}",
+                Table(("site", "family", "shape", "varies over", "role", "inferred by"), rows, range(6)),
+                *notes,
+            ],
+        )
 
 
 def explain(prior: Prior, space: StateActionSpace) -> Explanation:
@@ -158,10 +161,10 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
     for site in program.latents:
         role = _role(site.name in behind_rows, site.name in behind_rewards)
         drawn = site.name in route.drawn
-        by = route.drawn_by if drawn else "enumerated" if site.name in route.enumerated else "closed form"
+        route_of_site = route.drawn_by if drawn else "enumerated" if site.name in route.enumerated else "closed form"
         why, change = _reason(probe, site, role, route) if drawn else ("", "")
         varies = _varies(probe, site)
-        sites.append(SiteExplanation(site.name, site.family, site.shape, role, by, why, change, varies))
+        sites.append(SiteExplanation(site.name, site.family, site.shape, role, route_of_site, why, change, varies))
     law, drawn = program.law.family, route.fit.method == "nuts"
     helps = _would_collapse(program, behind_rewards - behind_rows) if drawn and law in CONJUGATE_LAWS else ""
     return Explanation(route.fit.method, dict(route.why_not), tuple(sites), law, program.observed, helps)
@@ -197,24 +200,24 @@ def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
     """The axes along which the values of a site differ; None: not known."""
     space = probe.program.space
     axes = (*PLATE_NAMES[-len(space.shape) :], "outcome")
-    found, followed = set(probe.program.plates.get(site.name, ())), False
+    plates, followed = set(probe.program.plates.get(site.name, ())), False
     # Where the elements of a conjugate site stand in the laws says more than its plates.
-    own = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
-    for entries in (probe.transition, *probe.reward.values()) if own.size else ():
+    elements = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
+    for entries in (probe.transition, *probe.reward.values()) if elements.size else ():
         element = compact(entries.element)
-        mine = (element >= own[0]) & (element <= own[-1])
+        mine = (element >= elements[0]) & (element <= elements[-1])
         followed |= bool(mine.any())
         for axis, name in enumerate(axes[: element.ndim]):
             # Which element of a row belongs to which outcome is no difference between rows.
-            if name in found or (name == "outcome" and entries is probe.transition):
+            if name in plates or (name == "outcome" and entries is probe.transition):
                 continue
             # Two elements along a line of this axis.
             low = np.where(mine, element, np.iinfo(element.dtype).max).min(axis)
             high = np.where(mine, element, -1).max(axis)
             if np.any((high >= 0) & (low != high)):
-                found.add(name)
-    if found:
-        return tuple(name for name in axes if name in found)
+                plates.add(name)
+    if plates:
+        return tuple(name for name in axes if name in plates)
     return () if followed or math.prod(site.shape) == 1 else None
 
 
@@ -241,9 +244,9 @@ def _reason(probe: Probe, site: Site, role: str, route: Route) -> tuple[str, str
             "write each row as one draw of dist.Dirichlet, of two outcomes as p and 1 - p of dist.Beta",
         )
     if role == "rewards":
-        found = _reward_reason(probe, site)
-        if found is not None:
-            return found
+        reason = _reward_reason(probe, site)
+        if reason is not None:
+            return reason
     return _refusal(site, route) or _other(probe, route), ""
 
 
@@ -252,15 +255,18 @@ def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
     law = probe.program.law.family
     of_law = site_families(law)
     if not of_law:
-        other = CONJUGATE_LAWS.get(law)
-        return f"a {law} law of rewards has no conjugate sites", f"one that has some: {other}" if other else ""
+        alternative = CONJUGATE_LAWS.get(law)
+        return (
+            f"a {law} law of rewards has no conjugate sites",
+            f"one that has some: {alternative}" if alternative else "",
+        )
     for parameter, entries in probe.reward.items():
         families = of_law.get(str(parameter), ())
         if site.name in probe.depends(entries) and site.family not in families:
-            what = f"{parameter} of a {law} law of rewards"
+            label = f"{parameter} of a {law} law of rewards"
             if not families:
-                return f"{what} has no conjugate site", "a number in its place"
-            return f"{what} has a closed form over {' or '.join(families)} sites", f"dist.{families[0]} in its place"
+                return f"{label} has no conjugate site", "a number in its place"
+            return f"{label} has a closed form over {' or '.join(families)} sites", f"dist.{families[0]} in its place"
     return None
 
 

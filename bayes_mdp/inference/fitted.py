@@ -16,17 +16,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def block_size(table: int) -> int:
     return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
-class Fitted(eqx.Module):
+class Fitted(Module):
     """A belief about an MDP, with its origin. Host side, but for `law_at`, `sample_law` and `sample`."""
 
     if TYPE_CHECKING:  # each class has a field or a property
@@ -151,10 +151,12 @@ class Fitted(eqx.Module):
             """The posterior mean of transition probabilities and rewards."""
             ...
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        return describe(self)
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
+        return layout_of(self)
 
     # Draws of what it believes.
 
@@ -194,7 +196,7 @@ class Fitted(eqx.Module):
             size = min(len(index), block_size(int(np.prod((*self.space.shape, self.space.n_outcomes)))))
             # The last block is filled up, by repeating draws: one compiled program for any N.
             places = np.resize(np.arange(len(index)), (-(-len(index) // size), size))
-            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[at], index[at])) for at in places]
+            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[block], index[block])) for block in places]
             law: Law = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)
         return LawDraws.of_tables(np.asarray(law.rows, np.float32), law.rewards)
 

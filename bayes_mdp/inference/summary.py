@@ -1,4 +1,4 @@
-"""A posterior that a person can read: `describe` (what `print(posterior)` shows) and the same as a `table`. Host-side.
+"""A posterior that a person can read: `layout_of` (what `print(posterior)` shows) and the same as a `table`. Host-side.
 
 Every posterior class has the few methods of `Summarised`; this file turns what they return into text, and imports none
 of the classes.
@@ -8,7 +8,6 @@ Var P(o) = p(o) (1 - p(o)) / (c0 + 1). `row_sd` is the root of their sum: the ro
 the row from its mean.
 """
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
@@ -21,6 +20,7 @@ from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
+from bayes_mdp.utils.layout import Bullets, Facts, Section, Table
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
 from bayes_mdp.utils.validation import described, is_concrete
@@ -28,7 +28,6 @@ from bayes_mdp.utils.validation import described, is_concrete
 if TYPE_CHECKING:
     import pandas as pd
 
-WIDTH = 100
 SHOWN_PAIRS = 10
 SHOWN_STATES = 12
 SHOWN_SITES = 12
@@ -92,7 +91,7 @@ class LatentSites(NamedTuple):
 
 @runtime_checkable
 class Summarised(Protocol):
-    """The members that a posterior needs for `table` and `describe`."""
+    """The members that a posterior needs for `table` and `layout_of`."""
 
     @property
     def space(self) -> StateActionSpace:
@@ -149,11 +148,11 @@ def program_data(observed: Observed | None) -> dict[str, str]:
 
 def describe_observed(observed: Observed) -> str:
     """The sites that a program observes, in words."""
-    each = ", ".join(f"site {name!r} ({_count(number, 'value')})" for name, number in observed)
-    return f"the program itself observes {each}"
+    sites = ", ".join(f"site {name!r} ({_count(number, 'value')})" for name, number in observed)
+    return f"the program itself observes {sites}"
 
 
-def check_shown(posterior: object) -> None:
+def check_can_be_summarised(posterior: object) -> None:
     """Raise a TypeError unless it can be summarised."""
     if not hasattr(posterior, "pair_moments"):
         raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
@@ -179,7 +178,7 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     Raises:
         TypeError: no posterior of this package.
     """
-    check_shown(posterior)
+    check_can_be_summarised(posterior)
     import pandas as pd
 
     columns = _columns(posterior)
@@ -189,9 +188,7 @@ def table(posterior: Summarised) -> "pd.DataFrame":
 
 
 def describe(posterior: Summarised) -> str:
-    """Text for a terminal: method, evidence, extent of the data, latent sites, warnings, most uncertain pairs.
-
-    A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) gives its `repr`.
+    """What `print(posterior)` shows.
 
     Args:
         posterior: as for `table`.
@@ -199,12 +196,36 @@ def describe(posterior: Summarised) -> str:
     Raises:
         TypeError: no posterior of this package.
     """
-    check_shown(posterior)
+    return layout_of(posterior).text()
+
+
+def layout_of(posterior: Summarised) -> Section:
+    """Method, evidence, extent of the data, latent sites, warnings, most uncertain pairs.
+
+    A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) has its `repr`.
+
+    Args:
+        posterior: as for `table`.
+
+    Raises:
+        TypeError: no posterior of this package.
+    """
+    check_can_be_summarised(posterior)
     if not is_concrete(posterior) or posterior.is_batch:
-        return repr(posterior)
+        return Section(repr(posterior))
     columns = _columns(posterior)  # not the table: pandas takes a quarter of a second to load
-    sites = site_lines(posterior.latent_sites())
-    return "\n".join([*_head(posterior, columns), *sites, *_warnings(posterior, columns), *_worst(columns)])
+    title, facts = _head(posterior, columns)
+    warnings = _warnings(posterior, columns)
+    sites = _sites(posterior.latent_sites())
+    return Section(
+        title,
+        (
+            facts,
+            *([] if sites is None else [sites]),
+            *([Section("Warnings", [Bullets(warnings)])] if warnings else []),
+            _worst(columns),
+        ),
+    )
 
 
 def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
@@ -269,7 +290,7 @@ def _outcome_labels(
     return _objects(names)[np.where(shown, outcome, -1)]
 
 
-def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
+def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> tuple[str, Facts]:
     space, tried = posterior.space, columns["visits"] > 0
     steps = "" if space.horizon is None else f"{_count(space.horizon, 'step')} x "
     ends = ", episodes can end" if space.ends else ""
@@ -289,7 +310,7 @@ def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
         "rows": _independence(posterior),
     }
     title = f"Posterior over {steps}{_count(space.n_states, 'state')} x {_count(space.n_actions, 'action')}{ends}"
-    return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
+    return title, Facts(lines)
 
 
 def _independence(posterior: Summarised) -> str:
@@ -309,94 +330,96 @@ def _without_data(posterior: Summarised) -> list[str]:
     if missing.any() and isinstance(posterior, CanCountPrior):
         weight, is_empty = map(np.asarray, posterior.prior_weight())
         informed = missing & ~is_empty & np.isfinite(weight)
-    found = []
+    sentences = []
     if untried := int((missing & ~informed).sum()):
-        found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
+        sentences.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
     if informed.any():
-        pairs, of = _count(informed.sum(), "pair"), describe_weight(weight[informed])
-        found.append(f"{pairs} known by the prior alone (weight of {of}): right so far as its source fits here.")
-    return found
+        pairs, weight_words = _count(informed.sum(), "pair"), describe_weight(weight[informed])
+        sentences.append(
+            f"{pairs} known by the prior alone (weight of {weight_words}): right so far as its source fits here."
+        )
+    return sentences
 
 
 def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
     """One line per thing that a reader should not miss."""
     visits, share, paid, reward_sd = (columns[name] for name in ("visits", "prior_share", "reward_share", "reward_sd"))
     total, tried = float(visits.sum()), visits > 0
-    found = []
+    sentences = []
     if total == 0:
-        found.append("No data: this is the prior.")
+        sentences.append("No data: this is the prior.")
     else:
-        found += _without_data(posterior)
+        sentences += _without_data(posterior)
     if untried := untried_rewards(posterior):
-        found.append(untried.warning("a policy that maximises the mean will try them") + ".")
-    if wide := wide_law(posterior):
-        found.append(f"{wide[0].upper()}{wide[1:]}.")
+        sentences.append(untried.warning("a policy that maximises the mean will try them") + ".")
+    if heavy_tail := wide_law(posterior):
+        sentences.append(f"{heavy_tail[0].upper()}{heavy_tail[1:]}.")
     if missing := int(np.isnan(columns["reward_mean"]).sum()):
-        found.append(
+        sentences.append(
             f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "
             "concentration <= 1/2): what needs it, as the value of a policy does, is refused."
         )
     if infinite := int(np.isinf(reward_sd).sum()):
-        found.append(
+        sentences.append(
             f"{_count(infinite, 'pair')} with an infinite variance of the mean reward (concentration <= 1): "
             "intervals exist, a standard deviation does not."
         )
     # The prior's share of the concentration says how much of the answer is the data's.
     ruled = tried & (share > 0.5)
     if ruled.any():
-        found.append(
+        sentences.append(
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior outweighs the data "
             f"(median share {np.median(share[ruled]):.2f})."
         )
     ruled = tried & (paid > 0.5)
     if ruled.any():
-        found.append(
+        sentences.append(
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior of the reward outweighs the rewards "
             f"that were seen (median share {np.median(paid[ruled]):.2f})."
         )
     rewards = posterior.rewards_seen()
     if rewards is not None and rewards < total:
-        found.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
+        sentences.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
     problems = posterior.problems()
-    found += [text[0].upper() + text[1:] + "." for text in (*problems, *posterior.notes())]
+    sentences += [text[0].upper() + text[1:] + "." for text in (*problems, *posterior.notes())]
     if problems:
-        found.append(f"What such problems mean, and what to try: {see('how-to/check-a-posterior')}.")
-    return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
+        sentences.append(f"What such problems mean, and what to try: {see('how-to/check-a-posterior')}.")
+    return sentences
 
 
-def site_lines(sites: LatentSites | None) -> list[str]:
+def _sites(sites: LatentSites | None) -> Section | None:
     """A table: site, mean, sd, 90 % interval, effective sample size, r-hat (of the chains, where they were run)."""
     if sites is None or not sites.draws:
-        return []
+        return None
     weights = np.asarray(sites.weights, float)
     carried = float(1 / (weights**2).sum()) if sites.drawn else np.nan
-    rows = [("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat")]
+    rows: list[tuple[str, ...]] = []
     for name, draws in list(sites.draws.items())[:SHOWN_SITES]:
         values = np.asarray(draws, float)
         size = sites.ess.get(name, np.full(values.shape[1:], carried))
         hat = sites.r_hat.get(name, np.full(values.shape[1:], np.nan))
         rows += _site_rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
     left = len(sites.draws) - SHOWN_SITES
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = [[f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]
-    lines = ["  ".join(["", row[0].ljust(widths[0]), *each[1:]]) for row, each in zip(rows, padded, strict=True)]
-    more = [f"  and {left} more"] if left > 0 else []
-    return ["Latent sites (posterior)", *lines, *more]
+    hidden = [f"and {left} more"] if left > 0 else []
+    return Section(
+        "Latent sites (posterior)", [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows), *hidden]
+    )
 
 
 def _site_rows(
     name: str, values: np.ndarray, weights: np.ndarray, quality: tuple[np.ndarray, np.ndarray]
 ) -> list[tuple[str, ...]]:
     """One line for each element; for a large site the range of the means, the worst of the rest."""
+    # Moments by weight; draws of chains have equal ones.
     mean = np.tensordot(weights, values, 1)
     sd = np.sqrt(np.tensordot(weights, (values - mean) ** 2, 1))
     size, hat = quality
     if mean.size > SHOWN_ELEMENTS:
         least = np.min(size[np.isfinite(size)], initial=np.inf)
-        most = np.max(hat[np.isfinite(hat)], initial=0.0) or np.nan
+        largest_hat = np.max(hat[np.isfinite(hat)], initial=0.0) or np.nan
         span = f"{mean.min():.3g} to {mean.max():.3g}"
         label = f"{name} {tuple(mean.shape)}"
-        return [(label, span, f"<= {sd.max():.3g}", "", "", f">= {least:.0f}", _hat(most, "<= "))]
+        return [(label, span, f"<= {sd.max():.3g}", "", "", f">= {least:.0f}", _hat(largest_hat, "<= "))]
     low, high = _quantiles(values, weights)
     return [
         (
@@ -423,13 +446,13 @@ def _quantiles(values: Float[np.ndarray, "K ..."], weights: np.ndarray) -> list[
     return [np.asarray(np.take_along_axis(ranked, i[None], 0)[0]) for i in first]
 
 
-def _worst(columns: dict[str, np.ndarray]) -> list[str]:
-    """The first rows of the table, aligned."""
+def _worst(columns: dict[str, np.ndarray]) -> Section:
+    """The first rows of the table."""
     total = len(columns["visits"])
     shown = {name: values[:SHOWN_PAIRS].tolist() for name, values in columns.items()}
     named = [name for name in PLATE_NAMES if name in columns]
-    words = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
-    short = dict(zip(map(str, words), clipped(words), strict=True))
+    labels = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
+    short = dict(zip(map(str, labels), clip_names(labels), strict=True))
     text = {name: [short[str(x)] for x in shown[name]] for name in named}
     text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
     for name, heading in HEADINGS.items():
@@ -438,17 +461,14 @@ def _worst(columns: dict[str, np.ndarray]) -> list[str]:
         else:
             digits = ".3g" if name.startswith("reward") else ".3f"
             text[heading] = [f"{x:{digits}}" for x in shown[name]]
-    left = {*named, HEADINGS["likeliest"]}
-    aligned = [
-        [f"{cell:{'<' if name in left else '>'}{max(map(len, (name, *cells)))}}" for cell in (name.strip(), *cells)]
-        for name, cells in text.items()
-    ]
+    words = [i for i, name in enumerate(text) if name in (*named, HEADINGS["likeliest"])]
     number = f"{min(SHOWN_PAIRS, total)} of {total}"
     title = f"Most uncertain pairs ({number}, worst first; posterior means and standard deviations)"
-    return [title, *("  " + "  ".join(line).rstrip() for line in zip(*aligned, strict=True))]
+    rows = list(zip(*text.values(), strict=True))
+    return Section(title, [Table([name.strip() for name in text], rows, words)])
 
 
-def clipped(names: Sequence[object]) -> list[str]:
+def clip_names(names: Sequence[object]) -> list[str]:
     """Names of at most `LONGEST_NAME` letters: long ones lose their end, their beginning, their middle, or all but what
     follows their common beginning, the first of these by which names that differ still do; where none does, they stay.
 
@@ -465,8 +485,8 @@ def clipped(names: Sequence[object]) -> list[str]:
         lambda x: x[: room // 2] + "..." + x[room // 2 - room :],
         lambda x: "..." + x[common : common + room],
     )
-    others = set(text) - long
-    best = next((cut for cut in ways if len({*map(cut, long)} | others) == len(set(text))), str)
+    short_names = set(text) - long
+    best = next((cut for cut in ways if len({*map(cut, long)} | short_names) == len(set(text))), str)
     return [best(x) if x in long else x for x in text]
 
 
@@ -475,10 +495,6 @@ def _count(number: RealScalar, noun: str) -> str:
 
 
 def _listing(names: list[str]) -> str:
-    more = len(names) - SHOWN_STATES
-    shown = ", ".join(clipped(names[:SHOWN_STATES]))
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _wrap(line: str, indent: int) -> str:
-    return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, drop_whitespace=False, break_on_hyphens=False)
+    num_hidden = len(names) - SHOWN_STATES
+    shown = ", ".join(clip_names(names[:SHOWN_STATES]))
+    return f"{shown} and {num_hidden} more" if num_hidden > 0 else shown

@@ -17,6 +17,7 @@ from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, S
 from bayes_mdp.mdp.labels import STEP_LEVEL, LoggedPolicy, behaviour_in_halves, logged_counts, step_p_value
 from tests.envs.logs.random_logs import fold_log
 from tests.inference.policy_problems import ISLANDS, N_STATES, START, OnlySamples, dense_value, posterior, weighted
+from tests.text import unwrapped
 
 
 def test_greedy_is_optimal_in_the_mean_mdp():
@@ -206,8 +207,8 @@ def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
     value = bm.policy_value(key, posterior, log, objective, initial=log, num_draws=200)
     np.testing.assert_array_equal(value.draws, compared.values["staff"].draws)
     assert "policy: what the log did, by step" in str(value)
-    named: Any = {"policies": {"new": STAFF}, "space": space, "num_draws": 100}
-    decision = bm.decide(key, "default", log, objective, **named, checks=horizon is None)
+    options = bm.recommend.DecideOptions(space=space, num_draws=100, checks=horizon is None)
+    decision = bm.decide(key, "default", log, objective, policies={"new": STAFF}, options=options)
     assert abs(decision.candidates["new"].mean) < 1e-12 and decision.lead != "new"
     assert "the baseline is what the log did, by step of the episode: its actions depend" in str(decision)
     np.testing.assert_array_equal(np.asarray(decision.baseline), by_step)
@@ -218,7 +219,7 @@ def test_a_log_is_a_policy_wherever_one_is_named():
     space = StateActionSpace.from_log(log)
     posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
     lasting = bm.policy_value(key, posterior, log, Discounted(0.9), num_draws=50)
-    assert "as one policy of all steps; but its actions depend on the step, given the state (p = " in str(lasting)
+    assert "as one policy of all steps; but its actions depend on the step, given the state (p = " in unwrapped(lasting)
     again = bm.policy_value(key, posterior, behaviour_policy(log, space=space), Discounted(0.9), num_draws=50)
     np.testing.assert_array_equal(lasting.draws, again.draws)
     frame = pd.DataFrame({"e": np.repeat(np.arange(100), 4), "t": log.transitions.step, "r": log.transitions.reward})
@@ -272,15 +273,15 @@ def test_an_array_that_would_be_a_mixture_remembers_its_log():
 def test_decide_knows_the_mixture_of_its_log_when_it_sees_it():
     log, key = sales(200), jax.random.key(0)
     space = StateActionSpace.from_log(log)
-    options: Any = {"space": space, "num_draws": 100, "checks": False}
+    options = bm.recommend.DecideOptions(space=space, num_draws=100, checks=False)
     said = {}
     array = behaviour_policy(log, space=space)
     for name, baseline in (("none", None), ("log", log), ("array", array), ("mixture", np.asarray(array))):
-        decision = bm.decide(key, "default", log, Episodic(4), baseline=baseline, **options)
+        decision = bm.decide(key, "default", log, Episodic(4), baseline=baseline, options=options)
         said[name] = (decision.practice, np.asarray(decision.baseline).shape)
     assert said["none"] == said["log"] == said["array"] and said["none"][1] == (4, 2, 2)
     assert "as one policy of all steps; but its actions depend on the step" in said["mixture"][0]
-    other = bm.decide(key, "default", log, Episodic(4), baseline=np.array([[1.0, 0.0], [0.0, 1.0]]), **options)
+    other = bm.decide(key, "default", log, Episodic(4), baseline=np.array([[1.0, 0.0], [0.0, 1.0]]), options=options)
     assert other.practice == ""
 
 

@@ -8,6 +8,7 @@ is right.
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -25,7 +26,7 @@ from bayes_mdp.inference.detection.detect_rows import bent
 from bayes_mdp.inference.detection.probe import Probe
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.methods import NUTS, Method
-from bayes_mdp.inference.route import fit_for
+from bayes_mdp.inference.route import METHODS, fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
@@ -34,11 +35,12 @@ from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.numerics.host_program import QUICKEST, quick_jit
 from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file, read_netcdf, write_netcdf
 from bayes_mdp.utils.identity import UnidentifiedError, identity
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.progress import DELAY, bar_of
-from bayes_mdp.utils.validation import check_count, check_functions, check_key
+from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_type
 
 Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]] | StagedSimulation
 """key -> ranks of one simulation; traceable, or in stages."""
@@ -49,20 +51,57 @@ WRITE_EVERY = 5.0  # seconds; the file is written whole
 PARTS_OF_MDPS = "prior, space, behaviour, objective, method or other quantities"
 
 
-def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
+@dataclass(frozen=True)
+class SbcOptions:
+    """Options of `sbc` that seldom change; those of `check` are `CheckOptions`.
+
+    Args:
+        num_draws: of each posterior. They must be nearly independent: chains are thinned to this number.
+        num_transitions: of each data set.
+        method: as for `infer`, or a `Fit`. If a name leads to NUTS, one chain of four times `num_draws` is run for each
+            data set (see `sampler`), not the four chains of `infer`; a `NUTS` is used as given.
+        quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
+            latent site that the posterior draws by name: the number, each element of up to eight, the mean of more.
+        behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
+            its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
+        executor: where the chunks of up to 64 simulations are computed (see `ExecutorLike`): the same numbers
+            everywhere (under `jax.enable_x64` to rounding: there the last bits depend on what the process compiled
+            before). Every worker compiles the program.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.calibration.SbcOptions(num_transitions=5).num_draws
+        100
+    """
+
+    num_draws: int = 100
+    num_transitions: int = 100
+    method: str | Method | Fit = "auto"
+    quantities: Mapping[str, Quantity] | None = None
+    behaviour: Behaviour = None
+    executor: ExecutorLike = None
+
+    def __post_init__(self) -> None:
+        check_count("num_draws", self.num_draws)
+        check_count("num_transitions", self.num_transitions)
+        if not isinstance(self.method, (Method, Fit)):
+            check_name("method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
+        check_functions("quantities", self.quantities)
+        check_executor(self.executor)
+
+
+@accepts_moved("calibration.sbc")
+def sbc(
     key: PRNGKeyArray,
     prior: Prior,
     space: StateActionSpace,
     *,
-    num_simulations: int = 256,
-    num_draws: int = 100,
-    num_transitions: int = 100,
-    method: str | Method | Fit = "auto",
-    quantities: Mapping[str, Quantity] | None = None,
-    behaviour: Behaviour = None,
     objective: Objective | None = None,
+    num_simulations: int = 256,
     path: str | Path | None = None,
-    executor: ExecutorLike = None,
+    options: SbcOptions = SbcOptions(),
 ) -> SBC:
     """Ranks of truths among posterior draws, and what they show of the posterior; `print` it for a verdict in words.
 
@@ -73,20 +112,11 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         key: of all simulations.
         prior: a NumPyro program, space -> `MDPSpec`: the distribution of the truths.
         space: of the prior.
-        num_simulations: number of truths, data sets and posteriors.
-        num_draws: of each posterior. They must be nearly independent: chains are thinned to this number.
-        num_transitions: of each data set.
-        method: as for `infer`, or a `Fit`. If a name leads to NUTS, one chain of four times `num_draws` is run for each
-            data set (see `sampler`), not the four chains of `infer`; a `NUTS` is used as given.
-        quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
-            latent site of one number that the posterior draws by name.
-        behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
-            its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
         objective: of the values. None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
+        num_simulations: number of truths, data sets and posteriors.
         path: a NetCDF file for the finished chunks, written every five seconds: the same call resumes from it.
-        executor: where the chunks of up to 64 simulations are computed (see `ExecutorLike`): the same numbers
-            everywhere (under `jax.enable_x64` to rounding: there the last bits depend on what the process compiled
-            before). Every worker compiles the program.
+        options: sizes of data sets and posteriors, the inference, what is compared, where it is computed (see
+            `SbcOptions`).
 
     Raises:
         ValueError: a number out of range; a prior without such a fit; a file of other simulations; the average reward
@@ -96,31 +126,29 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
-        >>> result = bm.calibration.sbc(
-        ...     jax.random.key(0), prior, space, num_simulations=32, num_draws=15, num_transitions=5
-        ... )
+        >>> options = bm.calibration.SbcOptions(num_draws=15, num_transitions=5)
+        >>> result = bm.calibration.sbc(jax.random.key(0), prior, space, num_simulations=32, options=options)
         >>> result.passed
         True
     """
     check_key("key", key)
-    for name, value in (("simulations", num_simulations), ("draws", num_draws), ("transitions", num_transitions)):
-        check_count(f"num_{name}", value)
+    check_count("num_simulations", num_simulations)
     check_space(space)
-    check_functions("quantities", quantities)
+    check_type("options", options, SbcOptions, "SbcOptions")
+    method, quantities, behaviour = options.method, options.quantities, options.behaviour
     if objective is not None:
         check_objective(objective)
     if objective is None:
         objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
     if isinstance(objective, AverageReward) and space.ends:
         raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
-    check_executor(executor)
     file = None if path is None else check_file(path)
-    fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
+    fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(options.num_draws))
     drawn = prior if isinstance(prior, PartialPooling) else _drawable(prior, space)
-    design = Design(drawn, space, num_draws, num_transitions, quantities, behaviour, objective)
-    asked = (prior, space, quantities, behaviour, objective, method)
-    attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(asked)}
-    return SBC(run_simulations(key, design, fit, num_simulations, attributes, file, executor))
+    design = Design(drawn, space, options.num_draws, options.num_transitions, quantities, behaviour, objective)
+    request = (prior, space, quantities, behaviour, objective, method)
+    attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(request)}
+    return SBC(run_simulations(key, design, fit, num_simulations, attributes, file, options.executor))
 
 
 def _drawable(prior: Prior, space: StateActionSpace) -> Prior:
@@ -244,9 +272,9 @@ def run_in_chunks(
     # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
     size = -(-num // -(-num // chunk))
     block = SimulationBlock(key, make, size)
-    found = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
-    done = [] if found is None else [found]
-    count = 0 if found is None else found.sizes["simulation"]
+    stored = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
+    done = [] if stored is None else [stored]
+    count = 0 if stored is None else stored.sizes["simulation"]
     written = time.monotonic()
     with bar_of(num, " simulations", done=min(count, num), delay=delay) as bar:
         for ranks in _in_order(block, range(count, num, size), executor):
@@ -254,10 +282,10 @@ def run_in_chunks(
             count += size
             bar.update(min(size, num - bar.n))
             if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
-                done = [_joined(done)]
+                done = [_join(done)]
                 write_netcdf(done[0], path)
                 written = time.monotonic()
-    return _joined(done).isel(simulation=slice(num))
+    return _join(done).isel(simulation=slice(num))
 
 
 class SimulationBlock:
@@ -277,16 +305,19 @@ class SimulationBlock:
         """Simulations `start` to `start + size - 1`."""
         if self._compiled is None:
             key, make, size = self._parts
-            one = make()
-            self._compiled = (
-                _staged(key, one, size)
-                if isinstance(one, StagedSimulation)
-                else jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
-            )
+            simulate = make()
+            if isinstance(simulate, StagedSimulation):
+                self._compiled = _run_stages(key, simulate, size)
+            else:
+                # Simulation i has the key fold_in(key, i), whatever the size of the block.
+                number = np.arange(size)
+                self._compiled = jax.jit(
+                    lambda start: jax.vmap(lambda i: simulate(jax.random.fold_in(key, i)))(start + number)
+                )
         return self._compiled(start)
 
 
-def _staged(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable[[int], dict[str, Rank]]:
+def _run_stages(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable[[int], dict[str, Rank]]:
     """The same in stages: what can be traced is compiled for all simulations of a block at once."""
     keys_of = jax.jit(lambda start: jax.vmap(lambda i: jax.random.fold_in(key, i))(start + np.arange(size)))
     simulate, examine = (quick_jit(jax.vmap(part), options=QUICKEST) for part in (one.simulate, one.examine))
@@ -313,10 +344,10 @@ def _in_order(block: SimulationBlock, starts: range, executor: ExecutorLike) -> 
     early: dict[int, dict[str, Rank]] = {}
     left = iter(starts)
     awaited = next(left, None)
-    for one in run_tasks(block, [Task(str(start), (start,)) for start in starts], executor):
-        if one.value is None:
-            raise RuntimeError(f"the simulations from {one.name} on failed: {one.error}")
-        early[int(one.name)] = one.value
+    for finished in run_tasks(block, [Task(str(start), (start,)) for start in starts], executor):
+        if finished.value is None:
+            raise RuntimeError(f"the simulations from {finished.name} on failed: {finished.error}")
+        early[int(finished.name)] = finished.value
         while awaited in early:
             yield early.pop(awaited)
             awaited = next(left, None)
@@ -336,7 +367,7 @@ def dataset_of(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -
     return xr.Dataset(columns, coords, attributes)
 
 
-def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
+def _join(parts: list[xr.Dataset]) -> xr.Dataset:
     return xr.concat(parts, dim="simulation") if len(parts) > 1 else parts[0]
 
 
@@ -352,24 +383,25 @@ def _resume(
     Raises:
         ValueError: they are of another call, or this cannot be decided.
     """
-    found = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
+    stored = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
     expected = f"expected those of this call (path {str(path)!r}; remove it to start anew)"
     program = attributes["program"]
     if program.startswith("?"):
         raise ValueError(f"path may hold other simulations, as {program[2:]}, {expected}")
     for name, value in attributes.items():
-        if name != "program" and found.attrs.get(name) != value:
-            raise ValueError(f"path holds simulations with {name} {found.attrs.get(name)!r} not {value!r}, {expected}")
-    if found.attrs.get("program") != program:
+        if name != "program" and stored.attrs.get(name) != value:
+            raise ValueError(f"path holds simulations with {name} {stored.attrs.get(name)!r} not {value!r}, {expected}")
+    if stored.attrs.get("program") != program:
         raise ValueError(f"path holds simulations of another {parts}, {expected}")
+    # The key is not in the file: the truth of simulation 0 tells whether it is the same.
     if isinstance(one, StagedSimulation):
-        truth = {name: rank.truth[0] for name, rank in _staged(key, one, 1)(0).items()}
+        truth = {name: rank.truth[0] for name, rank in _run_stages(key, one, 1)(0).items()}
     else:
         truth = jax.jit(lambda: {name: rank.truth for name, rank in one(jax.random.fold_in(key, 0)).items()})()
-    names = found.quantity.values.tolist()
+    names = stored.quantity.values.tolist()
     if sorted(truth) != sorted(names):
         raise ValueError(f"path holds the quantities {names}, {expected}")
     first = np.stack([np.asarray(truth[name]) for name in names])
-    if not np.allclose(first, found.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
+    if not np.allclose(first, stored.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
         raise ValueError(f"path holds simulations of another key, {expected}")
-    return found
+    return stored

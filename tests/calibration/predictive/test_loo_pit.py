@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration import predictive_check, to_arviz
-from bayes_mdp.calibration.arviz.generation import pareto_smoothed
+from bayes_mdp.calibration import CheckOptions, predictive_check, to_arviz
+from bayes_mdp.calibration.arviz.generation import smooth_weights
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.replicates import draws_and_rows
 from bayes_mdp.calibration.predictive.loo_pit import Pit, _next_state, _reward, loo_pit
@@ -48,7 +48,7 @@ def test_pit_is_the_distribution_function_of_the_prediction_from_the_others():
     at 500 draws and any of 300 transitions (a binomial sd is .022; max of 300: .04 of 4.9 sd would be .11, so .1)."""
     posterior, data = _belief(1.0)
     draws, rows = draws_and_rows(jax.random.key(1), posterior, data, 1000, "posterior")
-    weights = np.exp(pareto_smoothed(-predictive.log_likelihood_rows(draws, rows).T)[0])
+    weights = np.exp(smooth_weights(-predictive.log_likelihood_rows(draws, rows).T)[0])
     found = _reward(np.random.default_rng(0), draws, rows, weights)
     expected = np.array([_left_out(data, i) for i in range(NUMBER)])
     # A weighted share of 1,000 draws has an sd of at most .016: 6.5 of them.
@@ -101,10 +101,10 @@ def test_what_would_not_fit_in_memory_is_refused_before_it_is_made(check, monkey
     with pytest.raises(
         ValueError, match=r"^num_draws is 1000, 300 transitions, about .* GiB of memory, expected at most"
     ):
-        check(large, data, num_draws=1000)
+        check(large, data, options=CheckOptions(num_draws=1000))
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**22)
     with pytest.raises(ValueError, match=r"expected at most 2 MiB \(half of what is free\): fewer draws take less"):
-        check(posterior, data, num_draws=100)
+        check(posterior, data, options=CheckOptions(num_draws=100))
 
 
 def test_few_draws_of_large_tables_are_made_at_once():
@@ -131,7 +131,7 @@ def test_arviz_says_the_same_of_continuous_rewards(arviz):
     """The same draws and weights, other replicates: values differ by Monte Carlo error alone."""
     posterior, data = _belief(1.0)
     tree = to_arviz(posterior, num_draws=1000, key=jax.random.key(1), data=data, log_likelihood="transition")
-    log_weights, _ = pareto_smoothed(-tree["log_likelihood"].observed_transition.values[0].T)
+    log_weights, _ = smooth_weights(-tree["log_likelihood"].observed_transition.values[0].T)
     theirs = _of_arviz(arviz, tree, log_weights)
     ours = loo_pit(posterior, data, num_draws=1000).variables["reward"].values
     # Two shares of 1,000 draws each: sd .022, 6.5 of them.

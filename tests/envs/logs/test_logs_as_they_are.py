@@ -1200,7 +1200,14 @@ def test_a_state_of_several_columns_keeps_the_names_of_its_parts(tmp_path):
     value = bm.policy_value(jax.random.key(1), posterior, policy, bm.Discounted(0.9), initial=("hi", 1), num_draws=20)
     assert "state grade=hi, load=1" in str(value)
     objective = bm.Discounted(0.5)
-    decision = bm.decide(jax.random.key(1), "default", log, objective, policies={"this": policy}, num_draws=100)
+    decision = bm.decide(
+        jax.random.key(1),
+        "default",
+        log,
+        objective,
+        policies={"this": policy},
+        options=bm.recommend.DecideOptions(num_draws=100),
+    )
     assert len(decision.differences) and "grade=" in str(decision) and "(hi, 1)" not in str(decision)
     given = read_log(frame, state=["grade", "load"], action="a", episode="e", states=[("lo", 1), ("hi", 1), ("hi", 2)])
     assert StateActionSpace.from_log(given).factors == ("grade", "load") and given.states[2] == ("hi", 2)
