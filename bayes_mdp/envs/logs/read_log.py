@@ -185,7 +185,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log.states, log.transitions.next_state.tolist()
         (('a', 'b'), [1, 0])
         >>> print(bm.read_log([table], state="s", action="a", reward="r", next_state="t", chunksize=1_000_000))
-        2 transitions of the DataFrame...
+        2 transitions of 2 rows in DataFrame 0: 2 states, 1 actions, 2 cells
     """
     check_name("reward_at", reward_at, ("step", "next", "episode"))
     dialect = Dialect(sep, encoding, decimal)
@@ -233,6 +233,9 @@ def read_chunks(
         chunksize: rows that are read at once.
         columns: as of `read_log`; all labels are needed, `states` and `actions` or `space`.
 
+    Returns:
+        An iterator of logs, each with all labels.
+
     Raises:
         ValueError, TypeError: as `read_log`; labels that are not given; what needs the log as a whole.
 
@@ -276,6 +279,14 @@ def fold_log(paths: "LogSource | Iterable[LogSource]", *, chunksize: int = 10**6
 
     Raises:
         ValueError, TypeError: as `read_log`.
+
+    Example:
+        >>> import pandas as pd, warnings
+        >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "t": ["b", "a"]})
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     log = bm.envs.fold_log(table, state="s", action="a", next_state="t")
+        >>> log.n_transitions
+        2
     """
     warnings.warn(
         "fold_log(...) is read_log(..., chunksize=1_000_000) since 0.3; the old name goes in 0.4",
