@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float, PRNGKeyArray
 
+    from bayes_mdp.decisions import Budget
     from bayes_mdp.decisions.information.sample_information import Study
     from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
     from bayes_mdp.decisions.strategies.decision_model import DecisionModel
@@ -92,6 +93,21 @@ def add_decide(commands: Commands) -> None:
         help="actions that the data that choose have less often in the state keep the baseline's probability "
         "(default: 5, or 0 with --min-count)",
     )
+    parser.add_argument(
+        "--budget",
+        action="append",
+        default=[],
+        metavar="COLUMN=LIMIT",
+        help="most that may be expected of a column of --outcomes, summed as the objective sums rewards; several times "
+        "for several",
+    )
+    parser.add_argument(
+        "--budget-probability",
+        type=float,
+        default=0.95,
+        metavar="P",
+        help="probability with which every budget is kept (default: 0.95)",
+    )
     parser.add_argument("--stochastic", action="store_true", help="allow mixtures of actions")
     parser.add_argument("--no-checks", action="store_true", help="leave out the checks of the belief")
     parser.add_argument("--draws", type=count, default=400, help="posterior draws of the search, and of the judgement")
@@ -123,6 +139,7 @@ def _decide(arguments: argparse.Namespace) -> None:
                 min_count=arguments.min_count,
                 bootstrap_below=arguments.bootstrap_below,
                 stochastic=arguments.stochastic,
+                budgets=_budgets(arguments),
             ),
             slack=arguments.slack,
             num_draws=arguments.draws,
@@ -140,6 +157,31 @@ def _decide(arguments: argparse.Namespace) -> None:
 
         write_report(decision, arguments.report, command=arguments.line)
         print(f"report: {arguments.report}")
+
+
+def _budgets(arguments: argparse.Namespace) -> "dict[str, Budget] | None":
+    """The budgets of "COLUMN=LIMIT".
+
+    Raises:
+        ValueError: it is written in another way; a column twice, or none of --outcomes.
+    """
+    from bayes_mdp.decisions import Budget
+    from bayes_mdp.utils.validation import check_name
+
+    budgets: dict[str, Budget] = {}
+    for text in arguments.budget:
+        name, equals, number = text.rpartition("=")
+        try:
+            limit = float(number)
+        except ValueError:
+            equals, limit = "", 0.0
+        if not equals:
+            raise ValueError(f"--budget is {text!r}, expected COLUMN=LIMIT, such as cost=22")
+        check_name("--budget", name, arguments.outcomes or [], " (columns of --outcomes)")
+        if name in budgets:
+            raise ValueError(f"--budget {name!r} is given twice, expected each column once")
+        budgets[name] = Budget(limit, probability=arguments.budget_probability)
+    return budgets or None
 
 
 def add_evaluate_decision(commands: Commands) -> None:

@@ -1,6 +1,7 @@
 """Logs of any length, read chunk by chunk and kept as sufficient statistics alone: `read_log` with `chunksize`."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -126,6 +127,7 @@ class _Fold:
         self.states, self.actions, self.wanted = states, actions, wanted
         self.sources: tuple[Source, ...] = ()
         self.tables: list[CellTable] = []
+        self.of_outcomes: dict[str, list[CellTable]] = {}  # the same cells, with the moments of another column
 
     def take(self, log: ChunkedLog, allow_duplicates: bool, progress: Progress | None) -> None:
         """All of a log."""
@@ -151,15 +153,24 @@ class _Fold:
         step = np.zeros_like(rows.state) if rows.step is None else rows.step
         outcome = np.where(ended, END, np.where(rows.next_observed, FIRST_STATE + rows.next_state, UNKNOWN))
         where = Where(step, rows.state, rows.action, outcome)
-        self.tables.append(table_of_rows(where, rows.reward, len(self.sources), rows.row))
-        base = len(self.tables[0])
-        most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
-        if sum(map(len, self.tables[1:])) > most:
-            self.tables = [joined(self.tables)]
+        tables = [(self.tables, rows.reward)]
+        tables += [(self.of_outcomes.setdefault(name, []), paid) for name, paid in rows.outcomes.items()]
+        for kept, paid in tables:
+            kept.append(table_of_rows(where, paid, len(self.sources), rows.row))
+            base = len(kept[0])
+            most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
+            if sum(map(len, kept[1:])) > most:
+                kept[:] = [joined(kept)]
 
     def finish(self, has_rewards: bool) -> FoldedLog:
         """The log under its final numbers."""
         (states, state_number), (actions, action_number) = self.states.finish(), self.actions.finish()
-        cells = joined(self.tables).renumbered(state_number, action_number)
         given = (self.states.given is not None, self.actions.given is not None)
-        return FoldedLog(states, actions, cells, self.sources, self.wanted.steps, has_rewards, given)
+
+        def folded(tables: list[CellTable], sources: tuple[Source, ...], has_rewards: bool) -> FoldedLog:
+            cells = joined(tables).renumbered(state_number, action_number)
+            return FoldedLog(states, actions, cells, sources, self.wanted.steps, has_rewards, given)
+
+        as_logged = tuple(replace(source, cost=None) for source in self.sources)
+        outcomes = {name: folded(tables, as_logged, True) for name, tables in self.of_outcomes.items()}
+        return replace(folded(self.tables, self.sources, has_rewards), outcomes=outcomes)
