@@ -1009,7 +1009,7 @@ def test_a_plain_reader_finds_the_same(tmp_path, long, part):  # noqa: PLR0915 -
                 seen["refused in chunks"] += 1
             continue
         except ValueError as error:
-            assert re.search("no episode of two rows|no rows", str(error)), (seed, str(error))
+            assert re.search("no episode of two rows|no rows|is 0 in all rows", str(error)), (seed, str(error))
             assert not moves and not bad and not wrong, seed
             seen["short"] += 1
             continue
