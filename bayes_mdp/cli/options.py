@@ -138,7 +138,7 @@ def required_objective(arguments: argparse.Namespace) -> "Objective":
 
 
 MISSING = ("missing_reward", "missing_state", "gaps")
-"""What may be missing from a log, as arguments of `read_log` and `fold_log`."""
+"""What may be missing from a log, as arguments of `read_log`."""
 
 
 def _names(text: str) -> list[str]:
@@ -259,7 +259,7 @@ def log_of(arguments: argparse.Namespace) -> "Log":
 
 def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
     """The logs that the columns describe, folded; `space`: whose labels they have."""
-    from bayes_mdp.envs import fold_log
+    from bayes_mdp.envs import read_log
 
     refuse_stored(*arguments.log)
     for name, usual in WHOLE_LOG.items():
@@ -272,11 +272,11 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
     duplicates = arguments.allow_duplicates
     options = {"space": space, "chunksize": size, "allow_duplicates": duplicates}
     with warnings_in_one_line():
-        return fold_log(arguments.log, **_columns(arguments), **options)
+        return read_log(arguments.log, **_columns(arguments), **options)
 
 
 def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `add_columns` and `add_labels` have read, as arguments of `read_log` and `fold_log`."""
+    """What `add_columns` and `add_labels` have read, as arguments of `read_log`."""
     named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING)} | dialect_of(arguments)
     named["outcomes"] = arguments.outcomes
     return named | {name: labels_of(arguments, name) for name in LABELS}

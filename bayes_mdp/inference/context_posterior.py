@@ -443,7 +443,7 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
         )
     if data.outcomes:
         raise ValueError(
-            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which is not learnt in a space with "
+            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which is not learnt with "
             f"contexts, expected log.of_outcome(name), one after the other {see('how-to/covariates')}"
         )
     about = data.covariates

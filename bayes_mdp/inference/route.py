@@ -184,7 +184,7 @@ def infer(
     Args:
         key: a typed key; the exact route draws nothing.
         prior: the program.
-        data: transitions, a log, counts, or logs as `fold_log` returns them; None: the prior as a posterior. Outcomes
+        data: transitions, a log, counts, or logs read in chunks; None: the prior as a posterior. Outcomes
             of a log (`read_log(outcomes=...)`) are learnt beside the reward, by the same prior, each as if it were the
             reward: `posterior.outcomes` (one of another size: `posterior.with_outcomes`).
         space: what is known before any data.

@@ -307,7 +307,7 @@ class StateActionSpace(Module):
         log never left (and "unseen") keeps all actions, since every state needs one.
 
         Args:
-            log: as `read_log` or `fold_log` returns it.
+            log: as `read_log` returns it.
             horizon: H where rows depend on the step; None: they do not.
             ends: None: whether an episode of the log terminated.
             legal: "logged", or a mask [S A] as in the class, over the states of the log.

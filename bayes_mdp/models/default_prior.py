@@ -127,7 +127,7 @@ def default_prior(
     larger than that between pairs.
 
     Args:
-        log: as a whole, or folded (see `fold_log`); its labels, and its rewards. How often an outcome follows is not
+        log: as a whole, or read in chunks; its labels, and its rewards. How often an outcome follows is not
             used.
         space: of the posterior; None: `StateActionSpace.from_log(log)`.
         rewards: "bernoulli" (0 or 1), "poisson" (counts), "normal" (unknown mean and variance); None: what fits: 0 and
@@ -150,7 +150,7 @@ def default_prior(
         rewards: 0 or 1, Bernoulli; a mean reward is 0.5 beforehand, which weighs as 0.05 rewards
     """
     if not isinstance(log, FoldedLog):
-        check_type("log", log, Log, "a Log (see read_log) or a FoldedLog (see fold_log)")
+        check_type("log", log, Log, "a Log or a FoldedLog (see read_log)")
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     factory, words = reward_law_of(log, rewards)

@@ -14,6 +14,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.recommend import write_report
 from bayes_mdp.recommend.comparison_report import gains_section
+from tests.envs.logs.random_logs import fold_log
 from tests.recommend.test_report import check, read
 
 ODD = "<b>B & co</b>"
@@ -118,7 +119,7 @@ def test_it_says_how_to_repeat_it(compared, file, tmp_path):
 def test_costs_of_folded_logs_are_costs_too(compared, file, tmp_path):
     _, comparison = compared
     path = tmp_path / "page.html"
-    write_report(comparison, path, log=bm.envs.fold_log(file, **COLUMNS))
+    write_report(comparison, path, log=fold_log(file, **COLUMNS))
     assert "Saving over staff" in squeezed(path) and "log machines.csv SHA-256" in squeezed(path)
 
 

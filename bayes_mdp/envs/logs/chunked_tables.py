@@ -181,7 +181,7 @@ def each_log(
     for i, source in enumerate(sources):
         yield open_log(source, roles, chunksize, given, dialect, f"DataFrame {i}")
     if i < 0:
-        raise ValueError(f"paths is empty, expected at least one log {see('how-to/large-logs')}")
+        raise ValueError(f"source is empty, expected at least one log {see('how-to/large-logs')}")
 
 
 def _is_parquet(path: Path) -> bool:

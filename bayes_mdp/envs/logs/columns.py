@@ -100,7 +100,7 @@ def label_cells(table: Table, role: str) -> np.ndarray:
 
     column = table.frame[table.columns[role]]
     if isinstance(column.dtype, pd.CategoricalDtype) and isinstance(column.cat.categories, pd.IntervalIndex):
-        return np.append(column.cat.categories.astype(object).to_numpy(), None)[column.cat.codes]  # -1: a hole
+        return np.array([*column.cat.categories, None], object)[column.cat.codes]  # -1: a hole
     holes = column.dtype.kind in "iu" and column.hasnans
     return column.astype(object).to_numpy() if holes or column.dtype.kind in "mM" else column.to_numpy()
 

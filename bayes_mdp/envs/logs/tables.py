@@ -229,7 +229,7 @@ class Faults:
 
 
 def open_table(
-    source: "str | os.PathLike[str] | pd.DataFrame",
+    source: object,
     roles: dict[str, Any],
     required: Sequence[str] = ("state", "action"),
     given: Mapping[str, Sequence[Hashable] | None] = MappingProxyType({}),
@@ -261,7 +261,9 @@ def open_table(
         except pd.errors.EmptyDataError:
             raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
     else:
-        raise TypeError(f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame")
+        raise TypeError(
+            f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame (several: chunksize=)"
+        )
     if len(table.frame) == 0:
         raise ValueError(f"{table.name} has no rows, expected at least one transition")
     return Blanks(columns, given).cleared(table)

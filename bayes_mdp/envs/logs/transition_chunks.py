@@ -211,7 +211,7 @@ class Missing:
 
     @classmethod
     def of_words(cls, roles: Mapping[str, object], missing_reward: str, missing_state: str, gaps: str) -> "Missing":
-        """From the arguments of `read_log` and `fold_log`.
+        """From the arguments of `read_log`.
 
         Args:
             roles: role -> name of a column, or None.
@@ -473,7 +473,7 @@ def log_chunks(
     missing: Missing,
     dialect: Dialect = Dialect(),
 ) -> Iterator[Log]:
-    """The chunks of a log; arguments and errors as for `read_log`, which checks them.
+    """The chunks of a log; arguments and errors as for `read_chunks`, which checks them.
 
     Raises:
         ValueError: states or actions are None: labels that are found on the way have no numbers before the end.
@@ -483,7 +483,7 @@ def log_chunks(
         if labels is None:
             raise ValueError(
                 f"{name} is None, expected all labels in order, where chunksize is given: labels are numbered in "
-                "natural order, which is known at the end of a log (fold_log finds them)"
+                "natural order, which is known at the end of a log (read_log finds them)"
             )
     books = LabelBook("state", states), LabelBook("action", actions)
     log = open_log(source, roles, chunksize, {"state": states, "action": actions}, dialect)

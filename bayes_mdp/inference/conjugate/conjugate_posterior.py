@@ -634,7 +634,7 @@ class ConjugatePosterior(Fitted):
         Args:
             transitions: data; a reward of None, or not observed, carries no information about rewards. They are
                 counted in the width of the arrays of this posterior, inside a trace in JAX's default width: in float32
-                a count of 2^24 no longer grows by one. A log as `fold_log` returns it is counted in float64, and its
+                a count of 2^24 no longer grows by one. A log read in chunks is counted in float64, and its
                 content is remembered in `sources`.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.

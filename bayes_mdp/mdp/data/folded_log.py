@@ -194,7 +194,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class FoldedLog:
-    """The sufficient statistics of logs, as `fold_log` returns them.
+    """The sufficient statistics of logs, as `read_log` returns them with `chunksize`.
 
     Rewards are summed without rounding: logs folded apart and merged give bit for bit what one pass over all of them
     gives, whatever the order of the rows and the size of the chunks.
@@ -211,7 +211,7 @@ class FoldedLog:
     Example:
         >>> import pandas as pd
         >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
-        >>> log = bm.envs.fold_log(table, state="s", action="a", reward="r", next_state="t")
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", chunksize=1000)
         >>> print(log.counts(bm.StateActionSpace.from_log(log)).reward_mean)
         [[0.]
          [1.]]

@@ -548,8 +548,9 @@ def check_weighted(data: object, weight: ArrayLike) -> None:
     """
     if isinstance(data, Log):
         raise TypeError(
-            "transitions is a Log, expected what fold_log(..., space=) returns, whose labels are looked at; or "
-            "log.transitions, if states and actions have the numbers of this space (read_log(..., states=, actions=))"
+            "transitions is a Log, expected what read_log(..., space=, chunksize=) returns, whose labels are looked "
+            "at, or log.transitions, if states and actions have the numbers of this space (read_log(..., states=, "
+            "actions=))"
         )
     check_type("transitions", data, (Transitions, Counts), "Transitions")
     shape = jnp.shape(data.state) if isinstance(data, Transitions) else ()

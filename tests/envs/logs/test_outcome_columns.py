@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.envs import fold_log
 from bayes_mdp.mdp.data.log_split import split_log
+from tests.envs.logs.random_logs import fold_log
 
 COLUMNS: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "outcomes": ["cost", "bed days"]}
 
@@ -57,7 +57,8 @@ def test_chunks_are_the_whole():
     frame = table()
     whole = read(frame)
     for size in (1, 7, 60):
-        parts = list(read(frame, states=list("abc"), actions=["x", "y"], chunksize=size))
+        options: dict[str, Any] = {**COLUMNS, "episode": "e", "missing_reward": "ignore", "states": list("abc")}
+        parts = list(bm.envs.read_chunks(frame, **options, actions=["x", "y"], chunksize=size))
         for name in whole.outcomes:
             joined = np.concatenate([part.outcomes[name] for part in parts])
             np.testing.assert_array_equal(np.sort(joined), np.sort(whole.outcomes[name]))
