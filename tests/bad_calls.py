@@ -1961,7 +1961,7 @@ EXEMPT = {
     "inference.GivenDraws "
     "decisions.BayesOptimal decisions.BayesAdaptivePlan mdp.FoldedLog information.NextExperiment "
     "deep.Training mdp.Source "
-    "mdp.PriorWeight "
+    "mdp.PriorWeight mdp.RowIntervals "
     "information.InformationValue information.SamplingBenefit strategies.CostEffectiveness strategies.DecisionModel "
     "mdp.ReplanContext mdp.DecisionPoint agents.OneAction mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "

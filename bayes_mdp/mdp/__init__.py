@@ -28,6 +28,7 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.protocols import (
     CanBorrow,
+    CanBoundRows,
     CanCount,
     CanCountPrior,
     CanExpectNext,
@@ -51,6 +52,7 @@ from bayes_mdp.mdp.protocols import (
     PolicyOrLabels,
     Posterior,
     PriorWeight,
+    RowIntervals,
 )
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.mdp.validity import Validity
@@ -60,6 +62,7 @@ __all__ = [
     "Agent",
     "AverageReward",
     "CanBorrow",
+    "CanBoundRows",
     "CanCount",
     "CanCountPrior",
     "CanExpectNext",
@@ -104,6 +107,7 @@ __all__ = [
     "ReplanLike",
     "ReplanRule",
     "RewardLaw",
+    "RowIntervals",
     "SimulatedEnvironment",
     "Source",
     "SparseMDP",
