@@ -17,7 +17,7 @@ from bayes_mdp.decisions.host_optima import episodic_values
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import PairDraws, at_most_held, pair_draws
+from bayes_mdp.inference.pair_draws import PairDraws, at_most_held, effective_number, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -178,6 +178,7 @@ class PolicyValue(eqx.Module):
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
         start: where `initial` is from, in words; "": not known.
         policy: what the policy is, in words, where it was a log; else "".
+        effective: how many independent draws the mean is worth (chains are autocorrelated); None: all of them.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -192,6 +193,12 @@ class PolicyValue(eqx.Module):
     outcomes: dict[str, OutcomeValue] = eqx.field(default_factory=dict)
     start: str = eqx.field(static=True, default="")
     policy: str = eqx.field(static=True, default="")
+    effective: float | None = eqx.field(static=True, default=None)
+
+    @property
+    def error(self) -> float:
+        """The Monte Carlo standard error of `mean`, in units of the value."""
+        return self.sd / (len(self.draws) if self.effective is None else self.effective) ** 0.5
 
     def net_benefit(
         self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"
@@ -241,12 +248,12 @@ class PolicyValue(eqx.Module):
     def __str__(self) -> str:
         """A few lines for a person."""
         low, high = self.interval
-        error = self.sd / len(self.draws) ** 0.5
         lines = [
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
             *(f"  policy: {line}" for line in describe_policy(self)),
-            f"  mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
+            f"  mean {amount(self.mean, 6)} (Monte Carlo error {amount(self.error, 2)}), sd {amount(self.sd, 3)}, "
             f"95 % interval {amounts(low, high, 6)}",
+            *(f"  {line}" for line in describe_effective(self)),
             *(f"  {line}" for line in describe_outcomes(self)),
             f"  {describe_start(self)}",
             *(f"  {line}" for line in describe_basis(self.basis)),
@@ -333,7 +340,12 @@ def policy_values(
     results = {}
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
         beside = {
-            outcome: OutcomeValue(values[j][:, i], *summarise_draws(values[j][:, i]), float(gaps[j][:, i].max()))
+            outcome: OutcomeValue(
+                values[j][:, i],
+                *summarise_draws(values[j][:, i]),
+                float(gaps[j][:, i].max()),
+                effective_of(posterior, values[j][:, i]),
+            )
             for j, outcome in enumerate(jobs)
             if outcome is not None
         }
@@ -341,7 +353,17 @@ def policy_values(
         policy = policies[name]
         which = logged_in_words(policy, space, objective) if isinstance(policy, (Log, FoldedLog)) else ""
         results[name] = PolicyValue(
-            own, *summarise_draws(own), float(gaps[0][:, i].max()), start, given, basis, objective, beside, words, which
+            own,
+            *summarise_draws(own),
+            float(gaps[0][:, i].max()),
+            start,
+            given,
+            basis,
+            objective,
+            beside,
+            words,
+            which,
+            effective_of(posterior, own),
         )
     return results
 
@@ -441,6 +463,19 @@ def describe_unit(objective: Objective) -> str:
     return f"per start of {start}, in units of the value ({describe_value(objective)})"
 
 
+def effective_of(posterior: object, values: Float[np.ndarray, " N"]) -> float | None:
+    """`effective` of a value: None, but where chains made the draws and they are worth fewer independent ones."""
+    number = effective_number(posterior, values)
+    return number if number < len(values) else None
+
+
+def describe_effective(value: PolicyValue) -> list[str]:
+    """A line on draws of chains that are worth fewer independent ones."""
+    if value.effective is None:
+        return []
+    return [f"draws are autocorrelated: the error is that of {value.effective:.0f} independent ones"]
+
+
 def describe_start(value: PolicyValue) -> str:
     """Where episodes start, in words."""
     if value.start:
@@ -461,7 +496,7 @@ def describe_outcomes(value: PolicyValue) -> list[str]:
     for name, outcome in value.outcomes.items():
         low, high = outcome.interval
         lines.append(
-            f"{name}: mean {outcome.mean:.6g} (Monte Carlo error {outcome.sd / len(outcome.draws) ** 0.5:.2g}), "
+            f"{name}: mean {outcome.mean:.6g} (Monte Carlo error {outcome.error:.2g}), "
             f"sd {outcome.sd:.3g}, 95 % interval [{low:.6g}, {high:.6g}]"
         )
         lines.extend(f"{name}: {line}" for line in describe_gap(outcome))

@@ -37,6 +37,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_law,
     describe_objective,
     describe_start,
+    effective_of,
     late_bases,
     read_action_probs,
     read_start,
@@ -44,7 +45,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, at_most_held
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, at_most_held, effective_number
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability, sizes_of
@@ -195,7 +196,8 @@ def choose(
     criterion = read_criterion(criterion)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
-    _, num_draws = at_most_held(searched, num_draws)
+    searched, num_draws = at_most_held(searched, num_draws)
+    judged, _ = at_most_held(judged, num_draws)
     check_choice(criterion, num_draws, confidence, slack, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
@@ -236,7 +238,7 @@ def choose(
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
-        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
+        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words, judged)
 
 
 def check_choice(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
@@ -393,8 +395,9 @@ def _judged(
     confidence: float,
     slack: float,
     start: str,
+    judged_by: object,
 ) -> PolicyChoice:
-    """The answer, from the fresh draws."""
+    """The answer, from the fresh draws, which `judged_by` holds or makes."""
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
     bases = late_bases(posterior, policies, judge.objective, judge.start)
@@ -408,6 +411,7 @@ def _judged(
             basis,
             judge.objective,
             start=start,
+            effective=effective_of(judged_by, draws),
         )
         for draws, gap, basis in zip(values.T, gaps.T, bases, strict=True)
     ]
@@ -417,11 +421,14 @@ def _judged(
         form = scored(criterion)
         best = judge.best(near) if needs_best(form) else None
         score = form.score(values[:, 0], best)
-        error = _score_error(form, values[:, 0], best)
+        # Resamples are of independent draws; of autocorrelated ones fewer are as good.
+        error = _score_error(form, values[:, 0], best) / _worth(judged_by, values[:, 0]) ** 0.5
     candidate = chosen = _plain(found.policy)
     improvement, abstained = None, False
     if today is not None:
-        improvement = Improvement(values[:, 0] - values[:, 1], float(slack), float(confidence))
+        gain = values[:, 0] - values[:, 1]
+        worth = min(_worth(judged_by, gain), _worth(judged_by, (gain >= -slack) * 1.0))
+        improvement = Improvement(gain, float(slack), float(confidence), worth=worth)
         abstained = np.array_equal(found.policy, today) or not improvement.accepted
         chosen = _plain(today) if abstained else candidate
     return PolicyChoice(
@@ -438,6 +445,11 @@ def _judged(
         abstained=abstained,
         candidate=candidate,
     )
+
+
+def _worth(posterior: object, values: Float[np.ndarray, " W"]) -> float:
+    """How many independent draws one of these is worth to the mean of the values, on average."""
+    return effective_number(posterior, values) / len(values)
 
 
 def _score_error(criterion: Scored, values: Float[np.ndarray, " W"], best: Float[np.ndarray, " W"] | None) -> float:
