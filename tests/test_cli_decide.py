@@ -137,7 +137,7 @@ def written_draws(folder):
 
     rows = np.random.default_rng(0).dirichlet([3.0, 2.0], (2, 200, 2, 2))
     labels = {"state": ["well", "ill"], "action": ["wait", "treat"], "after": ["well", "ill"]}
-    paid = np.broadcast_to([[1.0, 0.9], [0.2, 0.4]], (2, 200, 2, 2))
+    paid = np.broadcast_to([[1.0, 0.9], [0.2, 8.0]], (2, 200, 2, 2))
     dims = ("chain", "draw", "state", "action")
     held = xr.Dataset({"P": ((*dims, "after"), rows), "gain": (dims, paid)}, labels)
     held.to_netcdf(folder / "fit.nc", engine="h5netcdf", group="posterior")

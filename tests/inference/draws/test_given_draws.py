@@ -320,7 +320,9 @@ def test_a_numpyro_fit_through_three_files_is_one_decision(tmp_path):
         numpyro.sample("r", dist.Normal(jnp.array([[1.0, 0.8], [0.0, -0.2]]), 0.1).to_event(2))
         numpyro.sample("n", dist.Multinomial(total_count=counts.sum(-1), probs=rows).to_event(2), obs=counts)
 
-    fit = MCMC(NUTS(model), num_warmup=100, num_samples=100, num_chains=2, chain_method="sequential", progress_bar=False)
+    fit = MCMC(
+        NUTS(model), num_warmup=100, num_samples=100, num_chains=2, chain_method="sequential", progress_bar=False
+    )
     fit.run(KEY)
     drawn = {name: np.asarray(x, np.float64) for name, x in fit.get_samples(group_by_chain=True).items()}
     drawn["P"] /= drawn["P"].sum(-1, keepdims=True)
