@@ -38,6 +38,7 @@ from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
+from bayes_mdp.inference.expert_choices import Softmax, prior_with_choices
 from bayes_mdp.inference.factorised import factorise
 from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
@@ -157,6 +158,7 @@ def infer(
     space: StateActionSpace,
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
+    choices: Softmax | None = None,
 ) -> InferredPosterior: ...
 def infer(
     key: PRNGKeyArray,
@@ -166,6 +168,7 @@ def infer(
     space: StateActionSpace,
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
+    choices: Softmax | None = None,
 ) -> InferredPosterior:
     """The posterior of `prior`, a NumPyro program space -> `MDPSpec`, after `data`.
 
@@ -209,6 +212,8 @@ def infer(
             "svi", "laplace" and "gibbs" are these with their defaults). A closed form that cannot be proven for the
             program, and an integral that fails, raise an error.
         sampler: options of the chains, if `method` is a name and its route uses chains.
+        choices: `inference.Softmax(...)`: the actions in the data are near-optimal and tell of the MDP too, by chains
+            over the whole program. None: actions tell nothing of it. `update` learns from transitions alone.
 
     Raises:
         ValueError: the prior has no posterior by this method (the message names the site), a parameter is out of range,
@@ -229,6 +234,9 @@ def infer(
     _check_arguments(prior, space, method, sampler)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
+    if choices is not None:
+        told = data.counts(space) if isinstance(data, FoldedLog) else transitions
+        prior, method = prior_with_choices(prior, choices, told, space, method, sampler)
     with stage("infer (which route)"):
         # What a ready prior is needs no proof. It observes nothing itself.
         belief, fit = _ready_fit(prior, space, method)
