@@ -1,7 +1,17 @@
-"""Names of 0.2 that stand elsewhere in 0.3. Each works until 0.4 and warns (docs: "From 0.2 to 0.3")."""
+"""Names and arguments of 0.2 that stand elsewhere in 0.3. Each works until 0.4 and warns (docs: "From 0.2 to 0.3").
 
+`RENAMED` is the table of names, `MOVED` that of arguments; the page is made from both.
+"""
+
+import dataclasses
+import functools
 import warnings
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 RENAMED = {
     "acceptability": "strategies.acceptability",
@@ -91,3 +101,89 @@ def old_name(name: str) -> object:
     message = f"bm.{name} is bm.{RENAMED[name]} since 0.3; the old name goes in 0.4"
     warnings.warn(message, FutureWarning, stacklevel=3)
     return getattr(import_module(module), attribute)
+
+
+class Moved(NamedTuple):
+    """Arguments of a function that are fields of its options record now.
+
+    Args:
+        record: place of the record below `bayes_mdp`.
+        fields: old argument -> field of the record.
+    """
+
+    record: str
+    fields: dict[str, str]
+
+
+def _moved(record: str, same: str, **renamed: str) -> Moved:
+    """The arguments `same` (words) under their old names, and `renamed` under new ones."""
+    return Moved(record, {name: name for name in same.split()} | renamed)
+
+
+MOVED = {
+    "choose": _moved("decisions.ChooseOptions", "limits slack num_draws"),
+    "decide": _moved(
+        "recommend.DecideOptions", "space criterion limits slack split initial value_range num_draws checks"
+    ),
+    "check": _moved(
+        "calibration.CheckOptions",
+        "quantities num_draws num_transitions method behaviour false_alarm executor",
+        quantity="quantities",
+    ),
+    "calibration.sbc": _moved(
+        "calibration.SbcOptions", "num_draws num_transitions method quantities behaviour executor"
+    ),
+}
+"""Function below `bayes_mdp` -> where its arguments of 0.2 stand now."""
+
+
+def accepts_moved(door: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function take its arguments of 0.2, with a warning each that names the record and the field.
+
+    They are put into the record that is given as `options`, or into one of defaults. A call without an old argument
+    goes straight through.
+
+    Args:
+        door: the function's name in `MOVED`.
+    """
+    moved = MOVED[door]
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            if not moved.fields.keys().isdisjoint(kwargs):
+                return function(*args, **_with_record(door, moved, kwargs))
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def new_argument(door: str, argument: str) -> str:
+    """How an argument of 0.2 is given now, `options=bm.decisions.ChooseOptions(slack=...)`."""
+    record, fields = MOVED[door]
+    return f"options=bm.{record}({fields[argument]}=...)"
+
+
+def _with_record(door: str, moved: Moved, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a call, those of 0.2 gathered in its record."""
+    old = [name for name in kwargs if name in moved.fields]
+    for name in old:
+        message = f"bm.{door}({name}=...) is bm.{door}({new_argument(door, name)}) since 0.3; the old one goes in 0.4"
+        warnings.warn(message, FutureWarning, stacklevel=3)
+    # None for a field with another default was the default of 0.2 under another name: `quantity=None`.
+    fields: dict[str, Any] = {}
+    for name in old:
+        field = moved.fields[name]
+        if fields.get(field) is not None and kwargs[name] is not None:
+            raise ValueError(f"{name} is {kwargs[name]!r} with {field}, expected one of them")
+        if field not in fields or kwargs[name] is not None:
+            fields[field] = kwargs[name]
+    module, _, attribute = f"bayes_mdp.{moved.record}".rpartition(".")
+    record = getattr(import_module(module), attribute)
+    options = kwargs.get("options", record())
+    if not isinstance(options, record):
+        raise TypeError(f"options is {options!r}, expected {attribute}")
+    rest = {name: value for name, value in kwargs.items() if name not in moved.fields}
+    return {**rest, "options": dataclasses.replace(options, **fields)}

@@ -344,11 +344,16 @@ def log_of(world: World, episodes: int, rng: np.random.Generator) -> bm.mdp.Log:
 def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
     """What `decide` says of one log, beside the truth."""
     began = time.process_time()
-    start = {} if world.start is None else {"initial": world.start}
     space = bm.StateActionSpace.from_log(log)
     if world.legal is not None:
         space = replace(space, legal=world.legal)
-    decision = bm.decide(jax.random.key(seed), "default", log, bm.Discounted(DISCOUNT), space=space, **start)
+    decision = bm.decide(
+        jax.random.key(seed),
+        "default",
+        log,
+        bm.Discounted(DISCOUNT),
+        options=bm.recommend.DecideOptions(space=space, initial=world.start),
+    )
     seconds = time.process_time() - began
     staff = world.value_of_staff()
     possible = world.value(world.best()) - staff

@@ -64,7 +64,14 @@ def one_log(
     whole, first, second = (nothing.update(bm.Counts.of(part.transitions, nothing.space)) for part in parts)
     today = bm.behaviour_policy(log, space=nothing.space)
     if len(start) < LARGE:
-        chosen = bm.choose(keys[1], first, OBJECTIVE, baseline=today, initial=start, num_draws=DRAWS).candidate
+        chosen = bm.choose(
+            keys[1],
+            first,
+            OBJECTIVE,
+            baseline=today,
+            initial=start,
+            options=bm.decisions.ChooseOptions(num_draws=DRAWS),
+        ).candidate
         chosen = chosen if np.ndim(chosen) == 2 else one_hot(chosen)
     else:
         with jax.enable_x64(True):
@@ -120,7 +127,13 @@ def of_buses(path: str) -> None:
         ("0 to 2 bins a month, each bin for itself", each_bin, bus_space()),
         ("0 to 2 bins a month, all bins alike", alike, bus_space()),
     ):
-        told = bm.decide(jax.random.key(0), prior, log, MONTHLY, space=space, initial=NEW_ENGINE, num_draws=100)
+        told = bm.decide(
+            jax.random.key(0),
+            prior,
+            log,
+            MONTHLY,
+            options=bm.recommend.DecideOptions(space=space, initial=NEW_ENGINE, num_draws=100),
+        )
         print(f"{title}\n{told.headline}")
         print("".join(f"  because {reason}\n" for reason in told.reasons))
         print("".join(f"  would decide: {cure}\n" for cure in told.comparison.verdict.would_decide))

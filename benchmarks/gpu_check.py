@@ -44,6 +44,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bayes_mdp.decisions import ChooseOptions
+
 Work: TypeAlias = tuple[str, Callable[[], Any]]
 PARTS = ("products", "planners", "posteriors", "decisions", "plans", "runs", "deep")
 SHARES = {"planners": 3, "posteriors": 2, "decisions": 2, "plans": 4, "runs": 4}
@@ -256,7 +258,9 @@ def decisions() -> Iterator[Work]:
     for criterion in ("mean", "percentile:0.1", "cvar:0.1"):
         yield (
             f"choose {criterion}",
-            lambda c=criterion: bm.choose(key, posterior, objective, c, initial=start, num_draws=200),
+            lambda c=criterion: bm.choose(
+                key, posterior, objective, c, initial=start, options=ChooseOptions(num_draws=200)
+            ),
         )
 
 

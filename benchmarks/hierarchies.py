@@ -20,6 +20,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from bayes_mdp.calibration import SbcOptions
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks.host_engine import timed
@@ -259,7 +261,7 @@ def sbc_row(number: int) -> dict[str, float]:
     bm.calibration.sbc, bm.infer  # noqa: B018
     space = bm.StateActionSpace(8, 2)
     simulate_all = lambda: bm.calibration.sbc(  # noqa: E731
-        jax.random.key(0), bm.models.sticky(), space, num_simulations=number, num_transitions=100
+        jax.random.key(0), bm.models.sticky(), space, num_simulations=number, options=SbcOptions(num_transitions=100)
     )
     return {"all": timed(simulate_all)[0]}
 

@@ -18,6 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bayes_mdp.decisions import ChooseOptions
+from bayes_mdp.recommend import DecideOptions
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -222,7 +225,9 @@ def timed_decisions(prior: Any, log: Any, objective: Any, space: Any = None, cal
 
     sys.modules[stages.__module__].stage = stage  # type: ignore[attr-defined] - the progress line of each stage
     for name in ("first", "again")[:calls]:
-        row[name] = timed(lambda: bm.decide(jax.random.key(1), prior, log, objective, space=space))[0]
+        row[name] = timed(
+            lambda: bm.decide(jax.random.key(1), prior, log, objective, options=DecideOptions(space=space))
+        )[0]
     return row
 
 
@@ -308,7 +313,9 @@ def choose_row(criterion: str) -> dict[str, float]:
         "regret": decisions.Regret(),
     }[criterion]
     seconds, choice = timed(
-        lambda: decisions.choose(jax.random.key(1), posterior, bm.Discounted(0.99), criterion=form, num_draws=1000)
+        lambda: decisions.choose(
+            jax.random.key(1), posterior, bm.Discounted(0.99), criterion=form, options=ChooseOptions(num_draws=1000)
+        )
     )
     return {"first": seconds, "score": choice.score}
 

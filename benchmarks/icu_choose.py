@@ -42,7 +42,15 @@ def one(criterion: str, draws: int, episodes: int, outcomes: str) -> None:
     else:
         today = bm.behaviour_policy(log, space=space) if criterion == "safe" else None
         name = "mean" if criterion == "safe" else criterion
-        found = bm.choose(jax.random.key(1), posterior, OBJECTIVE, name, initial=start, num_draws=draws, baseline=today)
+        found = bm.choose(
+            jax.random.key(1),
+            posterior,
+            OBJECTIVE,
+            name,
+            initial=start,
+            options=bm.decisions.ChooseOptions(num_draws=draws),
+            baseline=today,
+        )
         policy, said = np.asarray(found.policy), found.value.mean
     spent = time.process_time() - cpu, time.perf_counter() - wall
     policy = policy if policy.ndim == 2 else np.eye(space.n_actions)[policy]

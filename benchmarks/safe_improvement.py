@@ -86,7 +86,7 @@ def one_problem(number: int, beliefs: dict[int, bm.inference.ConjugatePosterior]
         baseline=here.today,
         confidence=confidence,
         initial=here.start,
-        num_draws=DRAWS,
+        options=bm.decisions.ChooseOptions(num_draws=DRAWS),
     )
     twin = careless(here, confidence)
     returned = np.asarray(chosen.policy)

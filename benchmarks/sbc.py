@@ -16,6 +16,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
+from bayes_mdp.calibration import SbcOptions
 from bayes_mdp.calibration.simulation_based.prior_sbc import sbc
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.mdp import StateActionSpace
@@ -33,7 +34,7 @@ def ours() -> tuple[float, float]:
     prior = dirichlet_normal_gamma(1.0, 0.0, 1.0, 3.0, 2.0)
     method = NUTS(WARMUP, SAMPLES, 1)
     cpu, wall = time.process_time(), time.perf_counter()
-    sbc(jax.random.key(0), prior, SPACE, num_simulations=OURS, num_transitions=STEPS, method=method)
+    sbc(jax.random.key(0), prior, SPACE, num_simulations=OURS, options=SbcOptions(num_transitions=STEPS, method=method))
     return time.process_time() - cpu, time.perf_counter() - wall
 
 

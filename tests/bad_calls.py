@@ -127,6 +127,7 @@ STARTS = [[1.0], [NAN, 1.0], "first", {"first": 1.0}, {0: 0.5}, {0: "all"}, {0: 
 BY_LABEL = [{}, {0: 0}, {0: 0, 1: 0, "no": 0}, {0: 0, 1: "no"}, {0: {0: 0.5}, 1: 0}, {0: [0], 1: 0}, [{0: 0, 1: 0}, 3]]
 REPLAN = [0, -1, 2.5, True, "nosuch", [1]]
 PATH = [3, 2.5, "no/such/folder/file.nc"]
+RECORD = [3, None, {}, "options"]
 EXECUTOR = [3, "process", "processes:0", "dask:x", ""]
 LEGAL = ["no", NAN, RAGGED, [[1, 1]], [[2, 1], [1, 1]], [[0.5, 1], [1, 1]], [[0, 0], [1, 1]]]
 DRAWS = [0, -1, 1, 2.5, True, "3", None, NAN, 10**12, 10**20]
@@ -308,6 +309,18 @@ _TRANSITIONS = {
 _STATISTIC = ["abc", None, RAGGED, np.zeros(3), [[1j, 0], [0, 0]], [[DATE, DATE]] * 2, [[1e300, 0], [0, 0]]]
 _JUDGE = {"key": key, "posterior": posterior, "objective": discounted}
 _BAD_JUDGE = {"key": TYPED_KEY, "posterior": POSTERIOR, "objective": OBJECTIVE, "num_draws": DRAWS}
+_BAD_CHOOSE_OPTIONS = {"limits": [None, 3, "limits"], "slack": NOT_NEGATIVE, "num_draws": DRAWS}
+_BAD_SIMULATION = {
+    "num_draws": COUNT,
+    "method": WORD,
+    "quantities": [3, "mean", {"a": 3}],
+    "executor": EXECUTOR,
+}
+
+
+def _decide_from(start: Any) -> Callable[[], Any]:
+    """Makes options of `decide` with first states that the log does not have."""
+    return lambda: bm.recommend.DecideOptions(initial=start)
 
 
 def _strategies() -> dict[str, Any]:
@@ -992,16 +1005,16 @@ CALLS = [
         "choose",
         _JUDGE,
         {
-            **_BAD_JUDGE,
+            **{name: bad for name, bad in _BAD_JUDGE.items() if name != "num_draws"},
             "criterion": ["nosuch", "cvar", "cvar:2", "cvar:x", "mean:1", None, 3],
-            "limits": [None, 3, "limits"],
             "baseline": ["greedy", [0, 2], RAGGED, [1j, 0], *BY_LABEL],
             "confidence": INSIDE,
-            "slack": NOT_NEGATIVE,
             "initial": STARTS,
+            "options": RECORD,
         },
         {"posterior": "choose", "criterion": "criterion|level"},
     ),
+    Call("decisions.ChooseOptions", {}, _BAD_CHOOSE_OPTIONS),
     Call(
         "decisions.PolicyLimits",
         {},
@@ -1048,18 +1061,23 @@ CALLS = [
             "prior": PRIOR,
             "log": DATA,
             "objective": OBJECTIVE,
-            "space": [3, "space"],
-            "criterion": ["nosuch", "cvar", None],
-            "limits": [None, 3],
             "baseline": ["greedy", [0, 2], *BY_LABEL],
             "confidence": INSIDE,
-            "slack": NOT_NEGATIVE,
-            "split": [1.0, *FRACTION],
-            "initial": STARTS,
-            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
-            "num_draws": DRAWS,
-            "checks": BOOL,
             "policies": [3, "greedy", [[0, 0]], {"a": "greedy"}, {"a": [0, 2]}, {"chosen": [0, 0]}],
+            "options": [*RECORD, *map(_decide_from, STARTS)],
+        },
+        {"options": "options|initial"},
+    ),
+    Call(
+        "recommend.DecideOptions",
+        {},
+        {
+            **_BAD_CHOOSE_OPTIONS,
+            "space": [3, "space"],
+            "criterion": ["nosuch", "cvar", None],
+            "split": [1.0, *FRACTION],
+            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
+            "checks": BOOL,
         },
     ),
     Call("information.probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),
@@ -1360,15 +1378,12 @@ CALLS = [
             "prior": [*PRIOR, None],
             "space": SPACE,
             "num_simulations": COUNT,
-            "num_draws": COUNT,
-            "num_transitions": COUNT,
-            "method": WORD,
-            "quantities": [3, "mean", {"a": 3}],
             "objective": optional(OBJECTIVE),
             "path": PATH,
-            "executor": EXECUTOR,
+            "options": RECORD,
         },
     ),
+    Call("calibration.SbcOptions", {}, {**_BAD_SIMULATION, "num_transitions": COUNT}),
     Call(
         "check",
         {"key": key, "prior": prior, "space": space},
@@ -1379,15 +1394,11 @@ CALLS = [
             "data": DATA,
             "objective": optional(OBJECTIVE),
             "num_simulations": COUNT,
-            "num_draws": COUNT,
-            "num_transitions": MAYBE_COUNT,
-            "method": WORD,
-            "false_alarm": INSIDE,
-            "quantities": [3, "mean", {"a": 3}],
             "path": PATH,
-            "executor": EXECUTOR,
+            "options": RECORD,
         },
     ),
+    Call("calibration.CheckOptions", {}, {**_BAD_SIMULATION, "num_transitions": MAYBE_COUNT, "false_alarm": INSIDE}),
     Call("plots.plot_check", {"check": value(None)}, {"check": [3, None, "check"]}),
     Call(
         "calibration.predictive_loo",

@@ -238,9 +238,15 @@ FUNCTIONS: dict[str, Function] = {
 
 _SIMULATED: dict[str, Any] = {"num_draws": 10, "num_transitions": 5}
 ROUTES: dict[str, Callable[[Any, Any], object]] = {
-    "check": lambda prior, method: str(bm.check(KEY, prior, SPACE, num_simulations=10, method=method, **_SIMULATED)),
+    "check": lambda prior, method: str(
+        bm.check(
+            KEY, prior, SPACE, num_simulations=10, options=bm.calibration.CheckOptions(method=method, **_SIMULATED)
+        )
+    ),
     "sbc": lambda prior, method: str(
-        bm.calibration.sbc(KEY, prior, SPACE, num_simulations=4, method=method, **_SIMULATED)
+        bm.calibration.sbc(
+            KEY, prior, SPACE, num_simulations=4, options=bm.calibration.SbcOptions(method=method, **_SIMULATED)
+        )
     ),
 }
 """Functions that infer again and again: a prior and a method lead to the kind."""

@@ -1,15 +1,18 @@
 """The face: light to import, complete, lazy."""
 
+import dataclasses
 import importlib
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.renamed import RENAMED
+from bayes_mdp.renamed import MOVED, RENAMED, accepts_moved, new_argument
 
 HEAVY = ("cvxpy", "arviz", "gymnasium", "numpyro", "matplotlib", "pandas", "xarray")
 
@@ -74,3 +77,50 @@ def test_what_was_never_there_is_an_attribute_error():
 def test_the_page_of_changes_is_the_table():
     page = (Path(__file__).parent.parent / "docs/reference/from-0-2-to-0-3.md").read_text()
     assert dict(re.findall(r"^\| `bm\.(\S+)` \| `bm\.(\S+)` \|$", page, re.MULTILINE)) == RENAMED
+
+
+def test_the_page_of_changes_has_every_argument():
+    page = (Path(__file__).parent.parent / "docs/reference/from-0-2-to-0-3.md").read_text()
+    rows = re.findall(r"^\| `bm\.(\S+)\((\w+)=\.\.\.\)` \| `(\S+)` \|$", page, re.MULTILINE)
+    assert rows == [(door, name, new_argument(door, name)) for door in MOVED for name in MOVED[door].fields]
+
+
+@pytest.mark.parametrize("door", MOVED)
+def test_an_argument_that_moved_is_a_field_of_the_record_of_options(door):
+    function, record = (public(f"bayes_mdp.{name}") for name in (door, MOVED[door].record))
+    parameters = inspect.signature(function).parameters
+    assert parameters["options"].default == record()
+    assert parameters.keys().isdisjoint(MOVED[door].fields)
+    assert {field.name for field in dataclasses.fields(record)} >= set(MOVED[door].fields.values())
+
+
+def public(name):
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def test_an_argument_of_the_last_version_works_and_says_its_place():
+    record = bm.calibration.CheckOptions
+    call: Any = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))
+    with pytest.warns(FutureWarning) as told:
+        assert call(1, num_draws=50, path="x") == ((1,), {"path": "x", "options": record(num_draws=50)})
+    assert [warning.filename for warning in told] == [__file__]
+    assert str(told[0].message) == (
+        "bm.check(num_draws=...) is bm.check(options=bm.calibration.CheckOptions(num_draws=...)) since 0.3; "
+        "the old one goes in 0.4"
+    )
+    with pytest.warns(FutureWarning):
+        both = call(options=record(num_draws=50), quantity="chosen policy", quantities=None)
+    assert both == ((), {"options": record(num_draws=50, quantities="chosen policy")})
+    given = record(num_draws=50)
+    assert call(options=given)[1]["options"] is given and call(2) == ((2,), {})  # no warning
+
+
+def test_arguments_of_the_last_version_that_cannot_be_are_refused():
+    call: Any = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="quantity is 'chosen policy' with quantities"):
+        call(quantities={"x": len}, quantity="chosen policy")
+    with pytest.warns(FutureWarning), pytest.raises(TypeError, match="options is None, expected CheckOptions"):
+        call(options=None, num_draws=50)
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="num_draws is 3"):
+        call(num_draws=3)

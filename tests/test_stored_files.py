@@ -26,7 +26,9 @@ def test_a_run_a_check_and_a_sweep(tmp_path):
     ran = bm.run(agent, env, path=tmp_path / "run.nc", **more)
     assert bm.load(tmp_path / "run.nc").identical(ran)
     path = tmp_path / "check.nc"
-    checked = bm.check(KEY, PRIOR, SPACE, path=path, num_transitions=10, num_simulations=20)
+    checked = bm.check(
+        KEY, PRIOR, SPACE, path=path, options=bm.calibration.CheckOptions(num_transitions=10), num_simulations=20
+    )
     again = bm.load(path)
     assert type(again) is type(checked) and again.dataset.identical(checked.dataset)
     swept = bm.sweeps.sweep({"q": agent}, {"chain": env}, path=tmp_path / "sweep", **more)

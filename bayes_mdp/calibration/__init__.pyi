@@ -10,6 +10,7 @@ from .arviz.export import to_arviz as to_arviz
 from .arviz.sensitivity import PriorSensitivity as PriorSensitivity
 from .arviz.sensitivity import prior_sensitivity as prior_sensitivity
 from .checks.check_result import Check as Check
+from .checks.checking import CheckOptions as CheckOptions
 from .checks.checking import check as check
 from .criticism.criticise import Criticism as Criticism
 from .criticism.criticise import criticise as criticise
@@ -21,5 +22,6 @@ from .predictive.predictive_check import PredictiveCheck as PredictiveCheck
 from .predictive.predictive_check import predictive_check as predictive_check
 from .simulation_based.behaviour_sbc import DrawnBehaviour as DrawnBehaviour
 from .simulation_based.behaviour_sbc import sbc_behaviour as sbc_behaviour
+from .simulation_based.prior_sbc import SbcOptions as SbcOptions
 from .simulation_based.prior_sbc import sbc as sbc
 from .simulation_based.sbc_result import SBC as SBC

@@ -59,7 +59,7 @@ def add_calibrate(commands: Commands) -> None:
 def _calibrate(arguments: argparse.Namespace) -> int:
     import jax
 
-    from bayes_mdp.calibration.checks.checking import check
+    from bayes_mdp.calibration.checks.checking import CheckOptions, check
     from bayes_mdp.experiments.registry_names import find_prior
 
     check_outputs(arguments, "out", "figure", inputs=[] if arguments.log is None else [arguments.log])
@@ -73,10 +73,12 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         data=log,
         objective=objective_of(arguments),
         num_simulations=arguments.simulations,
-        num_draws=arguments.draws,
-        num_transitions=arguments.transitions,
-        method=arguments.method,
-        false_alarm=arguments.false_alarm,
+        options=CheckOptions(
+            num_draws=arguments.draws,
+            num_transitions=arguments.transitions,
+            method=arguments.method,
+            false_alarm=arguments.false_alarm,
+        ),
         path=arguments.out,
     )
     if log is not None:

@@ -128,6 +128,7 @@ def _decide(arguments: argparse.Namespace) -> None:
 
     import bayes_mdp as bm
     from bayes_mdp.decisions import PolicyLimits
+    from bayes_mdp.recommend import DecideOptions
 
     draws, files = _draws_of(arguments.draws)
     if files:
@@ -148,21 +149,23 @@ def _decide(arguments: argparse.Namespace) -> None:
         log,
         objective,
         policies=policies_of(arguments, space),
-        space=space,
-        criterion=arguments.criterion,
-        limits=PolicyLimits(
-            min_count=arguments.min_count,
-            bootstrap_below=arguments.bootstrap_below,
-            stochastic=arguments.stochastic,
-        ),
         baseline=baseline_of(arguments, space),
         confidence=arguments.confidence,
-        slack=arguments.slack,
-        split=arguments.split,
-        initial=initial_of(arguments, space, log),
-        value_range=None if arguments.value_range is None else tuple(arguments.value_range),
-        num_draws=draws,
-        checks=not arguments.no_checks,
+        options=DecideOptions(
+            limits=PolicyLimits(
+                min_count=arguments.min_count,
+                bootstrap_below=arguments.bootstrap_below,
+                stochastic=arguments.stochastic,
+            ),
+            slack=arguments.slack,
+            num_draws=draws,
+            space=space,
+            criterion=arguments.criterion,
+            split=arguments.split,
+            initial=initial_of(arguments, space, log),
+            value_range=None if arguments.value_range is None else tuple(arguments.value_range),
+            checks=not arguments.no_checks,
+        ),
     )
     print(decision)
     if arguments.report is not None:
@@ -197,7 +200,7 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
     import jax
 
     import bayes_mdp as bm
-    from bayes_mdp.decisions import PolicyLimits
+    from bayes_mdp.decisions import ChooseOptions, PolicyLimits
 
     if arguments.log is not None:
         raise ValueError(f"log is {arguments.log!r} with --draws {files[0]}, expected one of them")
@@ -218,12 +221,12 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
         posterior,
         objective,
         arguments.criterion,
-        limits=PolicyLimits(stochastic=arguments.stochastic),
         baseline=baseline,
         confidence=arguments.confidence,
-        slack=arguments.slack,
         initial=initial,
-        num_draws=num_draws,
+        options=ChooseOptions(
+            limits=PolicyLimits(stochastic=arguments.stochastic), slack=arguments.slack, num_draws=num_draws
+        ),
     )
     print(posterior, "", choice, *_policy_lines(choice.policy, space), sep="\n")
     if policies:

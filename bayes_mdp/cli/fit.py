@@ -79,7 +79,7 @@ def _fit(arguments: argparse.Namespace) -> int:
 
     import bayes_mdp as bm
     from bayes_mdp.recommend.in_words import prior_in_words
-    from bayes_mdp.utils.messages import wrapped
+    from bayes_mdp.utils.layout import wrapped
     from bayes_mdp.utils.validation import check_count
 
     check_outputs(arguments, "save", "netcdf", "figure", "report", inputs=arguments.log)
@@ -182,9 +182,9 @@ def _check(
     objective: "Objective | None",
     method: str,
 ) -> int:
-    from bayes_mdp.calibration.checks.checking import check
+    from bayes_mdp.calibration.checks.checking import CheckOptions, check
 
-    result = check(key, prior, space, data=log, objective=objective, method=method)
+    result = check(key, prior, space, data=log, objective=objective, options=CheckOptions(method=method))
     print()
     print(result)
     return 0 if result.calibrated else UNEXPECTED

@@ -6,6 +6,7 @@ from .behaviour import AnchoredValue as AnchoredValue
 from .behaviour import anchored_values as anchored_values
 from .behaviour import behaviour_policy as behaviour_policy
 from .behaviour import greedy as greedy
+from .choosing.choose import ChooseOptions as ChooseOptions
 from .choosing.choose import PolicyChoice as PolicyChoice
 from .choosing.choose import choose as choose
 from .choosing.criteria import CVaR as CVaR

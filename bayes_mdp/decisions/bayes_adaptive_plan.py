@@ -17,7 +17,7 @@ from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, require_numba, require_searchable
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.validation import check_count, check_key, check_not_negative, check_positive
 
@@ -81,28 +81,28 @@ class BayesAdaptivePlan(eqx.Module):
     full: bool = False
     untried: UntriedRewards | None = None
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
-        names, order = self.space.action_names, np.argsort(-self.visits, kind="stable")
-        where = f"state {self.space.state_names[self.state]!r}, {describe_objective(self.objective)}"
-        lines = [f"Bayes-adaptive plan in {where}: action {names[self.action]!r}"]
-        width = max(len(str(names[a])) for a in order)
-        lines += [
-            f"  {names[a]!s:<{width}}  mean return {self.q[a]:.5g} +- {self.standard_error[a]:.2g}, "
-            f"{self.visits[a]} simulations"
-            for a in order
+    def layout(self) -> Section:
+        """The action, what was searched, and a row for each action that was tried."""
+        names = self.space.action_names
+        rows = [
+            (str(names[a]), f"{self.q[a]:.5g} +- {self.standard_error[a]:.2g}", str(self.visits[a]))
+            for a in np.argsort(-self.visits, kind="stable")
             if self.visits[a]
         ]
-        lines.append(
-            f"  {self.num_simulations} simulations, {self.num_nodes} histories, up to {self.depth} steps ahead, "
-            f"{self.seconds:.2g} s{' (the tree is full: max_nodes)' if self.full else ''}"
+        where = f"state {self.space.state_names[self.state]!r}, {describe_objective(self.objective)}"
+        return Section(
+            f"Bayes-adaptive plan in {where}: action {names[self.action]!r}",
+            [
+                Table(("action", "mean return", "simulations"), rows),
+                f"{self.num_simulations} simulations, {self.num_nodes} histories, up to {self.depth} steps ahead, "
+                f"{self.seconds:.2g} s{' (the tree is full: max_nodes)' if self.full else ''}",
+                "mean returns rank actions; they are biased low and are not the value of the plan",
+                *([] if self.untried is None else [self.untried.warning(TRIED)]),
+            ],
         )
-        lines.append("  mean returns rank actions; they are biased low and are not the value of the plan")
-        if self.untried is not None:
-            lines.append(f"  {self.untried.warning(TRIED)}")
-        return "\n".join(lines)
 
     def to_dataset(self) -> "xr.Dataset":
         """`q`, `visits` and `standard_error` [action], the rest as attributes."""

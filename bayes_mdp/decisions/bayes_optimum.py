@@ -32,8 +32,8 @@ from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_r
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory, in_words, memory_limit
-from bayes_mdp.utils.messages import shown_as_html
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import check_count
@@ -101,19 +101,20 @@ class BayesOptimal(eqx.Module):
         share = np.asarray(value, np.float64) / self.value
         return float(share) if share.ndim == 0 else share
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
+    def layout(self) -> Section:
+        """The value, and what it rests on."""
         episodes = describe_objective(Episodic(self.horizon, self.discount))
-        return "\n".join(
+        return Section(
+            f"Bayes-optimal value, {episodes}: {self.value:.9g}",
             [
-                f"Bayes-optimal value, {episodes}: {self.value:.9g}",
-                f"  {_describe_start(self)}",
-                *(f"  {line}" for line in _describe_actions(self)),
-                f"  {self.num_hyperstates} hyper-states (state and counts), solved exactly",
-                *([] if self.untried is None else [f"  {self.untried.warning(TRIED)}"]),
-            ]
+                _describe_start(self),
+                *_describe_actions(self),
+                f"{self.num_hyperstates} hyper-states (state and counts), solved exactly",
+                *([] if self.untried is None else [self.untried.warning(TRIED)]),
+            ],
         )
 
 

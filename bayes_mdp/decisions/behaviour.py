@@ -36,7 +36,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.data.log_split import returns_of
-from bayes_mdp.mdp.labels import AS_LOGGED, STEP_LEVEL, labels_of, logged_actions, step_p_value
+from bayes_mdp.mdp.labels import AS_LOGGED, STEP_LEVEL, LoggedPolicy, labels_of, logged_actions, policy_of, step_p_value
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
@@ -105,9 +105,13 @@ def behaviour_policy(
     """How often each action was taken in each state of the log: Float64[S A], or [H S A] by step; rows sum to one.
 
     A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger. By step,
-    a state that was not left at a step has there the actions of all steps. Without steps there is another warning where
-    the actions depend on the step of the episode, given the state: a score test of a linear trend, at level .01. A log
-    in place of a policy (`policy_value`, `compare_policies`) is this policy, by step where that test says so.
+    a state that was not left at a step has there the actions of all steps.
+
+    Where actions depend on the step of the episode, given the state (a score test of a linear trend, at level .01), one
+    policy of all steps is a mixture that nobody followed. There is then another warning, and unless `by_step` is False
+    the array remembers its log: `policy_value`, `compare_policies` and `decide` follow the log by step under
+    `Episodic`, and say so. A log in place of a policy does the same, and its frequencies are drawn (see
+    `policy_value`); those of an array count as known.
 
     Args:
         log: see `read_log`, `fold_log`; or transitions, with `space`; or a posterior, whose counts of the logs that it
@@ -133,6 +137,7 @@ def behaviour_policy(
     space = labels_of(log) if space is None and isinstance(log, CanCount) else space
     if by_step is not None and not isinstance(by_step, bool):
         check_count("by_step", by_step)
+    remembers = by_step is None
     if by_step is None:
         by_step = space is not None and space.horizon is not None
     number: int | None = None if by_step is False else int(by_step)
@@ -145,13 +150,20 @@ def behaviour_policy(
             "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
         )
     p_value = 1.0 if probs.ndim == 3 or isinstance(log, CanCount) else step_p_value(log)
-    if p_value <= STEP_LEVEL:
-        logger.warning(
-            "behaviour_policy: actions depend on the step of the episode, given the state (p = %.2g); a policy without "
-            "steps is their mixture, not what the log did (by_step=True, for Episodic)",
-            p_value,
-        )
-    return probs
+    if p_value > STEP_LEVEL:
+        return probs
+    logger.warning(
+        "behaviour_policy: actions depend on the step of the episode, given the state (p = %.2g); a policy without "
+        "steps is their mixture, not what the log did (by_step=True, for Episodic)",
+        p_value,
+    )
+    if not remembers:
+        return probs
+    if isinstance(log, Transitions):
+        assert space is not None  # `logged_actions` has looked
+        log = Log(log, space.logged_states, space.action_names)
+    assert isinstance(log, (Log, FoldedLog))
+    return LoggedPolicy.of(probs, log)
 
 
 def _require_solved(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:
@@ -275,7 +287,8 @@ def anchored_values(
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")
-    every = {_BEHAVIOUR: log, **policies}
+    # What was done, not what staff would do again: the mean return has the same luck in its actions.
+    every = {_BEHAVIOUR: policy_of(log, labels_of(posterior), objective), **policies}
     values = policy_values(key, posterior, every, objective, log if initial is None else initial, num_draws)
     base = values[_BEHAVIOUR].draws
     return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

@@ -104,7 +104,7 @@ def episodic_occupancy(
 
     Args:
         rows, drawn: the pairs.
-        policy: action probabilities, perhaps by step.
+        policy: action probabilities, perhaps by step [H S A], and by step in each draw [N H S A].
         objective: its horizon and discount.
         start: distribution of the first state.
     """
@@ -113,7 +113,7 @@ def episodic_occupancy(
     time = np.zeros((num, objective.horizon, *policy.shape[-2:]))
     for h in range(objective.horizon):
         part, _, entries = rows.at_step(h)
-        weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
+        weight = (policy[..., h, :, :] if policy.ndim > 2 else policy)[..., part.state, part.action]
         taken = present[:, part.state] * weight
         time[:, h, part.state, part.action] = float(objective.discount) ** h * taken
         joint = drawn.probs[:, entries] * taken[:, part.pair]
@@ -125,7 +125,7 @@ def episodic_occupancy(
 def episodic_values(
     rows: PairRows,
     drawn: Drawn,
-    policy: Float[np.ndarray, "*H S A"],
+    policy: Float[np.ndarray, "*NH S A"],
     objective: Episodic,
     reward: Float[np.ndarray, "N steps Q"] | None = None,
 ) -> Values:
@@ -133,7 +133,7 @@ def episodic_values(
 
     Args:
         rows, drawn: the pairs; where rows differ by step all of these.
-        policy: action probabilities, perhaps by step.
+        policy: action probabilities, perhaps by step [H S A], and by step in each draw [N H S A].
         objective: its horizon and discount.
         reward: of the pairs at each step, in place of those of `drawn`; None: those.
     """
@@ -166,7 +166,7 @@ class BackwardStep(NamedTuple):
 def backward(
     rows: PairRows,
     drawn: Drawn,
-    policy: Float[np.ndarray, "*H S A"],
+    policy: Float[np.ndarray, "*NH S A"],
     objective: Episodic,
     reward: Float[np.ndarray, "N steps Q"] | None = None,
 ) -> Iterator[BackwardStep]:
@@ -179,11 +179,12 @@ def backward(
         paid = (drawn.reward if reward is None else reward[:, h])[:, here]
         # q_h = r + discount E v_h+1, and v_h the mean over the actions: v_h(s) = sum_a pi_h(a | s) q_h(s, a).
         q = paid + float(objective.discount) * expected_values(part, probs, later)
-        weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
+        weight = (policy[..., h, :, :] if policy.ndim > 2 else policy)[..., part.state, part.action]
         later = np.zeros((num, n_states + 1))
         used, first = np.unique(part.state, return_index=True)
         later[:, used] = np.add.reduceat(np.where(weight > 0, q * weight, 0.0), first, axis=-1)
-        yield BackwardStep(part, q, paid, weight > 0, later[:, :n_states])
+        taken = np.asarray((weight > 0).reshape(-1, len(part.state)).any(0))
+        yield BackwardStep(part, q, paid, taken, later[:, :n_states])
 
 
 def expected_values(

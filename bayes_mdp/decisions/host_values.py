@@ -9,6 +9,7 @@ The iterations for larger and listed systems are sweeps while they are fast, the
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -145,6 +146,16 @@ class PolicyPairs:
         rank = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
         self._rank = rank[self.rows.pair][inside]
 
+    def weighted(self, policy: Float[np.ndarray, "*N S A"]) -> "PolicyPairs":
+        """The same with other probabilities of the pairs that it takes, perhaps others in each draw.
+
+        Args:
+            policy: action probabilities, zero where those before are.
+        """
+        other = copy(self)
+        other.weight = policy[..., self.rows.state, self.rows.action]
+        return other
+
     @property
     def numbers(self) -> int:
         """How many numbers the chain of a draw has, with what its system takes."""
@@ -158,7 +169,7 @@ class PolicyPairs:
             probs = probs.astype(np.float64)
             probs = probs / self.rows.sums(probs)[:, self.rows.pair]
         if not self.deterministic:
-            probs = probs * self.weight[self.rows.pair]
+            probs = probs * self.weight[..., self.rows.pair]
         pair_reward = drawn.reward[:, self.pairs].astype(np.float64, copy=False)
         reward = self.by_state(pair_reward)
         size = np.abs(pair_reward).max(-1)

@@ -32,7 +32,7 @@ from bayes_mdp.mdp.abilities import can_split, require_ability, sizes_of
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning.occupancy import find_cycle
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 from bayes_mdp.utils.validation import check_key
 
@@ -141,25 +141,25 @@ class PerfectInformation(eqx.Module):
         """Mean over the draws of the value of the policy in use."""
         return self.in_use.mean
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
+    def layout(self) -> Section:
+        """The value, its unit, and what it rests on."""
         low, high = self.interval
-        lines = [
-            f"Expected regret of the policy in use, {describe_objective(self.in_use.objective)}, "
-            f"{len(self.draws)} draws",
-            f"  {self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
-            f"  {describe_unit(self.in_use.objective)}",
-            f"  policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
-            f"  {self.validity}",
-            f"  {describe_start(self.in_use)}",
-            *(f"  {line}" for line in describe_basis(self.in_use.basis)),
-            *(f"  {line}" for line in describe_law(self.in_use.basis)),
+        title = f"Expected regret of the policy in use, {describe_objective(self.in_use.objective)}"
+        parts = [
+            f"{self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
+            describe_unit(self.in_use.objective),
+            f"policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
+            str(self.validity),
+            describe_start(self.in_use),
+            *describe_basis(self.in_use.basis),
+            *describe_law(self.in_use.basis),
         ]
         if self.untried is not None:
-            lines.append("  " + self.untried.warning("what it is worth to know of them is the prior's"))
-        return "\n".join(lines)
+            parts.append(self.untried.warning("what it is worth to know of them is the prior's"))
+        return Section(f"{title}, {len(self.draws)} draws", parts)
 
 
 def expected_regret(

@@ -24,7 +24,8 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.labels import labels_of, policy_of
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import InitialLike, RealScalar
 from bayes_mdp.utils.validation import check_bool, described
@@ -131,44 +132,43 @@ class PolicyComparison(eqx.Module):
         each = [value.to_dataset() for value in self.values.values()]
         return xr.concat(each, xr.IndexVariable("policy", list(self.values)))
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
         """The table, the differences to the best, what the answer rests on, and the verdict."""
         order = sorted(self.values, key=lambda name: -self.values[name].mean)
-        best, width = order[0], max(map(len, order))
+        best, decided = order[0], self.verdict.decided
         first = self.values[best]
-        lines = [
-            f"Policies in {len(first.draws)} common draws, {describe_objective(first.objective)}",
-            f"  {describe_start(first)}",
-            f"  {'policy':<{max(width, 6)}} {'mean':>12} {'sd':>10} {'95 % interval':>26}"
-            + ("   P(best)" if self.verdict.decided else ""),
-        ]
+        rows = []
         for name in order:
             value = self.values[name]
-            low, high = value.interval
-            interval = amounts(low, high, 6)
-            lines.append(
-                f"  {name:<{max(width, 6)}} {amount(value.mean, 6):>12} {amount(value.sd, 3):>10} {interval:>26}"
-                + (f"   {self.prob_best[name]:.3f}" if self.verdict.decided else "")
-            )
+            row = (name, amount(value.mean, 6), amount(value.sd, 3), amounts(*value.interval, 6))
+            rows.append((*row, f"{self.prob_best[name]:.3f}") if decided else row)
+        head = ("policy", "mean", "sd", "95 % interval", *(["P(best)"] if decided else []))
+        differences = []
         for name in order[1:]:
             gain = self.difference(best, name)
-            low, high = gain.interval
-            lines.append(
-                f"  {best} minus {name}: {amount(gain.mean)}, 95 % interval {amounts(low, high)}"
-                + (f", P({best} better) {gain.prob_better:.3f}" if self.verdict.decided else "")
+            probability = f", P({best} better) {gain.prob_better:.3f}" if decided else ""
+            differences.append(
+                f"{best} minus {name}: {amount(gain.mean)}, 95 % interval {amounts(*gain.interval)}{probability}"
             )
+        notes = [f"{name}, {line}" for name in order for line in describe_outcomes(self.values[name])]
+        notes += [f"{name}: {line}" for name in order for line in describe_policy(self.values[name])]
         for name in order:
-            lines.extend(f"  {name}, {line}" for line in describe_outcomes(self.values[name]))
-        for name in order:
-            lines.extend(f"  {name}: {line}" for line in describe_policy(self.values[name]))
-        for name in order:
-            notes = [*describe_basis(self.values[name].basis), *describe_gap(self.values[name])]
-            lines.extend(f"  {name}: {note}" for note in notes)
-        lines.extend(f"  {line}" for line in describe_law(first.basis))
-        lines.extend(f"  {line}" for line in str(self.verdict).splitlines())
-        return "\n".join(lines)
+            notes += [f"{name}: {line}" for line in describe_basis(self.values[name].basis)]
+            notes += [f"{name}: {line}" for line in describe_gap(self.values[name])]
+        return Section(
+            f"Policies in {len(first.draws)} common draws, {describe_objective(first.objective)}",
+            [
+                describe_start(first),
+                Table(head, rows),
+                *differences,
+                *notes,
+                *describe_law(first.basis),
+                self.verdict.layout(),
+            ],
+        )
 
 
 def compare_policies(

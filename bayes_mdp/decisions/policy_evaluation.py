@@ -25,7 +25,6 @@ from bayes_mdp.mdp import (
     Discounted,
     Episodic,
     FirstExit,
-    FoldedLog,
     Log,
     Objective,
     PolicyOrLabels,
@@ -34,11 +33,12 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
-from bayes_mdp.mdp.labels import labels_of, logged_in_words, policy_of
+from bayes_mdp.mdp.labels import labels_of, log_behind, logged_counts, logged_in_words, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning import policy_probs
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -243,24 +243,26 @@ class PolicyValue(eqx.Module):
         """The pairs that the policy uses and the data never tried; None where the posterior has no data counts."""
         return None if self.basis is None else self.basis.unvisited
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
         low, high = self.interval
-        lines = [
+        return Section(
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
-            *(f"  policy: {line}" for line in describe_policy(self)),
-            f"  mean {amount(self.mean, 6)} (Monte Carlo error {amount(self.error, 2)}), sd {amount(self.sd, 3)}, "
-            f"95 % interval {amounts(low, high, 6)}",
-            *(f"  {line}" for line in describe_effective(self)),
-            *(f"  {line}" for line in describe_outcomes(self)),
-            f"  {describe_start(self)}",
-            *(f"  {line}" for line in describe_basis(self.basis)),
-            *(f"  {line}" for line in describe_law(self.basis)),
-            *(f"  {line}" for line in describe_gap(self)),
-        ]
-        return "\n".join(lines)
+            [
+                *(f"policy: {line}" for line in describe_policy(self)),
+                f"mean {amount(self.mean, 6)} (Monte Carlo error {amount(self.error, 2)}), sd {amount(self.sd, 3)}, "
+                f"95 % interval {amounts(low, high, 6)}",
+                *describe_effective(self),
+                *describe_outcomes(self),
+                describe_start(self),
+                *describe_basis(self.basis),
+                *describe_law(self.basis),
+                *describe_gap(self),
+            ],
+        )
 
 
 def policy_value(
@@ -285,7 +287,8 @@ def policy_value(
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
             space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`). A log: what it
             did (`behaviour_policy`), by step where the objective is `Episodic` and the space has a horizon, or the
-            actions depend on the step; the answer says which.
+            actions depend on the step; the answer says which. Its action probabilities are then drawn too, since the
+            log shows them only by so many visits; those of an array count as known.
         objective: Discounted, Episodic, AverageReward or FirstExit.
         initial: distribution of the first state: [S], a state's label, {label: probability}, or a log (as often as its
             episodes begin in each state); None: that of the drawn MDPs, or else uniform (see `initial_given`).
@@ -335,7 +338,13 @@ def policy_values(
     others = {} if outcomes is None else read_outcomes(outcomes, sizes.shape, sizes.ends, objective)
     draws = pair_draws(key, posterior, used_pairs(probs, sizes.horizon))
     jobs: dict[str | None, tuple[PairReward | None, Objective]] = {None: (None, objective), **others}
-    values, gaps = _values_in_draws(draws, probs, num_draws, jobs, start, list(policies), sizes.in_words)
+    logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
+    behaviours = {
+        i: BehaviourDraws(key, logged_counts(logs[name], space, logged_steps(logs[name], space, objective))[0])
+        for i, name in enumerate(policies)
+        if name in logs
+    }
+    values, gaps = _values_in_draws(draws, probs, behaviours, num_draws, jobs, start, list(policies), sizes.in_words)
     bases = late_bases(posterior, probs, objective, start)
     results = {}
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
@@ -350,8 +359,7 @@ def policy_values(
             if outcome is not None
         }
         own = values[0][:, i]
-        policy = policies[name]
-        which = logged_in_words(policy, space, objective) if isinstance(policy, (Log, FoldedLog)) else ""
+        which = f"{logged_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
         results[name] = PolicyValue(
             own,
             *summarise_draws(own),
@@ -368,9 +376,51 @@ def policy_values(
     return results
 
 
+AS_DRAWN = "its frequencies are drawn as well"
+
+
+class BehaviourDraws:
+    """Draws of the action probabilities behind a log: they are known only from how often each action was taken.
+
+    The likelihood of a log is a product of a factor of the actions and one of what followed, so that the two are
+    independent in the posterior too. Each row is Dirichlet with the counts themselves (Rubin 1981, *The Bayesian
+    bootstrap*): its mean is the frequency, and an action that was never taken in a state stays so. A row that rests on
+    one visit thus counts as known.
+
+    Args:
+        key: of the draws of the MDP; these are independent of them.
+        counts: how many times each action was taken.
+    """
+
+    def __init__(self, key: PRNGKeyArray, counts: Float[np.ndarray, "*H S A"]) -> None:
+        words = np.asarray(jax.random.key_data(key)).ravel()
+        self._generator = np.random.default_rng([*words.tolist(), _BEHAVIOUR])
+        self._shape, self._taken = counts.shape, np.nonzero(counts)
+        self._counts = counts[self._taken]
+        row = np.ravel_multi_index(self._taken[:-1], counts.shape[:-1])
+        self._first, self._row = np.unique(row, return_index=True, return_inverse=True)[1:]
+
+    @property
+    def numbers(self) -> int:
+        """How many there are in a draw."""
+        return int(np.prod(self._shape))
+
+    def draw(self, number: int) -> Float[np.ndarray, "N *H S A"]:
+        """The next draws; any split of them into blocks gives the same ones."""
+        gammas = self._generator.standard_gamma(self._counts, (number, len(self._counts)))
+        probs = np.zeros((number, *self._shape))
+        probs[:, *self._taken] = gammas / np.add.reduceat(gammas, self._first, axis=-1)[:, self._row]
+        return probs
+
+
+_BEHAVIOUR = 0x6C6F67
+"""Keeps these draws apart from others of the same key."""
+
+
 def _values_in_draws(
     draws: PairDraws,
     policies: Float[np.ndarray, "P *H S A"],
+    behaviours: Mapping[int, BehaviourDraws],
     num_draws: int,
     jobs: Mapping[str | None, tuple[PairReward | None, Objective]],
     start: Float[np.ndarray, " S"],
@@ -382,6 +432,7 @@ def _values_in_draws(
     Args:
         draws: of the pairs that the policies use.
         policies: action probabilities.
+        behaviours: index of a policy -> its draws, where it is what a log did.
         num_draws: how many.
         jobs: name of an outcome (None: the reward of the draws) -> its rewards (None: those of the draws), and the
             objective that they are summed by.
@@ -393,6 +444,7 @@ def _values_in_draws(
     objective = jobs[None][1]
     taken = None if isinstance(objective, Episodic) else [PolicyPairs(rows, policy) for policy in policies]
     numbers = len(rows.pair) + max((pairs.numbers for pairs in taken or ()), default=0)
+    numbers += max((behaviour.numbers for behaviour in behaviours.values()), default=0)
     check_memory(in_words, 8.0 * COPIES * numbers, "lists of successors take less")
     block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
     values = [np.empty((num_draws, len(policies))) for _ in jobs]
@@ -409,15 +461,20 @@ def _values_in_draws(
             for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
         ]
         for i, policy in enumerate(policies):
-            chains = None if taken is None else taken[i].chains(drawn)
+            if i in behaviours:
+                policy = behaviours[i].draw(here.stop - first)
+                if isinstance(objective, Episodic) and policy.ndim == 3:
+                    policy = policy[:, None].repeat(objective.horizon, axis=1)
+            pairs = None if taken is None else taken[i].weighted(policy)
+            chains = None if pairs is None else pairs.chains(drawn)
             for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
                 if isinstance(summed, Episodic):
                     steps = (len(drawn.probs), summed.horizon, len(rows.state))
                     by_step = None if paid is None else np.broadcast_to(paid, steps)
                     answer = episodic_values(rows, drawn, policy, summed, by_step)
                 else:
-                    assert taken is not None and chains is not None
-                    answer = proven(chains if paid is None else taken[i].with_reward(chains, paid), summed)
+                    assert pairs is not None and chains is not None
+                    answer = proven(chains if paid is None else pairs.with_reward(chains, paid), summed)
                 values[j][here, i] = answer.at_start(summed, start)
                 gaps[j][here, i] = answer.gap
         for j, (outcome, (_, summed)) in enumerate(jobs.items()):

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, describe_parts
 from bayes_mdp.inference.untried_rewards import REMEDY
+from bayes_mdp.utils.layout import Bullets, Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import described
@@ -49,15 +50,19 @@ class Verdict(eqx.Module):
         """Whether there is no reason to abstain."""
         return not self.reasons
 
-    def __str__(self) -> str:
-        """One line, and two for each reason."""
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
+        """One sentence, and one for each reason."""
         if self.decided:
             said = f"{self.finding}; " if self.finding else ""
-            return f"verdict: {said}no reason was found to distrust this {see('how-to/decide-from-a-log')}"
-        lines = [f"verdict: not decided by these data {see('how-to/decide-from-a-log')}"]
-        for reason, cure in zip(self.reasons, self.would_decide, strict=True):
-            lines += [f"  - {reason}", f"    what would decide: {cure}"]
-        return "\n".join(lines)
+            return Section(f"verdict: {said}no reason was found to distrust this {see('how-to/decide-from-a-log')}")
+        reasons = zip(self.reasons, self.would_decide, strict=True)
+        return Section(
+            f"verdict: not decided by these data {see('how-to/decide-from-a-log')}",
+            [Bullets([f"{reason}. What would decide: {cure}" for reason, cure in reasons])],
+        )
 
 
 def verdict_on(
@@ -111,7 +116,7 @@ def verdict_on(
                     f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot "
                     "judge it",
                     f"if you fixed {name} before you saw these data: held_out=True; if they chose it, data that did "
-                    "not (`decide` with `split=`)",
+                    "not (`decide` with `DecideOptions(split=...)`)",
                 )
             )
     best = max(values, key=lambda name: values[name].mean)

@@ -21,7 +21,8 @@ from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.isolate import isolated_prior, tracing
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.numerics.array_forms import compact
-from bayes_mdp.utils.messages import see, shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import see
 
 CONJUGATE_LAWS = {
     "StudentT": "Normal, or a normal-gamma prior: its predictive density is a Student-t",
@@ -96,29 +97,31 @@ class Explanation:
     observed: tuple[tuple[str, int], ...] = ()
     would_help: str = ""
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        lines = [f"route: {self.route} ({ROUTE_WORDS.get(self.route, self.route)})"]
-        lines += [f"not {name}: {why.removeprefix('prior: ')}" for name, why in self.why_not.items()]
-        lines += [f"rewards: {self.reward_law}"]
-        head = ("site", "family", "shape", "varies over", "role", "inferred by")
-        rows = [(s.name, s.family, str(list(s.shape)), _axes(s.varies), s.role, s.inferred) for s in self.sites]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        for row in (head, *rows):
-            lines.append("  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
-        lines += [f"site {site.name!r}: {site.shared}" for site in self.sites if site.shared]
+    def layout(self) -> Section:
+        """The route, why no better one, the sites, and what would help."""
+        notes = [f"site {site.name!r}: {site.shared}" for site in self.sites if site.shared]
         if self.observed:
             seen = describe_observed(self.observed)
-            lines.append(f"{seen}: they count on top of the data given to infer {see('how-to/write-a-prior')}")
-        for site in self.sites:
-            if site.why:
-                lines.append(f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else ""))
-        if self.would_help:
-            lines.append(self.would_help)
+            notes.append(f"{seen}: they count on top of the data given to infer {see('how-to/write-a-prior')}")
+        notes += [
+            f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else "") for site in self.sites if site.why
+        ]
+        notes += [self.would_help] if self.would_help else []
         if any(site.why for site in self.sites):
-            lines.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
-        return "\n".join(lines)
+            notes.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
+        rows = [(s.name, s.family, str(list(s.shape)), _axes(s.varies), s.role, s.inferred) for s in self.sites]
+        return Section(
+            f"route: {self.route} ({ROUTE_WORDS.get(self.route, self.route)})",
+            [
+                *(f"not {name}: {why.removeprefix('prior: ')}" for name, why in self.why_not.items()),
+                f"rewards: {self.reward_law}",
+                Table(("site", "family", "shape", "varies over", "role", "inferred by"), rows, range(6)),
+                *notes,
+            ],
+        )
 
 
 def explain(prior: Prior, space: StateActionSpace) -> Explanation:

@@ -23,10 +23,10 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 if TYPE_CHECKING:
@@ -151,10 +151,12 @@ class Fitted(eqx.Module):
             """The posterior mean of transition probabilities and rewards."""
             ...
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        return describe(self)
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
+        return layout_of(self)
 
     # Draws of what it believes.
 

@@ -1,4 +1,4 @@
-"""A posterior that a person can read: `describe` (what `print(posterior)` shows) and the same as a `table`. Host-side.
+"""A posterior that a person can read: `layout_of` (what `print(posterior)` shows) and the same as a `table`. Host-side.
 
 Every posterior class has the few methods of `Summarised`; this file turns what they return into text, and imports none
 of the classes.
@@ -8,7 +8,6 @@ Var P(o) = p(o) (1 - p(o)) / (c0 + 1). `row_sd` is the root of their sum: the ro
 the row from its mean.
 """
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
@@ -21,6 +20,7 @@ from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
 from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
+from bayes_mdp.utils.layout import Bullets, Facts, Section, Table
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
 from bayes_mdp.utils.validation import described, is_concrete
@@ -28,7 +28,6 @@ from bayes_mdp.utils.validation import described, is_concrete
 if TYPE_CHECKING:
     import pandas as pd
 
-WIDTH = 100
 SHOWN_PAIRS = 10
 SHOWN_STATES = 12
 SHOWN_SITES = 12
@@ -92,7 +91,7 @@ class LatentSites(NamedTuple):
 
 @runtime_checkable
 class Summarised(Protocol):
-    """The members that a posterior needs for `table` and `describe`."""
+    """The members that a posterior needs for `table` and `layout_of`."""
 
     @property
     def space(self) -> StateActionSpace:
@@ -189,9 +188,21 @@ def table(posterior: Summarised) -> "pd.DataFrame":
 
 
 def describe(posterior: Summarised) -> str:
-    """Text for a terminal: method, evidence, extent of the data, latent sites, warnings, most uncertain pairs.
+    """What `print(posterior)` shows.
 
-    A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) gives its `repr`.
+    Args:
+        posterior: as for `table`.
+
+    Raises:
+        TypeError: no posterior of this package.
+    """
+    return layout_of(posterior).text()
+
+
+def layout_of(posterior: Summarised) -> Section:
+    """Method, evidence, extent of the data, latent sites, warnings, most uncertain pairs.
+
+    A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) has its `repr`.
 
     Args:
         posterior: as for `table`.
@@ -201,10 +212,20 @@ def describe(posterior: Summarised) -> str:
     """
     check_shown(posterior)
     if not is_concrete(posterior) or posterior.is_batch:
-        return repr(posterior)
+        return Section(repr(posterior))
     columns = _columns(posterior)  # not the table: pandas takes a quarter of a second to load
-    sites = site_lines(posterior.latent_sites())
-    return "\n".join([*_head(posterior, columns), *sites, *_warnings(posterior, columns), *_worst(columns)])
+    title, facts = _head(posterior, columns)
+    warnings = _warnings(posterior, columns)
+    sites = _sites(posterior.latent_sites())
+    return Section(
+        title,
+        (
+            facts,
+            *([] if sites is None else [sites]),
+            *([Section("Warnings", [Bullets(warnings)])] if warnings else []),
+            _worst(columns),
+        ),
+    )
 
 
 def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
@@ -269,7 +290,7 @@ def _outcome_labels(
     return _objects(names)[np.where(shown, outcome, -1)]
 
 
-def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
+def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> tuple[str, Facts]:
     space, tried = posterior.space, columns["visits"] > 0
     steps = "" if space.horizon is None else f"{_count(space.horizon, 'step')} x "
     ends = ", episodes can end" if space.ends else ""
@@ -289,7 +310,7 @@ def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
         "rows": _independence(posterior),
     }
     title = f"Posterior over {steps}{_count(space.n_states, 'state')} x {_count(space.n_actions, 'action')}{ends}"
-    return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
+    return title, Facts(lines)
 
 
 def _independence(posterior: Summarised) -> str:
@@ -361,27 +382,26 @@ def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str
     found += [text[0].upper() + text[1:] + "." for text in (*problems, *posterior.notes())]
     if problems:
         found.append(f"What such problems mean, and what to try: {see('how-to/check-a-posterior')}.")
-    return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
+    return found
 
 
-def site_lines(sites: LatentSites | None) -> list[str]:
+def _sites(sites: LatentSites | None) -> Section | None:
     """A table: site, mean, sd, 90 % interval, effective sample size, r-hat (of the chains, where they were run)."""
     if sites is None or not sites.draws:
-        return []
+        return None
     weights = np.asarray(sites.weights, float)
     carried = float(1 / (weights**2).sum()) if sites.drawn else np.nan
-    rows = [("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat")]
+    rows: list[tuple[str, ...]] = []
     for name, draws in list(sites.draws.items())[:SHOWN_SITES]:
         values = np.asarray(draws, float)
         size = sites.ess.get(name, np.full(values.shape[1:], carried))
         hat = sites.r_hat.get(name, np.full(values.shape[1:], np.nan))
         rows += _site_rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
     left = len(sites.draws) - SHOWN_SITES
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = [[f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]
-    lines = ["  ".join(["", row[0].ljust(widths[0]), *each[1:]]) for row, each in zip(rows, padded, strict=True)]
-    more = [f"  and {left} more"] if left > 0 else []
-    return ["Latent sites (posterior)", *lines, *more]
+    more = [f"and {left} more"] if left > 0 else []
+    return Section(
+        "Latent sites (posterior)", [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows), *more]
+    )
 
 
 def _site_rows(
@@ -423,13 +443,13 @@ def _quantiles(values: Float[np.ndarray, "K ..."], weights: np.ndarray) -> list[
     return [np.asarray(np.take_along_axis(ranked, i[None], 0)[0]) for i in first]
 
 
-def _worst(columns: dict[str, np.ndarray]) -> list[str]:
-    """The first rows of the table, aligned."""
+def _worst(columns: dict[str, np.ndarray]) -> Section:
+    """The first rows of the table."""
     total = len(columns["visits"])
     shown = {name: values[:SHOWN_PAIRS].tolist() for name, values in columns.items()}
     named = [name for name in PLATE_NAMES if name in columns]
-    words = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
-    short = dict(zip(map(str, words), clipped(words), strict=True))
+    labels = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
+    short = dict(zip(map(str, labels), clipped(labels), strict=True))
     text = {name: [short[str(x)] for x in shown[name]] for name in named}
     text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
     for name, heading in HEADINGS.items():
@@ -438,14 +458,11 @@ def _worst(columns: dict[str, np.ndarray]) -> list[str]:
         else:
             digits = ".3g" if name.startswith("reward") else ".3f"
             text[heading] = [f"{x:{digits}}" for x in shown[name]]
-    left = {*named, HEADINGS["likeliest"]}
-    aligned = [
-        [f"{cell:{'<' if name in left else '>'}{max(map(len, (name, *cells)))}}" for cell in (name.strip(), *cells)]
-        for name, cells in text.items()
-    ]
+    words = [i for i, name in enumerate(text) if name in (*named, HEADINGS["likeliest"])]
     number = f"{min(SHOWN_PAIRS, total)} of {total}"
     title = f"Most uncertain pairs ({number}, worst first; posterior means and standard deviations)"
-    return [title, *("  " + "  ".join(line).rstrip() for line in zip(*aligned, strict=True))]
+    rows = list(zip(*text.values(), strict=True))
+    return Section(title, [Table([name.strip() for name in text], rows, words)])
 
 
 def clipped(names: Sequence[object]) -> list[str]:
@@ -478,7 +495,3 @@ def _listing(names: list[str]) -> str:
     more = len(names) - SHOWN_STATES
     shown = ", ".join(clipped(names[:SHOWN_STATES]))
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _wrap(line: str, indent: int) -> str:
-    return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, drop_whitespace=False, break_on_hyphens=False)

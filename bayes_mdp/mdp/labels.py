@@ -84,8 +84,9 @@ def policy_of(policy: Any, space: StateActionSpace | None, objective: Objective 
         TypeError, ValueError: one sentence: as `StateActionSpace.policy`; a policy by label where there is no space; a
             mapping for each step where the objective has none, or another number of them.
     """
-    if isinstance(policy, (Log, FoldedLog)):
-        return logged_actions(policy, space, logged_steps(policy, space, objective))[0]
+    log = log_behind(policy)
+    if log is not None:
+        return logged_actions(log, space, logged_steps(log, space, objective))[0]
     if not is_by_label(policy):
         return policy
     if space is None:
@@ -127,6 +128,44 @@ class _Visits(NamedTuple):
     times: Float[np.ndarray, " N"]
 
 
+class LoggedPolicy(np.ndarray):
+    """What a log did, as one policy of all steps, where its actions depend on the step: it remembers the log.
+
+    Where a policy is named it is followed as the log is, by step under `Episodic`. What is computed from it (a copy, a
+    part, a product), and itself once it was changed, are arrays like any other.
+    """
+
+    _log: Log | FoldedLog | None
+    _as_made: bytes
+
+    @classmethod
+    def of(cls, probs: Float[np.ndarray, "S A"], log: Log | FoldedLog) -> "LoggedPolicy":
+        """From action probabilities.
+
+        Args:
+            probs: of the log, over all its steps.
+            log: that is remembered.
+        """
+        policy = probs.view(cls)
+        policy._log, policy._as_made = log, probs.tobytes()
+        return policy
+
+    def __array_finalize__(self, parent: object) -> None:
+        self._log, self._as_made = None, b""
+
+    @property
+    def log(self) -> Log | FoldedLog | None:
+        """The log; None where the numbers are no longer those that it gave."""
+        return self._log if self.tobytes() == self._as_made else None
+
+
+def log_behind(policy: object) -> Log | FoldedLog | None:
+    """The log that a policy stands for: itself, or what a `LoggedPolicy` remembers; None: any other policy."""
+    if isinstance(policy, LoggedPolicy):
+        return policy.log
+    return policy if isinstance(policy, (Log, FoldedLog)) else None
+
+
 def logged_actions(
     log: Log | FoldedLog | Transitions | CanCount, space: StateActionSpace | None, steps: int | None = None
 ) -> tuple[Float[np.ndarray, "*H S A"], list[str]]:
@@ -140,6 +179,18 @@ def logged_actions(
     Raises:
         TypeError, ValueError: as `behaviour_policy`.
     """
+    counts, never = logged_counts(log, space, steps)
+    return counts / counts.sum(-1, keepdims=True), never
+
+
+def logged_counts(
+    log: Log | FoldedLog | Transitions | CanCount, space: StateActionSpace | None, steps: int | None = None
+) -> tuple[Float[np.ndarray, "*H S A"], list[str]]:
+    """How many times each action was taken in each state, for `logged_actions` (arguments, errors: as there).
+
+    A state that was never left has one of each (legal) action; one that was not left at a step has the numbers of all
+    steps there.
+    """
     states, actions = _names(log, space)
     names = states if space is None else space.state_names  # with "unseen", where the space has it
     counts = np.zeros((len(names), len(actions)))
@@ -148,9 +199,8 @@ def logged_actions(
     left = counts.sum(-1) == 0
     counts[left] = 1.0 if space is None or space.legal is None else space.legal[left]
     never = [str(names[s]) for s in np.flatnonzero(left[: len(states)])]
-    probs = counts / counts.sum(-1, keepdims=True)
     if steps is None:
-        return probs, never
+        return counts, never
     if isinstance(log, FoldedLog) and not log.by_step:
         raise ValueError("log is folded without steps, expected one folded with by_step=True")
     if isinstance(log, CanCount) and (space is None or space.horizon is None):
@@ -158,8 +208,7 @@ def logged_actions(
     number = int(visits.step.max(initial=0)) + 1 if steps == AS_LOGGED else steps
     by_step, inside = np.zeros((number, *counts.shape)), visits.step < number
     np.add.at(by_step, tuple(x[inside] for x in (visits.step, visits.state, visits.action)), visits.times[inside])
-    total = by_step.sum(-1, keepdims=True)
-    return np.where(total > 0, by_step / np.where(total > 0, total, 1.0), probs), never
+    return np.where(by_step.sum(-1, keepdims=True) > 0, by_step, counts), never
 
 
 def logged_steps(
@@ -184,15 +233,18 @@ def logged_steps(
     return objective.horizon
 
 
-def logged_in_words(log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective) -> str:
+def logged_in_words(
+    log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective, *, mixed: bool = False
+) -> str:
     """What a log in place of a policy stands for.
 
     Args:
         log, space, objective: as of `logged_steps`.
+        mixed: whether it is the policy of all its steps, whatever the objective.
     """
     p_value = step_p_value(log)
     why = f", given the state (p = {p_value:.2g})"
-    if logged_steps(log, space, objective, p_value) is not None:
+    if not mixed and logged_steps(log, space, objective, p_value) is not None:
         depends = f": its actions depend on the step{why}" if p_value <= STEP_LEVEL else ""
         return f"what the log did, by step of the episode{depends}"
     if p_value <= STEP_LEVEL:

@@ -5,7 +5,7 @@ where the policies differ (`differences`) and what the value of the answer hangs
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
@@ -15,13 +15,12 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
 from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
-from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
+from bayes_mdp.decisions.choosing.choose import ChooseOptions, PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
-    check_num_draws,
     policy_values,
     read_action_probs,
     require_end,
@@ -44,7 +43,15 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
-from bayes_mdp.mdp.labels import STEP_LEVEL, logged_in_words, logged_steps, policy_of, step_p_value
+from bayes_mdp.mdp.labels import (
+    STEP_LEVEL,
+    log_behind,
+    logged_actions,
+    logged_in_words,
+    logged_steps,
+    policy_of,
+    step_p_value,
+)
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
@@ -53,8 +60,9 @@ from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.progress import stage
-from bayes_mdp.utils.typing import ArrayLike, InitialLike, IntScalar, RealLike
+from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealLike
 from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type, described
 
 if TYPE_CHECKING:
@@ -77,24 +85,60 @@ SAME = 1e-6
 """Difference of action probabilities that is rounding: those of a log are in float32."""
 
 
-def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
+@dataclass(frozen=True)
+class DecideOptions(ChooseOptions):
+    """Options of `decide` that seldom change: those of `choose`, and these.
+
+    Args:
+        limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
+            `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
+        slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
+            value.
+        num_draws: as in `choose`; there are more draws where these leave the answer open.
+        space: None: `StateActionSpace.from_log(log)`.
+        criterion: by which a policy is chosen, as in `choose`.
+        split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
+        initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
+            each state (of one stretch without an end: uniform).
+        value_range: the lowest and the highest value that a policy can have, if known.
+        checks: whether `criticise` runs; without it nothing is recommended.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.recommend.DecideOptions(criterion="cvar:0.1", split=0.5).checks
+        True
+    """
+
+    space: StateActionSpace | None = None
+    criterion: Criterion | str = "mean"
+    split: RealLike = 0.0
+    initial: InitialLike | None = None
+    value_range: Range | None = None
+    checks: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read_criterion(self.criterion)
+        check_number("split", self.split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
+        check_value_range(self.value_range)
+        check_bool("checks", self.checks)
+        if self.space is not None:
+            check_space(self.space)
+
+
+@accepts_moved("decide")
+def decide(
     key: PRNGKeyArray,
     prior: Prior | Literal["default"],
     log: Log,
     objective: Objective,
     *,
     policies: Mapping[str, PolicyOrLabels] | None = None,
-    space: StateActionSpace | None = None,
-    criterion: Criterion | str = "mean",
-    limits: PolicyLimits = PolicyLimits(),
     baseline: PolicyOrLabels | None = None,
     confidence: RealLike = 0.95,
-    slack: RealLike = 0.0,
-    split: RealLike = 0.0,
-    initial: InitialLike | None = None,
-    value_range: Range | None = None,
-    num_draws: IntScalar = 400,
-    checks: bool = True,
+    options: DecideOptions = DecideOptions(),
 ) -> Decision:
     """Judge policies against the one in use by a log, and recommend one of them or say why not. Host-side.
 
@@ -111,7 +155,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
 
     The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
-    `split` one part of the episodes chooses, and the others judge.
+    `options.split` one part of the episodes chooses, and the others judge.
 
     Args:
         key: of the split and of all draws.
@@ -120,18 +164,12 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         objective: of the values.
         policies: name -> policy that was fixed before anyone saw these data, as in `policy_value`, so also state ->
             action by the labels of the log. Of K > 1 each must be no worse with probability 1 - (1 - confidence) / K.
-        space: None: `StateActionSpace.from_log(log)`.
-        criterion, slack, num_draws: as in `choose`; there are more draws where these leave the answer open.
-        limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
-            `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
-            the log did, as a log in place of a policy is read by `policy_value`.
+            the log did, as a log in place of a policy is read by `policy_value`. Its frequencies count as known here,
+            since policies that the log chose keep many of them.
         confidence: probability of being no worse than the baseline, in (0, 1).
-        split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
-        initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
-            each state (of one stretch without an end: uniform).
-        value_range: the lowest and the highest value that a policy can have, if known.
-        checks: whether `criticise` runs; without it nothing is recommended.
+        options: the space, what is chosen by which criterion and within which limits, the first states, the draws (see
+            `DecideOptions`).
 
     Returns:
         The recommended policy, the reasons, and all that they rest on.
@@ -150,19 +188,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         change to the chosen policy: it gains 0.49..., 95 % interval ...
     """
     check_key("key", key)
-    check_bool("checks", checks)
-    problem = _read_problem(
-        prior,
-        log,
-        objective,
-        policies,
-        space,
-        criterion,
-        limits,
-        baseline,
-        (confidence, slack, split, num_draws),
-        (initial, value_range, checks),
-    )
+    problem = _read_problem(prior, log, objective, policies, baseline, confidence, options)
     space, today, begins = problem.space, problem.baseline, problem.initial
     keys = jax.random.split(key, 6)
     first, second = split_log(keys[0], log, problem.split) if problem.split else (log, log)
@@ -196,7 +222,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
                 values = policy_values(keys[5], whole, both, objective, begins, problem.num_draws)
                 by_all = values[CHOSEN].draws - values[BASELINE].draws
         criticism = None
-        if checks:
+        if options.checks:
             rule = _rule(problem)
             criticism = criticise(keys[4], whole, log, objective, initial=begins, choose_by=rule)
             judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
@@ -223,7 +249,7 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         key_in_words(key),
         log.digest or "",
         # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
-        _anchored(log, objective, judged) if baseline is None and initial is None else None,
+        _anchored(log, objective, judged) if baseline is None and options.initial is None else None,
         dict(log.columns),
         by_all,
         _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
@@ -238,7 +264,8 @@ class Problem(NamedTuple):
     Args:
         prior, log, objective, space: as of `decide`.
         named: the policies that were named, as arrays where they were by label.
-        criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `decide`.
+        criterion, limits, slack, split, num_draws, initial, value_range: as of `DecideOptions`.
+        confidence: as of `decide`.
         baseline: the policy in use, likewise.
         practice: what it is, in words, where it is what the log did; else "".
     """
@@ -265,35 +292,28 @@ def _read_problem(
     log: Log,
     objective: Objective,
     policies: Mapping[str, PolicyOrLabels] | None,
-    space: StateActionSpace | None,
-    criterion: Criterion | str,
-    limits: PolicyLimits,
     baseline: PolicyOrLabels | None,
-    numbers: tuple[RealLike, RealLike, RealLike, IntScalar],
-    others: tuple[InitialLike | None, Range | None, bool],
+    confidence: RealLike,
+    options: DecideOptions,
 ) -> Problem:
     """The arguments of `decide`, read; refused where they are none."""
-    (confidence, slack, split, num_draws), (initial, value_range, checks) = numbers, others
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
-    check_type("limits", limits, PolicyLimits, "PolicyLimits")
-    criterion = read_criterion(criterion)
-    check_number("split", split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
-    check_value_range(value_range)
-    check_num_draws(num_draws, 64)
+    check_type("options", options, DecideOptions, "DecideOptions")
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
-    check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
-    check_choice(criterion, int(num_draws), float(confidence), float(slack), safe=True)
-    space = StateActionSpace.from_log(log) if space is None else space
+    criterion = read_criterion(options.criterion)
+    check_choice(criterion, int(options.num_draws), float(confidence), safe=True)
+    space = StateActionSpace.from_log(log) if options.space is None else options.space
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)
     check_labels("log.actions", log.actions, space.action_names)
-    _check_fit(space, objective, checks)
+    _check_fit(space, objective, options.checks)
     if not np.size(log.transitions.state):
         raise ValueError("log holds no transitions, expected some to choose from")
-    begins = start_of_log(log) if initial is None else initial
+    begins = start_of_log(log) if options.initial is None else options.initial
     if begins is not None:
         space.initial_probs(begins)  # refuses what is none, before anything is inferred
+    limits = options.limits
     if limits.bootstrap_below is None and not limits.min_count:
         limits = replace(limits, bootstrap_below=LEAST_TRIED)
     return Problem(
@@ -306,13 +326,24 @@ def _read_problem(
         limits,
         _logged(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
         float(confidence),
-        float(slack),
-        float(split),
-        int(num_draws),
+        float(options.slack),
+        float(options.split),
+        int(options.num_draws),
         begins,
-        value_range,
-        logged_in_words(log, space, objective) if baseline is None else "",
+        options.value_range,
+        _practice(baseline, log, space, objective),
     )
+
+
+def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace, objective: Objective) -> str:
+    """What the baseline is, in words, where it is what the log did: given as nothing, as the log, or as its array."""
+    if baseline is None or log_behind(baseline) is log:
+        return logged_in_words(log, space, objective)
+    if isinstance(baseline, np.ndarray) and np.ndim(baseline) == 2:
+        mixture, _ = logged_actions(log, space)
+        if np.shape(baseline) == mixture.shape and np.allclose(baseline, mixture, rtol=0.0, atol=SAME):
+            return logged_in_words(log, space, objective, mixed=True)
+    return ""
 
 
 def _logged(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
@@ -332,7 +363,8 @@ def _check_fit(space: StateActionSpace, objective: Objective, checks: bool) -> N
     if space.horizon is not None and checks:
         raise ValueError(
             f"space has rows for each of {space.horizon} steps, which the checks cannot judge, expected a space "
-            "without horizon (policies of Episodic have steps there too), or checks=False, which recommends nothing"
+            "without horizon (policies of Episodic have steps there too), or DecideOptions(checks=False), which "
+            "recommends nothing"
         )
 
 
@@ -407,12 +439,10 @@ def _choose(key: PRNGKeyArray, posterior: Fitted, problem: Problem) -> PolicyCho
             posterior,
             problem.objective,
             problem.criterion,
-            limits=problem.limits,
             baseline=problem.baseline,
             confidence=confidence,
-            slack=problem.slack,
             initial=problem.initial,
-            num_draws=problem.num_draws,
+            options=ChooseOptions(problem.limits, problem.slack, problem.num_draws),
         )
 
     choice = chosen(problem.confidence)

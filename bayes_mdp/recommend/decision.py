@@ -16,7 +16,8 @@ from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html, wrapped
+from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ class Decision:
     def notes(self) -> tuple[str, ...]:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
         notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
-        notes += [f"the baseline is {self.practice}"] if "step" in self.practice else []
+        notes += [f"the baseline is {self.practice}; its frequencies count as known"] if self.practice else []
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(
@@ -326,59 +327,64 @@ class Decision:
         columns = ["policy", "gain", "low", "high", "prob", "support", "answer"]
         return pd.DataFrame(rows, columns=columns).sort_values("gain", ascending=False, ignore_index=True)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """The answer and what it rests on, on one screen."""
+    def layout(self) -> Section:
+        """The answer and what it rests on; as text, on one screen."""
         baseline = self.comparison.values[BASELINE]
         low, high = baseline.interval
         costs, worth = f"costs {amount(-baseline.mean)}", f"is worth {amount(baseline.mean)}"
-        said = [
-            f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}",
-            *(f"  because {reason}" for reason in self.reasons),
-            f"  a value is the {self.unit}; {describe_start(baseline)}",
-            f"  the baseline {costs}, 95 % interval {amounts(-high, -low)}"
+        parts: list[Part] = [
+            *(f"because {reason}" for reason in self.reasons),
+            f"a value is the {self.unit}; {describe_start(baseline)}",
+            f"the baseline {costs}, 95 % interval {amounts(-high, -low)}"
             if self.costs
-            else f"  the baseline {worth}, 95 % interval {amounts(low, high)}",
+            else f"the baseline {worth}, 95 % interval {amounts(low, high)}",
         ]
-        notes = [*self.notes, *(f"prior: {line}" for line in self.prior.splitlines())]
-        notes += [str(self.rarely_tried)] if self.rarely_tried is not None and self.rarely_tried.pairs else []
-        lines = _wrapped(said) + self._told_candidates() + _wrapped([f"  {note}" for note in notes])
+        parts += [self._candidate_table()] if self.candidates else []
+        parts += [*self.notes, *(f"prior: {line}" for line in self.prior.splitlines())]
+        parts += [str(self.rarely_tried)] if self.rarely_tried is not None and self.rarely_tried.pairs else []
+        title = f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}"
         if len(self.differences):
             # Room for the title of the table, its head, what it means, and the last line.
-            shown = min(max(SCREEN - 4 - len(lines), 2), SHOWN)
+            shown = min(max(SCREEN - 4 - len(Section(title, parts).lines("")), 2), SHOWN)
             first = f"; the first {shown}" if len(self.differences) > shown else ""
-            title = f"Where {self.lead} differs from the baseline ({_states(len(self.differences))}{first}):"
-            lines += [title, *_rows(self.differences.head(shown)), *_wrapped([f"  {LEGEND}"])]
-        lines.append(MORE)
-        return "\n".join(lines)
+            states = f"{_states(len(self.differences))}{first}"
+            parts.append(
+                Section(
+                    f"Where {self.lead} differs from the baseline ({states}):",
+                    [_table(self.differences.head(shown)), LEGEND],
+                )
+            )
+        return Section(title, [*parts, MORE])
 
-    def _told_candidates(self) -> list[str]:
-        """A line for each."""
-        if not self.candidates:
-            return []
-        rows = [("policy", self.verb.removesuffix("s"), "95 % interval", "P(no worse)", "least tried", "prior's share")]
+    def _candidate_table(self) -> Table:
+        """A row for each candidate, the largest gain first."""
+        rows = []
         for name, each in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
             tried, share = each.fewest, each.prior_share
             rest = "-" if tried is None else f"{tried:g}", "-" if share is None else f"{share:.2g}"
             rows.append((name, amount(each.mean), amounts(*each.interval), f"{each.improvement.prob:.3f}", *rest))
-        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        told = [[f"{cell:>{size}}" for cell, size in zip(row[1:], width[1:], strict=True)] for row in rows]
-        return ["  ".join(["", row[0].ljust(width[0]), *each]) for row, each in zip(rows, told, strict=True)]
-
-
-def _wrapped(lines: list[str]) -> list[str]:
-    return [part for line in lines for part in wrapped(line)]
+        gain = self.verb.removesuffix("s")
+        return Table(("policy", gain, "95 % interval", "P(no worse)", "least tried", "prior's share"), rows)
 
 
 def _states(number: int) -> str:
     return f"{number} state{'' if number == 1 else 's'}"
 
 
-def _rows(frame: "pd.DataFrame") -> list[str]:
-    """Line by line."""
-    shown = frame.rename(columns={"count": "transitions"})
-    return with_text_labels(shown).to_string(index=False, float_format=short, na_rep="-").splitlines()
+def _table(frame: "pd.DataFrame") -> Table:
+    """The frame's cells as text, numbers with three digits."""
+    from pandas.api.types import is_numeric_dtype
+
+    shown = with_text_labels(frame.rename(columns={"count": "transitions"}))
+    columns = [
+        [str(x) if not isinstance(x, float) else "-" if np.isnan(x) else short(x) for x in shown[name]]
+        for name in shown.columns
+    ]
+    words = [i for i, name in enumerate(shown.columns) if not is_numeric_dtype(shown[name])]
+    return Table(list(map(str, shown.columns)), list(zip(*columns, strict=True)), words)
 
 
 def short(number: RealLike) -> str:

@@ -1,17 +1,14 @@
-"""What messages are made of: the nearest valid word, amounts, pages of the documentation, what to install, warnings;
-and the text of a summary as a notebook shows it, in sections that can be closed.
+"""What messages are made of: the nearest valid word, amounts, pages of the documentation, what to install, warnings.
 
 Nothing here loads JAX: a mistyped command needs none.
 """
 
 import re
 import sys
-import textwrap
 import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from html import escape
 from importlib import metadata
 from typing import SupportsFloat
 
@@ -54,22 +51,6 @@ def amounts(low: SupportsFloat, high: SupportsFloat, digits: int = 4) -> str:
 
 DOCS = "docs/"
 """Where they are: in the checkout. A public address takes its place when there is one."""
-
-
-WIDTH = 88
-"""Of a terminal, for texts of sentences."""
-
-
-def wrapped(line: str) -> list[str]:
-    """A long line as several, those after the first indented by four.
-
-    Args:
-        line: with its own indent.
-    """
-    # "95 %" stays together.
-    kept = line.replace(" %", "\N{NO-BREAK SPACE}%")
-    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
 
 
 def see(page: str) -> str:
@@ -127,31 +108,3 @@ def warn_user(message: str) -> None:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def as_html(text: str) -> str:
-    """A summary as HTML: every line that is not indented opens a section, which holds the indented lines below it.
-
-    Args:
-        text: lines, as `str` of a posterior, a value or a check has them.
-    """
-    sections: list[tuple[str, list[str]]] = []
-    for line in text.splitlines():
-        if line.startswith(" ") and sections:
-            sections[-1][1].append(line)
-        else:
-            sections.append((line, []))
-    return "<div>" + "".join(_section(head, below) for head, below in sections) + "</div>"
-
-
-def shown_as_html(summary: object) -> str:
-    """What a notebook shows of a result: its `str`. A class takes it as its method `_repr_html_`."""
-    return as_html(str(summary))
-
-
-def _section(head: str, below: list[str]) -> str:
-    if not below:
-        return f"<div>{escape(head)}</div>"
-    # Numbers stand in columns: a fixed width, and a bar to scroll where the window is narrow.
-    body = escape("\n".join(below))
-    return f'<details open><summary>{escape(head)}</summary><pre style="overflow-x:auto">{body}</pre></details>'

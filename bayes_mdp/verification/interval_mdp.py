@@ -16,8 +16,9 @@ from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, shown_as_html
+from bayes_mdp.utils.messages import amount
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_name, check_shape, check_type, first_index
 
@@ -86,20 +87,22 @@ class IntervalMDP:
         """
         return f"state {self.state_names[self.state[choice]]!r}, action {self.action_names[choice]!r}"
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
         width = self.upper - self.lower
         known = int((width <= ROUNDING).sum())
-        lines = [
+        return Section(
             f"Interval MDP of {self.n_states} states, {self.n_choices} choices and {len(width)} intervals",
-            f"  intervals  mean width {amount(width.mean(), 3)}, widest {amount(width.max(), 3)}, {known} known",
-            f"  starts in  {self.state_names[self.initial]}",
-            f"  rewards    {', '.join(self.rewards) or 'none'}",
-            *(f"  {line}" for line in self.about),
-        ]
-        return "\n".join(lines)
+            [
+                f"intervals: mean width {amount(width.mean(), 3)}, widest {amount(width.max(), 3)}, {known} known",
+                f"starts in {self.state_names[self.initial]}",
+                f"rewards: {', '.join(self.rewards) or 'none'}",
+                *self.about,
+            ],
+        )
 
 
 def checked(model: IntervalMDP) -> IntervalMDP:
@@ -384,12 +387,14 @@ class RobustValues:
         chosen = self.model.first_choice[:-1] + self.choice
         return {name: self.model.action_names[c] for name, c in zip(self.model.state_names, chosen, strict=True)}
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
+        """What `print` and a notebook show of it."""
         start = self.model.state_names[self.model.initial]
         error = amount(self.bound[self.model.initial], 2)
-        return f"{self.words}: {self.initial:.10g} from {start} (off by {error} at most)"
+        return Section(f"{self.words}: {self.initial:.10g} from {start} (off by {error} at most)")
 
 
 def robust_values(

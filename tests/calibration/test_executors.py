@@ -6,6 +6,7 @@ Functions whose annotations are checked cannot be pickled: the tests run in a pr
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -34,21 +35,22 @@ def test_in_a_process_without_checks():
 @unchecked
 def test_sbc_bit_for_bit(tmp_path):
     """Also where the first chunk is there already; under x64 the last bits depend on what a process traced before."""
-    options: dict[str, Any] = {"num_draws": 10, "num_transitions": 10}
-    here = bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options)
+    options = bm.calibration.SbcOptions(num_draws=10, num_transitions=10)
+    here = bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, options=options)
     path = tmp_path / "x.nc"
-    bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=64, path=path, **options)
-    options["executor"] = "processes:2"
-    there = bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, path=path, **options)
+    bm.calibration.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=64, path=path, options=options)
+    options = replace(options, executor="processes:2")
+    there = bm.calibration.sbc(
+        KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, path=path, options=options
+    )
     assert here.dataset.identical(there.dataset)
     assert bm.calibration.sbc(
-        KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options
+        KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, options=options
     ).dataset.identical(here.dataset)
-    changed: dict[str, Any] = {"num_simulations": 10}
     with jax.enable_x64(True):
         wide = [
             bm.calibration.sbc(
-                KEY, bm.models.dirichlet_normal(), SPACE, **{**options, **changed, "executor": one}
+                KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=10, options=replace(options, executor=one)
             ).dataset
             for one in (None, "processes:1")
         ]
@@ -62,10 +64,12 @@ def test_check_bit_for_bit():
     """Around a log too: the program is then a function of a posterior."""
     log = bm.Transitions([0, 1, 0], [1, 0, 0], [0.5, 0.1, 0.2], [1, 0, 0])
     for data in (None, log):
-        options: dict[str, Any] = {"num_simulations": 70, "num_draws": 10, "data": data}
+        options = [bm.calibration.CheckOptions(num_draws=10, executor=one) for one in (None, "processes:2")]
         found = [
-            bm.check(KEY, bm.models.dirichlet_normal(), SPACE, executor=one, **options).dataset.drop_attrs()
-            for one in (None, "processes:2")
+            bm.check(
+                KEY, bm.models.dirichlet_normal(), SPACE, data=data, num_simulations=70, options=one
+            ).dataset.drop_attrs()
+            for one in options
         ]
         assert found[0].identical(found[1])
 

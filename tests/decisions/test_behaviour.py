@@ -7,14 +7,16 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chi2
+from scipy.stats import beta, chi2, kstest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
+from bayes_mdp.decisions.policy_evaluation import BehaviourDraws
 from bayes_mdp.inference import posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.labels import STEP_LEVEL, behaviour_in_halves, step_p_value
-from tests.inference.policy_problems import ISLANDS, N_STATES, OnlySamples, dense_value, posterior, weighted
+from bayes_mdp.mdp.labels import STEP_LEVEL, LoggedPolicy, behaviour_in_halves, logged_counts, step_p_value
+from tests.inference.policy_problems import ISLANDS, N_STATES, START, OnlySamples, dense_value, posterior, weighted
+from tests.text import unwrapped
 
 
 def test_greedy_is_optimal_in_the_mean_mdp():
@@ -204,8 +206,8 @@ def test_a_policy_that_gains_nothing_over_staff_who_act_by_step(horizon):
     value = bm.policy_value(key, posterior, log, objective, initial=log, num_draws=200)
     np.testing.assert_array_equal(value.draws, compared.values["staff"].draws)
     assert "policy: what the log did, by step" in str(value)
-    named: Any = {"policies": {"new": STAFF}, "space": space, "num_draws": 100}
-    decision = bm.decide(key, "default", log, objective, **named, checks=horizon is None)
+    options = bm.recommend.DecideOptions(space=space, num_draws=100, checks=horizon is None)
+    decision = bm.decide(key, "default", log, objective, policies={"new": STAFF}, options=options)
     assert abs(decision.candidates["new"].mean) < 1e-12 and decision.lead != "new"
     assert "the baseline is what the log did, by step of the episode: its actions depend" in str(decision)
     np.testing.assert_array_equal(np.asarray(decision.baseline), by_step)
@@ -216,7 +218,7 @@ def test_a_log_is_a_policy_wherever_one_is_named():
     space = StateActionSpace.from_log(log)
     posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
     lasting = bm.policy_value(key, posterior, log, Discounted(0.9), num_draws=50)
-    assert "as one policy of all steps; but its actions depend on the step, given the state (p = " in str(lasting)
+    assert "as one policy of all steps; but its actions depend on the step, given the state (p = " in unwrapped(lasting)
     again = bm.policy_value(key, posterior, behaviour_policy(log, space=space), Discounted(0.9), num_draws=50)
     np.testing.assert_array_equal(lasting.draws, again.draws)
     frame = pd.DataFrame({"e": np.repeat(np.arange(100), 4), "t": log.transitions.step, "r": log.transitions.reward})
@@ -237,3 +239,93 @@ def test_a_log_is_a_policy_wherever_one_is_named():
     other = Log(log.transitions, ("low", "top"), ("wait", "sell"))
     with pytest.raises(ValueError, match=r"policy: log\.states are 'low', 'top', expected those of the space"):
         bm.policy_value(key, posterior, other, Discounted(0.9), num_draws=50)
+
+
+def test_an_array_that_would_be_a_mixture_remembers_its_log():
+    """Users write `behaviour_policy(log)` where a log could stand; what they change is theirs."""
+    log, key = sales(400), jax.random.key(0)
+    space = StateActionSpace.from_log(log)
+    posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
+    array: Any = behaviour_policy(log, space=space)
+    policies = {"array": array, "log": log, "mixture": np.asarray(array)}
+    compared = bm.compare_policies(key, posterior, policies, Episodic(4), initial=log, num_draws=50)
+    values = compared.values
+    np.testing.assert_array_equal(values["array"].draws, values["log"].draws)
+    assert values["log"].mean > values["mixture"].mean + 0.15 and not values["mixture"].policy
+    assert "array: what the log did, by step of the episode: its actions depend on the step" in str(compared)
+    for given in (
+        behaviour_policy(log, by_step=False),
+        behaviour_policy(log, by_step=4),
+        behaviour_policy(shifts(15, 0.4)),
+    ):
+        assert type(given) is np.ndarray
+    data = behaviour_policy(log.transitions, space=space)
+    assert isinstance(data, LoggedPolicy) and data.log is not None and data.log.states == log.states
+    assert array.log is log and array.copy().log is None and array[0].log is None and (array * 1).log is None
+    assert type(np.asarray(array)) is np.ndarray and jax.numpy.asarray(array).shape == (2, 2)
+    array[0] = [1.0, 0.0]
+    assert array.log is None
+    changed = bm.policy_value(key, posterior, array, Episodic(4), initial=log, num_draws=50)
+    assert not changed.policy and abs(changed.mean - values["log"].mean) > 0.1
+
+
+def test_decide_knows_the_mixture_of_its_log_when_it_sees_it():
+    log, key = sales(200), jax.random.key(0)
+    space = StateActionSpace.from_log(log)
+    options = bm.recommend.DecideOptions(space=space, num_draws=100, checks=False)
+    said = {}
+    array = behaviour_policy(log, space=space)
+    for name, baseline in (("none", None), ("log", log), ("array", array), ("mixture", np.asarray(array))):
+        decision = bm.decide(key, "default", log, Episodic(4), baseline=baseline, options=options)
+        said[name] = (decision.practice, np.asarray(decision.baseline).shape)
+    assert said["none"] == said["log"] == said["array"] and said["none"][1] == (4, 2, 2)
+    assert "as one policy of all steps; but its actions depend on the step" in said["mixture"][0]
+    other = bm.decide(key, "default", log, Episodic(4), baseline=np.array([[1.0, 0.0], [0.0, 1.0]]), options=options)
+    assert other.practice == ""
+
+
+def taken(times: int, number: int) -> Log:
+    """Episodes of one step in one state; action 1 in so many of them."""
+    action = (np.arange(number) < times).astype(int)
+    nothing = np.zeros(number, int)
+    return Log(Transitions(nothing, action, action * 1.0, nothing, truncated=np.ones(number, bool)), ("x",), (0, 1))
+
+
+def test_frequencies_of_a_log_are_drawn():
+    """Of a known MDP whose action 1 pays 1: Beta(30, 10), by a KS test at level 1e-6 that sees a variance 15 % off."""
+    log, key, known = taken(30, 40), jax.random.key(3), weighted([[[1.0], [1.0]]], [[0.0, 1.0]], False)
+    once = bm.policy_value(key, known, log, Episodic(1), num_draws=20_000)
+    assert kstest(once.draws, beta(30, 10).cdf).pvalue > 1e-6
+    for twin in (beta(30 / 1.15, 10 / 1.15), beta(30 * 1.15, 10 * 1.15)):
+        assert kstest(once.draws, twin.cdf).pvalue < 1e-6
+    assert "its frequencies are drawn as well" in str(once)
+    for objective, times in ((Episodic(3), 3.0), (Discounted(0.5), 2.0), (AverageReward(), 1.0)):
+        value = bm.policy_value(key, known, log, objective, num_draws=20_000)
+        np.testing.assert_allclose(value.draws, times * once.draws, rtol=1e-12)
+    stated = bm.policy_value(key, known, behaviour_policy(log), Episodic(1), num_draws=50)
+    assert stated.sd == 0.0 and stated.mean == 0.75 and not stated.policy
+
+
+@pytest.mark.parametrize("objective", [Discounted(0.8), Episodic(4), AverageReward()])
+def test_every_draw_is_that_of_its_own_policy(objective):
+    """Against a dense solve for each drawn policy: of all steps, and by step; whatever the other policies are."""
+    rng, key, number = np.random.default_rng(0), jax.random.key(1), 30
+    known = weighted(rng.dirichlet(np.ones(4), (4, 2)), rng.normal(size=(4, 2)), False)
+    pairs = rng.integers(4, size=80), rng.integers(2, size=80), np.tile(np.arange(4), 20)
+    state, action, step = pairs
+    if isinstance(objective, Episodic):
+        action = np.where(step < 2, 0, action)
+    log = Log(Transitions(state, action, None, state, truncated=step == 3, step=step), range(4), (0, 1))
+    counts, _ = logged_counts(log, None, 4 if isinstance(objective, Episodic) else None)
+    drawn = BehaviourDraws(key, counts).draw(number)
+    fixed = posterior_samples(bm.MDP(*(np.stack(number * [x]) for x in (known.weight, known.reward))))
+    expected = [dense_value(known.weight, known.reward, policy, objective) for policy in drawn]
+    value = bm.policy_value(key, fixed, log, objective, initial=START, num_draws=number)
+    np.testing.assert_allclose(value.draws, expected, atol=1e-6)  # samples are held in float32
+    parts = BehaviourDraws(key, counts)
+    np.testing.assert_array_equal(np.concatenate([parts.draw(7), parts.draw(number - 7)]), drawn)
+    policies: Any = {"log": log, "first": np.zeros(4, int)}
+    if isinstance(objective, Episodic):
+        policies["by step"] = np.zeros((4, 4), int)
+    together = bm.compare_policies(key, fixed, policies, objective, initial=START, num_draws=number)
+    np.testing.assert_allclose(together.values["log"].draws, value.draws, rtol=1e-12)

@@ -32,6 +32,7 @@ PRIOR = bm.models.dirichlet_bernoulli()
 START = np.eye(2)[SPACE.state_names.index("worn")]
 FIRST = SPACE.initial_probs(LOG)
 
+DRAWS = bm.decisions.ChooseOptions(num_draws=100)
 Door = Callable[[Any, Any, Any], Any]
 """(policy, start, objective) -> numbers."""
 
@@ -54,7 +55,7 @@ def doors() -> dict[str, Door]:
         "split_return_variance": lambda p, i, o: (
             bm.decisions.split_return_variance(KEY, posterior, p, o, **more(i)).mean
         ),
-        "choose": lambda p, i, o: bm.choose(KEY, posterior, o, baseline=p, **more(i)).baseline.draws,  # type: ignore[union-attr] - given
+        "choose": lambda p, i, o: bm.choose(KEY, posterior, o, baseline=p, initial=i, options=DRAWS).baseline.draws,  # type: ignore[union-attr] - given
         "next_experiment": lambda p, i, o: (
             bm.information.next_experiment(
                 KEY, posterior, o, {"x": bm.information.PolicyStudy(p, 2, 3)}, initial=i, num_data_sets=4
@@ -144,7 +145,7 @@ def test_the_start_is_said():
     assert "  start: uniform over the 2 states (no initial distribution was given)\n" in shown(None)
     assert "  start: the given distribution (state worn)\n" in shown("worn")
     assert "  start: the first states of the log's 30 episodes (new " in shown(LOG)
-    chosen = str(bm.choose(KEY, posterior, AIM, initial="worn", num_draws=100))
+    chosen = str(bm.choose(KEY, posterior, AIM, initial="worn", options=DRAWS))
     assert "  start: the given distribution (state worn)\n" in chosen
 
 

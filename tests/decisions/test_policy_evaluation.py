@@ -33,6 +33,7 @@ from tests.inference.policy_problems import (
     dense_value,
     posterior,
 )
+from tests.text import unwrapped
 
 pytestmark = pytest.mark.numerics
 
@@ -170,7 +171,7 @@ def test_what_was_never_visited_is_named_with_its_share(key):
     assert value.unvisited.states == ("c",)
     np.testing.assert_allclose(value.unvisited.state_share, [0.5 / 3], rtol=1e-6)
     assert value.unvisited.total == pytest.approx(1.25 / 3)
-    text = str(value)
+    text = unwrapped(value)
     assert "0.42 of its time in pairs never tried: b go (0.25), c go (0.17)" in text
     assert "states never visited: c (0.17)" in text
     assert "start: the given distribution (state a)" in text

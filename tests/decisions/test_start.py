@@ -72,8 +72,14 @@ def test_first_exit_without_an_end_is_refused_at_every_door(key):
     posterior = bm.infer(key, prior, log, space=space)
     for value in (
         lambda: bm.policy_value(key, posterior, {"a": "x", "b": "y"}, bm.FirstExit(), num_draws=100),
-        lambda: bm.choose(key, posterior, bm.FirstExit(), num_draws=100),
-        lambda: bm.decide(key, prior, log, bm.FirstExit(), space=space, checks=False, num_draws=100),
+        lambda: bm.choose(key, posterior, bm.FirstExit(), options=bm.decisions.ChooseOptions(num_draws=100)),
+        lambda: bm.decide(
+            key,
+            prior,
+            log,
+            bm.FirstExit(),
+            options=bm.recommend.DecideOptions(space=space, checks=False, num_draws=100),
+        ),
     ):
         with pytest.raises(ValueError, match=r"objective is FirstExit, and no transition .* ends an episode"):
             value()

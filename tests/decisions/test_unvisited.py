@@ -25,6 +25,7 @@ from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.mdp import CanCountPrior, Discounted, PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.numerics.array_forms import to_float64
+from tests.text import unwrapped
 
 pytestmark = pytest.mark.numerics
 
@@ -195,14 +196,16 @@ def test_a_comparison_and_a_summary_say_which_kind_it_is():
     rows = np.ones((4, 2, 4))
     rows[:, 0] = LITERATURE
     posterior = belief(rows, known_rewards(np.tile([1.0, 0.0], (4, 1))), ([0], [0], [0]))
-    text = str(compare_policies(KEY, posterior, policies, AIM, num_draws=8, held_out=True))
-    lines = {name: next(x for x in text.splitlines() if f"{name}: data: " in x) for name in policies}
+    comparison = compare_policies(KEY, posterior, policies, AIM, num_draws=8, held_out=True)
+    sentences = [part for part in comparison.layout().parts if isinstance(part, str)]
+    lines = {name: next(x for x in sentences if f"{name}: data: " in x) for name in policies}
     assert "known by the prior alone (weight of 1,734 transitions)" in lines["go"]
     assert "pairs never tried, under a prior that weighs 4 transitions each" in lines["stay"]
     assert "never tried" not in lines["go"] and "prior alone" not in lines["stay"]
-    reasons = [x for x in text.splitlines() if x.startswith("    - ")]
+    reasons = comparison.verdict.reasons
     assert "(all of it from informative priors" in reasons[0] and "go: the prior's share" in reasons[0]
     assert "(all of it from priors that weigh at most one transition for each possible outcome)" in reasons[1]
+    text = unwrapped(comparison)
     assert "evidence that the source of the prior fits here" in text and "a prior that is known to fit" in text
     summary = " ".join(str(posterior).split())
     assert "4 pairs never tried: what is said of them is the prior." in summary

@@ -3,22 +3,20 @@
 By default the pages in `QUICK`, README among them; the other pages take minutes together and run with `-m slow`.
 """
 
-import csv
 import re
 import shlex
 from pathlib import Path
 
-import gymnasium
-import numpy as np
 import pytest
 
 import bayes_mdp
 from bayes_mdp.cli import build_parser, main
+from tools import page_outputs
 from tools.bibliography import keys
+from tools.page_outputs import run_blocks, same_output, with_outputs, write_demo_log
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = {"README.md", "docs/how-to/routes.md"}
-EPISODES, LONGEST = 300, 100
 
 
 def blocks(page, language):
@@ -40,20 +38,8 @@ def pages(language):
 @pytest.fixture(scope="module")
 def demo_log(tmp_path_factory):
     """Random play on FrozenLake, in the columns of the log that `bayes-mdp demo` writes."""
-    env, rng = gymnasium.make("FrozenLake-v1"), np.random.default_rng(0)
     path = tmp_path_factory.mktemp("log") / "log.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["episode", "cell", "move", "reward", "next_cell", "over"])
-        for episode in range(EPISODES):
-            cell, _ = env.reset(seed=episode)
-            for _ in range(LONGEST):
-                move = int(rng.integers(4))
-                next_cell, reward, over, cut, _ = env.step(move)
-                writer.writerow([episode, cell, move, reward, next_cell, over])
-                cell = next_cell
-                if over or cut:
-                    break
+    write_demo_log(path)
     return path
 
 
@@ -68,12 +54,37 @@ def workplace(tmp_path, monkeypatch, demo_log):
 
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto distribution")  # ArviZ, of the demo's log
 @pytest.mark.parametrize("name", pages("python"))
-def test_every_python_block_runs(name, workplace, capsys):
-    page = ROOT / name
-    names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks(page, "python"):
-        exec(compile(block, str(page), "exec"), names)
-    assert capsys.readouterr().out
+def test_every_python_block_runs_and_prints_what_is_stored(name, workplace):
+    stored = page_outputs.blocks((ROOT / name).read_text())
+    printed = run_blocks([code for code, _ in stored], name)
+    assert any(printed)
+    for (code, before), now in zip(stored, printed, strict=True):
+        if before:
+            assert same_output(before, now), f"python tools/page_outputs.py {name}; below {code[-200:]!r}:\n{now}"
+
+
+def test_outputs_are_stored_below_their_blocks():
+    page = "# A\n\n```python\nprint(1)\n```\n\ntext\n\n```python\nx = 1\n```\n\n```bash\nls\n```\n"
+    once = with_outputs(page, ["1\n", ""])
+    assert once == page.replace("print(1)\n```\n", "print(1)\n```\n\n<!-- printed -->\n```text\n1\n```\n")
+    assert [output for _, output in page_outputs.blocks(once)] == ["1\n", ""]
+    assert with_outputs(once, ["1\n", ""]) == once and with_outputs(once, ["", ""]) == page
+    assert run_blocks(["x = 2\nprint(x)", "print(x + 1)  \nprint()"], "page") == ["2\n", "3\n"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "printed", "same"),
+    [
+        ("mean 1.23 (2,000 draws)", "mean  1.25 (2000 draws)", True),
+        ("mean 1.23", "mean 1.93", False),
+        ("mean 12.3", "mean 9.3", False),
+        ("mean 1.23", "mode 1.23", False),
+        ("a 1", "a 1 2", False),
+        ("[-.5, 2e-3]", "[-.52, 1e-3]", True),
+    ],
+)
+def test_outputs_are_compared_by_words_and_numbers(stored, printed, same):
+    assert same_output(stored, printed) is same
 
 
 def commands(page):

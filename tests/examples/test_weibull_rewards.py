@@ -130,7 +130,9 @@ def test_a_wrong_family_is_refused_by_the_proof():
 def test_evidence_checks_and_agents():
     posterior = bm.infer(KEY, program, log(), space=SPACE)
     assert bm.evidence(posterior).log_evidence == posterior.log_evidence
-    assert bm.check(KEY, program, SPACE, num_simulations=60, false_alarm=1e-6).calibrated
+    assert bm.check(
+        KEY, program, SPACE, num_simulations=60, options=bm.calibration.CheckOptions(false_alarm=1e-6)
+    ).calibrated
     assert min(bm.calibration.sbc(KEY, program, SPACE, num_simulations=60).p_values.values()) > 1e-6
     paid = dist.Weibull(jnp.ones((2, 2)), SHAPE)
     env = Environment(bm.MDP(np.full((2, 2, 2), 0.5), paid.mean, initial=[1.0, 0.0]), paid)

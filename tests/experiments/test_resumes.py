@@ -15,7 +15,7 @@ from numpyro.infer import HMC
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.agents.common.replan import When
-from bayes_mdp.calibration import sbc
+from bayes_mdp.calibration import SbcOptions, sbc
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, compare, run
 from bayes_mdp.experiments.describe import describe, why_not_identifying
@@ -248,7 +248,12 @@ def test_simulations_go_on_with_the_same_functions_only(tmp_path, monkeypatch):
         quantities = {"reward": lambda drawn: drawn.mdp.reward[0, 0] ** power}
         prior = dirichlet_normal_gamma()
         return sbc(
-            KEY, prior, space, num_simulations=2, num_draws=4, num_transitions=4, quantities=quantities, path=path
+            KEY,
+            prior,
+            space,
+            num_simulations=2,
+            options=SbcOptions(num_draws=4, num_transitions=4, quantities=quantities),
+            path=path,
         )
 
     simulated(1)

@@ -14,6 +14,7 @@ from bayes_mdp.cli import main
 from bayes_mdp.models import MDPSpec
 from tests.inference.branching_programs import Branching
 from tests.inference.hierarchies import SPACE, clusters, sticky
+from tests.text import unwrapped
 
 KEY = jax.random.key(0)
 DATA = bm.Transitions([0, 1], [0, 0], [1.0, 0.0], [1, 0])
@@ -114,7 +115,7 @@ def test_what_would_give_a_closed_form_under_hyperparameters():
         "with conjugate rewards, such as Normal, or a normal-gamma prior: its predictive density is a Student-t, rows "
         "and rewards would have a closed form given the hyperparameters"
     )
-    assert found.would_help in str(found).splitlines()
+    assert found.would_help in unwrapped(found)
     normal = bm.explain(prior(lambda mean: dist.Normal(mean, 0.5)), SPACE)
     assert normal.route == "quadrature" and normal.would_help == ""
 

@@ -14,9 +14,10 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
-from bayes_mdp.inference.summary import WIDTH, clipped, describe, table
+from bayes_mdp.inference.summary import clipped, describe, table
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
+WIDEST = 100  # of a line of the tables
 S, A = 3, 2
 DATA = Transitions(
     np.array([0, 0, 0, 0, 1, 1]),
@@ -79,7 +80,7 @@ def test_every_kind_of_posterior_is_described(case):
     posterior = case.prior.update(case.data)
     text = str(posterior)
     assert text == describe(posterior)
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= WIDEST
     frame = table(posterior)
     assert ("step" in frame) == (case.space.horizon is not None)
     np.testing.assert_allclose(frame.visits.sum(), len(case.data.state))
@@ -101,14 +102,14 @@ def test_text_says_what_was_seen_and_what_not(x64):
     assert "6 transitions, 5 rewards; 3 of 6 pairs, 2 of 3 states" in lines[3]
     assert lines[4].split("visited")[1].strip() == "1 state: high"
     assert lines[5].split() == ["rows", "independent"]
-    assert "  - 3 pairs never tried: what is said of them is the prior." in lines
-    assert "  - 1 transition without a reward to learn from." in lines
-    assert "  - In 1 of 3 tried pairs the prior outweighs the data (median share 0.67)." in lines
+    assert "    - 3 pairs never tried: what is said of them is the prior." in lines
+    assert "    - 1 transition without a reward to learn from." in lines
+    assert "    - In 1 of 3 tried pairs the prior outweighs the data (median share 0.67)." in lines
 
 
 def test_table_in_the_text_is_aligned(x64):
     lines = describe(_posterior()).splitlines()
-    heading = next(i for i, line in enumerate(lines) if line.startswith("  state"))
+    heading = next(i for i, line in enumerate(lines) if line.startswith("    state"))
     head, body = lines[heading], lines[heading + 1 :]
     assert " ".join(head.split()) == "state action visits mean reward sd likeliest next prob sd row sd"
     assert len(body) == S * A
@@ -152,7 +153,7 @@ def test_a_big_space_stays_readable(x64):
     posterior = conjugate_posterior(rows, known_rewards(np.full((500, 2), -1.5e100)), space).update(data)
     lines = describe(posterior).splitlines()
     assert len(lines) < 30
-    assert max(map(len, lines)) <= WIDTH
+    assert max(map(len, lines)) <= WIDEST
     assert any("and 238 more" in line for line in lines)
     assert any("10 of 1000" in line for line in lines)
     assert any("rewards are known" in line for line in lines)

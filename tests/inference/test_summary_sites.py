@@ -9,8 +9,10 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.inference.mixtures import mixture
-from bayes_mdp.inference.summary import WIDTH, _quantiles, describe, site_lines, table
+from bayes_mdp.inference.summary import _quantiles, _sites, describe, table
 from tests.calibration.beliefs import collapsed, sampled
+
+WIDEST = 100  # of a line of the tables
 
 
 def test_weighted_quantiles():
@@ -25,32 +27,34 @@ def test_weighted_quantiles():
 
 def test_a_line_for_each_parent():
     posterior = collapsed()
-    heading, names, line = site_lines(posterior.latent_sites())
-    assert heading == "Latent sites (posterior)"
-    assert names.split() == ["site", "mean", "sd", "5", "%", "95", "%", "ess", "r-hat"]
-    cells = line.split()
+    section: Any = _sites(posterior.latent_sites())
+    assert section.title == "Latent sites (posterior)"
+    head, cells = section.parts[0].head, section.parts[0].rows[0]
+    assert head == ("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat")
     scale = np.asarray(posterior.hyperparameters["scale"], float)
     np.testing.assert_allclose(float(cells[1]), scale.mean(), rtol=1e-3)
     np.testing.assert_allclose(float(cells[2]), scale.std(), rtol=1e-3)
     chains: Any = posterior.mcmc
-    assert cells[-2:] == [f"{chains.ess()['scale']:.0f}", f"{chains.r_hat()['scale']:.3f}"]
+    assert list(cells[-2:]) == [f"{chains.ess()['scale']:.0f}", f"{chains.r_hat()['scale']:.3f}"]
 
 
 def test_large_sites_take_one_line():
     posterior = replace(sampled(), sites={"big": np.random.default_rng(0).normal(size=(80, 3, 4))})
-    text = "\n".join(site_lines(posterior.latent_sites()))
+    section: Any = _sites(posterior.latent_sites())
+    text = section.text()
     assert "big (3, 4)" in text and " to " in text and len(text.splitlines()) == 3
 
 
 def test_collapsed_in_words():
     text = str(collapsed())
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= WIDEST
     lines = text.splitlines()
     assert lines[0] == "Posterior over 2 states x 2 actions"
-    assert "collapsed (hyperparameters by 2 chains of 40 draws, the rest in closed form)" in text
-    assert "effective sample size 80 of 80" in text
-    assert "60 transitions, 59 rewards; 4 of 4 pairs, 2 of 2 states" in text
-    assert "3 of 80 draws diverged" in text
+    words = " ".join(text.split())
+    assert "collapsed (hyperparameters by 2 chains of 40 draws, the rest in closed form)" in words
+    assert "effective sample size 80 of 80" in words
+    assert "60 transitions, 59 rewards; 4 of 4 pairs, 2 of 2 states" in words
+    assert "3 of 80 draws diverged" in words
     worn = replace(collapsed(), log_weights=np.linspace(0.0, 50.0, 80))
     assert "call refit(key)" in " ".join(describe(worn).split())
 

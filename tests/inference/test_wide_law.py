@@ -135,5 +135,5 @@ def test_a_decision_says_it(tmp_path):
     ward().to_csv(path, index=False)
     log = bm.read_log(path, state="s", action="a", next_state="s2", reward="alive", episode="stay")
     assert isinstance(log, Log)
-    decision = bm.decide(KEY, NORMAL, log, Episodic(2), num_draws=100, checks=False)
+    decision = bm.decide(KEY, NORMAL, log, Episodic(2), options=bm.recommend.DecideOptions(num_draws=100, checks=False))
     assert BINARY in " ".join(str(decision).split())

@@ -9,13 +9,16 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.mdp import Discounted
+from tests.options import fold
 from tests.recommend.shops import easy_log, right_prior
 
 
 @cache
 def _decide(concentration: float, episodes: int, **more: Any) -> Any:
     prior, log = right_prior(concentration), easy_log(episodes)
-    return bm.decide(jax.random.key(0), prior, log, Discounted(0.5), num_draws=100, **more)
+    return bm.decide(
+        jax.random.key(0), prior, log, Discounted(0.5), **fold(bm.recommend.DecideOptions, {"num_draws": 100, **more})
+    )
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
 from bayes_mdp.mdp.data.log_split import first_states, split_log
 from bayes_mdp.recommend.decide import LOOKS, MORE
 from bayes_mdp.recommend.decision import SCREEN
-from bayes_mdp.utils.messages import WIDTH
+from bayes_mdp.utils.layout import WIDTH
+from tests.options import fold
 from tests.recommend.shops import ACTIONS, BAD, REWARD, STATES, easy_log, right_prior
 
 KEY = jax.random.key(0)
@@ -152,7 +153,12 @@ def test_draws_go_on_until_the_promise_is_settled():
     assert few.improvement.settled
     close = float(np.round(few.improvement.prob, 3))
     more: Any = bm.decide(
-        KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1), confidence=close, num_draws=400
+        KEY,
+        bm.models.dirichlet_normal(scale=10.0),
+        log,
+        Episodic(1),
+        confidence=close,
+        options=bm.recommend.DecideOptions(num_draws=400),
     )
     assert len(more.improvement.gain) == 400 * MORE ** (LOOKS - 1) and not more.improvement.settled
     assert not more.recommended
@@ -229,7 +235,7 @@ def test_a_prior_that_does_not_fit_is_named_by_a_check():
     data = Transitions(state, action, reward[state, action], reached, None, cut)
     log = Log(data, tuple(range(states)), (0, 1))
     prior = bm.models.known_rewards(reward, 1.0)
-    decision: Any = bm.decide(KEY, prior, log, OBJECTIVE, num_draws=100)
+    decision: Any = bm.decide(KEY, prior, log, OBJECTIVE, options=bm.recommend.DecideOptions(num_draws=100))
     assert "new outcomes" in decision.criticism.alarms
     # It does not matter to this decision: which action pays is known, and is the same under a prior that fits.
     assert decision.recommended
@@ -248,13 +254,20 @@ def test_a_log_with_one_action_has_nothing_to_choose():
         ("wait",),
     )
     prior: Any = bm.models.known_rewards(REWARD[:, :1])
-    decision: Any = bm.decide(KEY, prior, same, OBJECTIVE, num_draws=100)
+    decision: Any = bm.decide(KEY, prior, same, OBJECTIVE, options=bm.recommend.DecideOptions(num_draws=100))
     assert not decision.recommended and not len(decision.differences)
     assert "Where it differs" not in str(decision)
 
 
 def test_episodes_of_a_few_steps():
-    decision: Any = bm.decide(KEY, right_prior(), easy_log(), Episodic(3), num_draws=100, baseline=[0, 0], checks=False)
+    decision: Any = bm.decide(
+        KEY,
+        right_prior(),
+        easy_log(),
+        Episodic(3),
+        baseline=[0, 0],
+        options=bm.recommend.DecideOptions(num_draws=100, checks=False),
+    )
     assert np.shape(decision.candidate) == (3, 2) and (np.asarray(decision.candidate) == 1).all()
     assert decision.variance_shares is None
     assert decision.differences["gain"].to_numpy().sum() == pytest.approx(3.0, rel=1e-6)
@@ -266,7 +279,7 @@ def test_a_log_without_rows_is_refused_in_words(split):
     nothing = np.zeros(0, int)
     empty = Log(Transitions(nothing, nothing, None, nothing), STATES, ACTIONS)
     with pytest.raises(ValueError, match=r"holds no transitions|log has 0 transition"):
-        bm.decide(KEY, right_prior(), empty, OBJECTIVE, num_draws=100, split=split)
+        bm.decide(KEY, right_prior(), empty, OBJECTIVE, options=bm.recommend.DecideOptions(num_draws=100, split=split))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +296,7 @@ def test_a_log_without_rows_is_refused_in_words(split):
 )
 def test_bad_arguments_are_refused(changes, kind, message):
     with pytest.raises(kind, match=message):
-        bm.decide(KEY, right_prior(), easy_log(2), OBJECTIVE, **changes)
+        bm.decide(KEY, right_prior(), easy_log(2), OBJECTIVE, **fold(bm.recommend.DecideOptions, changes))
 
 
 def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
@@ -296,7 +309,13 @@ def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
 
     def decided(**more: Any) -> Any:
         prior = bm.models.known_rewards(pays, 0.2)
-        return bm.decide(KEY, prior, log, bm.FirstExit(), space=hospital(), num_draws=100, checks=False, **more)
+        return bm.decide(
+            KEY,
+            prior,
+            log,
+            bm.FirstExit(),
+            **fold(bm.recommend.DecideOptions, {"space": hospital(), "num_draws": 100, "checks": False, **more}),
+        )
 
     decision: Any = decided()
     survived = np.asarray(log.transitions.reward)[np.asarray(log.transitions.terminated)]
@@ -322,10 +341,8 @@ def test_a_baseline_and_a_start_by_label(decided):
         right_prior(),
         easy_log(),
         OBJECTIVE,
-        num_draws=100,
         baseline={BAD: ACTIONS[0], "idle": ACTIONS[1]},
-        initial={BAD: 1.0},
-        checks=False,
+        options=bm.recommend.DecideOptions(num_draws=100, initial={BAD: 1.0}, checks=False),
     )
     plain = decided(baseline=(1, 0), initial=(0.0, 1.0), checks=False)
     np.testing.assert_array_equal(by_label.baseline, [1, 0])
@@ -333,9 +350,18 @@ def test_a_baseline_and_a_start_by_label(decided):
         np.testing.assert_array_equal(by_label.comparison.values[name].draws, plain.comparison.values[name].draws)
     assert by_label.comparison.values["chosen"].start == f"the given distribution (state {BAD})"
     with pytest.raises(ValueError, match=r"^baseline: policy has no action for 'idle', expected one for every state$"):
-        bm.decide(KEY, right_prior(), easy_log(), OBJECTIVE, num_draws=100, baseline={BAD: ACTIONS[0]})
+        bm.decide(
+            KEY,
+            right_prior(),
+            easy_log(),
+            OBJECTIVE,
+            options=bm.recommend.DecideOptions(num_draws=100),
+            baseline={BAD: ACTIONS[0]},
+        )
     with pytest.raises(ValueError, match=r"^initial is 'idel', expected .*; did you mean 'idle'"):
-        bm.decide(KEY, right_prior(), easy_log(), OBJECTIVE, num_draws=100, initial="idel")
+        bm.decide(
+            KEY, right_prior(), easy_log(), OBJECTIVE, options=bm.recommend.DecideOptions(num_draws=100, initial="idel")
+        )
 
 
 def test_the_gain_by_the_whole_log_is_kept_where_it_is_split(decided):
@@ -375,7 +401,7 @@ def test_what_cannot_be_decided_is_refused_at_the_door(monkeypatch, kind, object
     monkeypatch.setattr(sys.modules["bayes_mdp.recommend.decide"], "infer", None)
     more: dict[str, Any] = {"num_draws": 100} | {name: x for name, x in options.items() if name != "horizon"}
     with pytest.raises(ValueError, match=message):
-        bm.decide(KEY, "default", log, objective, space=space, **more)
+        bm.decide(KEY, "default", log, objective, **fold(bm.recommend.DecideOptions, {"space": space, **more}))
 
 
 def test_a_log_of_one_stretch_is_decided_on():
@@ -384,5 +410,11 @@ def test_a_log_of_one_stretch_is_decided_on():
     state, action = rng.integers(2, size=121), rng.integers(2, size=120)
     end = np.arange(120) == 119
     data = Transitions(state[:-1], action, action + 0.1 * rng.normal(size=120), state[1:], truncated=end)
-    decision = bm.decide(KEY, "default", Log(data, ("x", "y"), ("a", "b")), Discounted(0.5), num_draws=100)
+    decision = bm.decide(
+        KEY,
+        "default",
+        Log(data, ("x", "y"), ("a", "b")),
+        Discounted(0.5),
+        options=bm.recommend.DecideOptions(num_draws=100),
+    )
     assert decision.criticism is not None and "start: uniform" in " ".join(str(decision).split())

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
+from tests.options import fold
 
 
 def decided(unit, zero, believed=None):
@@ -28,7 +29,9 @@ def decided(unit, zero, believed=None):
     prior = bm.models.dirichlet_normal_gamma(1.0, zero, 1.0, 2.0, (believed or unit) ** 2)
     aim = bm.Discounted(0.8)
     options: dict[str, Any] = {"criterion": "cvar:0.3", "num_draws": 100, "confidence": 0.8, "checks": False}
-    decision: Any = bm.decide(jax.random.key(5), prior, log, aim, slack=0.1 * unit, **options)
+    decision: Any = bm.decide(
+        jax.random.key(5), prior, log, aim, **fold(bm.recommend.DecideOptions, {"slack": 0.1 * unit, **options})
+    )
     values = {name: (value.draws - 5 * zero) / unit for name, value in decision.comparison.values.items()}
     return decision, values
 

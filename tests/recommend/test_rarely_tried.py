@@ -34,7 +34,9 @@ def gained(decision: Any, rows: np.ndarray, reward: np.ndarray) -> float:
 def test_logs_from_which_a_harmful_policy_was_recommended(seed, number):
     """All defaults, 60 episodes: where any pair may be chosen the loss is 87 and 78, with the interval above zero."""
     rows, reward, log = plants(seed, number + 1, 60)[number]
-    free = bm.decide(KEY, PRIOR, log, OBJECTIVE, limits=PolicyLimits(bootstrap_below=0))
+    free = bm.decide(
+        KEY, PRIOR, log, OBJECTIVE, options=bm.recommend.DecideOptions(limits=PolicyLimits(bootstrap_below=0))
+    )
     assert free.recommended and gained(free, rows, reward) < -70
     assert free.comparison.difference("chosen", "baseline").interval[0] > 0
     decision: Any = bm.decide(KEY, PRIOR, log, OBJECTIVE)
@@ -76,7 +78,9 @@ def test_rare_pairs_keep_the_baseline(limits, below, horizon):
     objective = OBJECTIVE if horizon is None else Episodic(horizon)
     changed = 0
     for _, _, log in plants(5, 2, 15):
-        decision: Any = bm.decide(KEY, PRIOR, log, objective, limits=limits, num_draws=100, checks=False)
+        decision: Any = bm.decide(
+            KEY, PRIOR, log, objective, options=bm.recommend.DecideOptions(limits=limits, num_draws=100, checks=False)
+        )
         counts = counts_of(log)
         rare, today, candidate = counts < below, probs(decision.baseline), probs(decision.candidate)
         kept = np.broadcast_to(rare, candidate.shape)
@@ -102,7 +106,14 @@ def test_rare_pairs_keep_the_baseline(limits, below, horizon):
 def test_a_given_baseline_is_what_is_kept():
     """The states in which all is rare have the baseline's action, also where the log never took it."""
     ((_, _, log),) = plants(4, 1, 4)
-    decision: Any = bm.decide(KEY, PRIOR, log, OBJECTIVE, baseline=[2, 2, 2, 0], num_draws=100, checks=False)
+    decision: Any = bm.decide(
+        KEY,
+        PRIOR,
+        log,
+        OBJECTIVE,
+        baseline=[2, 2, 2, 0],
+        options=bm.recommend.DecideOptions(num_draws=100, checks=False),
+    )
     counts, candidate = counts_of(log), probs(decision.candidate)
     rare = counts < LEAST_TRIED
     assert rare[:, 2].any() and rare.all(-1).any()
@@ -111,7 +122,9 @@ def test_a_given_baseline_is_what_is_kept():
 
 def test_the_page_says_it(tmp_path):
     ((_, _, log),) = plants(4, 1, 4)
-    decision: Any = bm.decide(KEY, PRIOR, log, OBJECTIVE, num_draws=100, checks=False)
+    decision: Any = bm.decide(
+        KEY, PRIOR, log, OBJECTIVE, options=bm.recommend.DecideOptions(num_draws=100, checks=False)
+    )
     write_report(decision, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "<p>Limits: left to the baseline: pairs that the data which choose have less than 5 times" in page

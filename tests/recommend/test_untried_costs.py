@@ -33,7 +33,13 @@ def log() -> Log:
 def decided(log, limits=PolicyLimits(bootstrap_below=0), **options):
     space = bm.StateActionSpace.from_log(log, **options)
     prior = bm.models.dirichlet_normal(loc=0.0, scale=0.3, noise_scale=0.1)
-    return bm.decide(KEY, prior, log, bm.Episodic(1), space=space, num_draws=100, checks=False, limits=limits)
+    return bm.decide(
+        KEY,
+        prior,
+        log,
+        bm.Episodic(1),
+        options=bm.recommend.DecideOptions(space=space, num_draws=100, checks=False, limits=limits),
+    )
 
 
 def test_it_says_so_and_keeps_the_baseline(log):

@@ -25,7 +25,8 @@ from bayes_mdp.inference.draws.chains import (
 )
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.utils.files import read_sealed, write_sealed
-from bayes_mdp.utils.messages import see, shown_as_html
+from bayes_mdp.utils.layout import Bullets, Part, Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import see
 
 LARGE_PARETO_K = 0.7
 MOST_ASKED = 200  # elements of a table that are given to ArviZ, which takes time for each
@@ -80,29 +81,35 @@ class Diagnosis(NamedTuple):
         """Whether no problem was found."""
         return not self.problems
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
         """In words."""
         if self.num_draws is None:
-            return f"{self.method}: closed form, no Monte Carlo error. Nothing to diagnose."
+            return Section(f"{self.method}: closed form, no Monte Carlo error. Nothing to diagnose.")
         if self.weights_ess is None:
-            lines = [f"{self.method}: {self.num_draws} nodes of a grid, no Monte Carlo error"]
+            title = f"{self.method}: {self.num_draws} nodes of a grid, no Monte Carlo error"
         else:
             size = f"effective sample size of the weights {self.weights_ess:.4g}"
-            lines = [f"{self.method}: {self.num_draws} draws, {size}"]
+            title = f"{self.method}: {self.num_draws} draws, {size}"
         if self.divergences is not None:
-            lines[0] += f", {self.divergences} divergences"
+            title += f", {self.divergences} divergences"
+        parts: list[Part] = []
         if self.sites is not None:
-            lines += ["  " + line for line in self.sites.to_string(float_format=lambda x: f"{x:.4g}").splitlines()]
+            cells = [
+                [str(name), *(f"{x:.4g}" for x in row)]
+                for name, row in zip(self.sites.index, self.sites.to_numpy(), strict=True)
+            ]
+            parts.append(Table(["", *map(str, self.sites.columns)], cells))
         elif self.method in ("svi", "laplace"):
-            lines.append("  an approximation by one optimiser run: no chains to compare")
-        lines += [f"  - {text}" for text in (*self.problems, *self.notes)]
+            parts.append("an approximation by one optimiser run: no chains to compare")
+        parts += [Bullets([*self.problems, *self.notes])] if self.problems or self.notes else []
         if self.problems:
-            lines.append(f"What each problem means, and what to try: {see('how-to/check-a-posterior')}")
+            parts.append(f"What each problem means, and what to try: {see('how-to/check-a-posterior')}")
         else:
-            lines.append("No other problem was seen." if self.notes else "No problem was seen.")
-        return "\n".join(lines)
+            parts.append("No other problem was seen." if self.notes else "No problem was seen.")
+        return Section(title, parts)
 
 
 def diagnose(posterior: Fitted) -> Diagnosis:

@@ -25,7 +25,8 @@ from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.planning import solve
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.messages import see, shown_as_html
+from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.validation import check_functions
 
 ALPHAS = (0.99, 1.01)
@@ -64,29 +65,33 @@ class PriorSensitivity(NamedTuple):
     thresholds: tuple[float, float]
     num_draws: int
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
         """The quantities that depend most on the prior, and how many there are of each verdict."""
-        head = f"Power-scaling sensitivity: {self.num_draws} draws, prior of {', '.join(self.scaled)}"
         shown = self.table.sort_values("prior", ascending=False).head(SHOWN)
-        width = max(len("quantity"), *map(len, shown["quantity"]))
-        lines = [head, f"  {'quantity':<{width}}  prior  likelihood"]
-        for name, prior, likelihood, verdict in shown.to_numpy():
-            lines.append(f"  {name:<{width}}  {prior:5.2f}  {likelihood:10.2f}  {verdict}")
-        lines += [f"  and {len(self.table) - SHOWN} more"] if len(self.table) > SHOWN else []
+        rows = [
+            (str(name), f"{prior:.2f}", f"{likelihood:.2f}", str(verdict))
+            for name, prior, likelihood, verdict in shown.to_numpy()
+        ]
+        parts: list[Part] = [Table(("quantity", "prior", "likelihood", "verdict"), rows, (0, 3))]
+        parts += [f"and {len(self.table) - SHOWN} more"] if len(self.table) > SHOWN else []
         counted = self.table["verdict"].value_counts()
-        lines.append("; ".join(f"{number} {verdict}" for verdict, number in counted.items()) + ".")
-        for verdict, step in NEXT_STEPS.items():
-            if verdict in counted:
-                lines.append(f"  {verdict}, what to try: {step} {see('how-to/check-a-posterior')}")
+        parts.append("; ".join(f"{number} {verdict}" for verdict, number in counted.items()) + ".")
+        parts += [
+            f"{verdict}, what to try: {step} {see('how-to/check-a-posterior')}"
+            for verdict, step in NEXT_STEPS.items()
+            if verdict in counted
+        ]
         if max(self.thresholds) > THRESHOLD:
             chance = "{:.2f} and {:.2f}".format(*self.thresholds)
-            lines.append(
+            parts.append(
                 f"Sensitivities below {chance} cannot be distinguished from chance; "
                 "more draws (num_draws=) show smaller ones."
             )
-        return "\n".join(lines)
+        scaled = ", ".join(self.scaled)
+        return Section(f"Power-scaling sensitivity: {self.num_draws} draws, prior of {scaled}", parts)
 
 
 def prior_sensitivity(

@@ -1,6 +1,5 @@
 """`Check`: the result of a check, as numbers, in words and as figures."""
 
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from scipy import stats
 from bayes_mdp.calibration.simulation_based.ecdf import Detectable, detectable, simultaneous_band
 from bayes_mdp.calibration.simulation_based.sbc_result import remedy
 from bayes_mdp.utils.files import read_netcdf, write_netcdf
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
 from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
@@ -121,21 +120,25 @@ class Check:
         """
         write_netcdf(self.dataset, path)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
         """The verdict, the simulations, each score, and advice."""
         attrs = self.dataset.attrs
-        verdict = "calibrated" if self.calibrated else "NOT CALIBRATED"
-        lines = [("", f"Calibration of {attrs['prior']}, inference {attrs['method']}: {verdict}")]
-        lines += [("tried", self._tried()), ("coverage", self._coverage()), ("z-score", self._z_score())]
-        lines += [("contraction", self._contraction())]
+        facts = {
+            "tried": self._tried(),
+            "coverage": self._coverage(),
+            "z-score": self._z_score(),
+            "contraction": self._contraction(),
+        }
         if "joint_p_value" in self.dataset:
-            lines.append((JOINT, self._joint()))
+            facts[JOINT] = self._joint()
         if "brier_score" in self.dataset:
-            lines.append((OPTIMAL, self._optimal()))
-        lines += [("verdict", self.verdict), ("what to do", self._advice())]
-        return "\n".join(_paragraph(title, text) for title, text in lines)
+            facts[OPTIMAL] = self._optimal()
+        facts |= {"verdict": self.verdict, "what to do": self._advice()}
+        verdict = "calibrated" if self.calibrated else "NOT CALIBRATED"
+        return Section(f"Calibration of {attrs['prior']}, inference {attrs['method']}: {verdict}", [Facts(facts)])
 
     @property
     def _varying(self) -> xr.Dataset:
@@ -259,12 +262,6 @@ def _limits(found: Detectable) -> str:
     if not shown:
         return "No fault of a quantity would have shown with probability .95."
     return f"Faults that would have shown in a quantity with probability .95: draws that {', or '.join(shown)}."
-
-
-def _paragraph(title: str, text: str) -> str:
-    if not title:
-        return text
-    return textwrap.fill(text, WIDTH, initial_indent=f"  {title:<12}", subsequent_indent=" " * 14)
 
 
 # Figures, one function each, and all of them (`plot_check`). Matplotlib is loaded when one is drawn. The quantities

@@ -12,7 +12,7 @@ each posterior, K quantities. A posterior is calibrated if the truth and its dra
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -42,7 +42,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.fitted import Fitted, Law
-from bayes_mdp.inference.route import fit_for, infer
+from bayes_mdp.inference.route import METHODS, fit_for, infer
 from bayes_mdp.mdp import (
     AverageReward,
     Discounted,
@@ -59,8 +59,9 @@ from bayes_mdp.models.mdp_spec import Prior, RewardTable, reward_law
 from bayes_mdp.models.reward_laws import law_of_first
 from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
-from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_number
+from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_number, check_type
 
 INTERVAL = 0.9  # probability of the intervals in the dataset
 Variables = dict[str, tuple]  # name -> (dims, values) or (dims, values, attributes)
@@ -341,23 +342,65 @@ class _Source(NamedTuple):
     behaviour: str
 
 
-def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
+@dataclass(frozen=True)
+class CheckOptions:
+    """Options of `check` that seldom change.
+
+    Args:
+        num_draws: of each posterior, as of `SbcOptions`.
+        num_transitions: of each truth; None: ten for each pair. With `data`: as many as it holds.
+        method: of the inference, as of `SbcOptions`.
+        quantities: name -> function of a `Drawn` (its `mdp`, `solution`, ...) that gives a number. None: the optimal
+            value of every state and of every pair (of the first step of an episode), and the probability that an
+            action is optimal. "chosen policy": the value (mean over first states) of the policy that is optimal in the
+            mean of each simulated posterior. This tests whether its interval contains the true value as often as
+            stated, although the policy was chosen with the same data. For posteriors of draws, whose mean is made of
+            the draws that are ranked, the test is approximate.
+        behaviour: None: pairs at random; or a policy, as of `SbcOptions`. With `data`: the pairs of the log.
+        executor: where the simulations are computed, as of `SbcOptions`.
+        false_alarm: probability that a calibrated posterior is called not calibrated.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.calibration.CheckOptions(quantities="chosen policy").num_draws
+        200
+    """
+
+    num_draws: int = 200
+    num_transitions: int | None = None
+    method: str | Method = "auto"
+    quantities: Mapping[str, Quantity] | Literal["chosen policy"] | None = None
+    behaviour: Behaviour = None
+    executor: ExecutorLike = None
+    false_alarm: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_count("num_draws", self.num_draws, 10)
+        if self.num_transitions is not None:
+            check_count("num_transitions", self.num_transitions)
+        if isinstance(self.quantities, str):
+            check_name("quantities", self.quantities, (CHOSEN_POLICY,), ", a mapping of functions or None")
+        else:
+            check_functions("quantities", self.quantities)
+        if not isinstance(self.method, Method):
+            check_name("method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
+        check_executor(self.executor)
+        check_number("false_alarm", self.false_alarm, lambda x: 0 < x < 1, "a probability between 0 and 1")
+
+
+@accepts_moved("check")
+def check(
     key: PRNGKeyArray,
     prior: Prior,
     space: StateActionSpace,
     *,
     data: Log | Transitions | None = None,
     objective: Objective | None = None,
-    quantities: Mapping[str, Quantity] | None = None,
-    quantity: Literal["chosen policy"] | None = None,
     num_simulations: int = 200,
-    num_draws: int = 200,
-    num_transitions: int | None = None,
-    method: str | Method = "auto",
-    behaviour: Behaviour = None,
-    false_alarm: float = 0.01,
     path: str | Path | None = None,
-    executor: ExecutorLike = None,
+    options: CheckOptions = CheckOptions(),
 ) -> Check:
     """Simulation-based calibration of decisions: coverage, contraction, z-scores and a verdict; `print` shows it.
 
@@ -369,7 +412,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
 
     The verdict: exact tests of uniform ranks (see `ecdf`) of each quantity and of the joint score,
     and a bound on the tails of the Brier score; Bonferroni over all: a calibrated posterior is rejected with
-    probability `false_alarm` at most. `Check.at` tests the same simulations at another one.
+    probability `options.false_alarm` at most. `Check.at` tests the same simulations at another one.
 
     The dataset of the result, with dims simulation, quantity, level, pair and bin: `truth`, `rank`, `posterior_mean`,
     `posterior_sd`, `interval_low`, `interval_high` (central 90 %), `z_score`, `contraction` [simulation, quantity];
@@ -385,22 +428,11 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         space: of the prior.
         data: a log to check around; None: all over the prior.
         objective: of the values; None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
-        quantities: name -> function of a `Drawn` (its `mdp`, `solution`, ...) that gives a number. None: the optimal
-            value of every state and of every pair (of the first step of an episode), and the probability that an
-            action is optimal.
-        quantity: "chosen policy" in place of `quantities`: the value (mean over first states) of the policy that is
-            optimal in the mean of each simulated posterior. This tests whether its interval contains the true value as
-            often as stated, although the policy was chosen with the same data. For posteriors of draws, whose mean is
-            made of the draws that are ranked, the test is approximate.
         num_simulations: number of truths.
-        num_draws: of each posterior.
-        num_transitions: of each truth; None: ten for each pair. With `data`: as many as it holds.
-        method: as for `sbc`.
-        behaviour: as for `sbc`: None: pairs at random; or a policy. With `data`: the pairs of the log.
-        false_alarm: probability that a calibrated posterior is called not calibrated.
         path: NetCDF file for the dataset (`load_check` reads it). Finished chunks are kept beside it: the same call
             resumes from them.
-        executor: where the simulations are computed, as for `sbc`.
+        options: sizes of data sets and posteriors, the inference, what is compared, where it is computed, the level of
+            the tests (see `CheckOptions`).
 
     Raises:
         ValueError, TypeError: an argument that cannot be used (as `infer`, `sbc`); a quantity that is not finite in
@@ -408,27 +440,26 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
-        >>> result = bm.check(jax.random.key(0), prior, space, num_simulations=20, num_transitions=10)
+        >>> options = bm.calibration.CheckOptions(num_transitions=10)
+        >>> result = bm.check(jax.random.key(0), prior, space, num_simulations=20, options=options)
         >>> result.calibrated
         True
     """
     check_key("key", key)
     kept = None if path is None else _kept_beside(path)
-    for name, count in (("num_simulations", num_simulations), ("num_draws", num_draws)):
-        check_count(name, count, 10)
-    check_number("false_alarm", false_alarm, lambda x: 0 < x < 1, "a probability between 0 and 1")
+    check_count("num_simulations", num_simulations, 10)
     check_space(space)
-    check_executor(executor)
-    check_functions("quantities", quantities)
-    if quantity is not None:
-        check_name("quantity", quantity, (CHOSEN_POLICY,), ", or None")
-        if quantities is not None:
-            raise ValueError(f"quantity is {quantity!r} with quantities, expected one of them")
+    check_type("options", options, CheckOptions, "CheckOptions")
+    method, behaviour, num_draws = options.method, options.behaviour, options.num_draws
+    # The value of the policy that each posterior chooses, or functions of a draw.
+    quantities, quantity = options.quantities, None
+    if isinstance(quantities, str):
+        quantities, quantity = None, quantities
     if objective is not None:
         check_objective(objective)
     fit = fit_for(prior, space, method, sampler=sampler(num_draws))
     objective = _objective(objective, space)
-    source = _source(data, space, num_transitions, behaviour)
+    source = _source(data, space, options.num_transitions, behaviour)
     asked = values(space, objective) if quantities is None else dict(quantities)
     events = optimal_actions(space, objective) if quantities is None else {}
     if quantity is not None:
@@ -442,10 +473,10 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
     program = identity_of((prior, space, quantities, quantity, behaviour, objective, method, source.log))
     shared = _shared(attributes, method) | {"program": program}
-    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept, executor)
+    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept, options.executor)
     rng = host_generator(key_ties)
     dataset = numbers(rng, _split(simulated, list(asked), list(events)))
-    answer = Check(dataset.assign_attrs(attributes, false_alarm=false_alarm))
+    answer = Check(dataset.assign_attrs(attributes, false_alarm=options.false_alarm))
     if path is not None and kept is not None:
         answer.to_netcdf(path)
         kept.unlink(missing_ok=True)

@@ -30,7 +30,8 @@ from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.utils.messages import amount, see, shown_as_html
+from bayes_mdp.utils.layout import Part, Section, as_html, as_text
+from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_count, check_key, check_labels, check_number, check_type, described
@@ -220,31 +221,31 @@ class Criticism:
             return "no check could be made"
         return "no check failed"
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A line for each check."""
-        lines = [f"Criticism, {describe_objective(self.objective)}: {self.headline}"]
-        lines += [f"  start: {self.start}"] if self.start else []
+    def layout(self) -> Section:
+        """A sentence for each check."""
+        parts: list[Part] = [f"start: {self.start}"] if self.start else []
         for name, finding in self.findings.items():
             mark = "failed" if name in self.alarms else "passed"
             p_value = f"p = {finding.p_value:.3g}; fails at {self.threshold:.3g} or less"
-            lines.append(f"  {name} ({mark}, {p_value}): {finding.text}")
+            parts.append(f"{name} ({mark}, {p_value}): {finding.text}")
             if name in self.alarms:
-                lines.append(f"    what to try: {self.next_step(name)}")
-        lines += [f"  {name}: not checked, {why}" for name, why in self.skipped.items()]
-        lines += [f"  {name}: {basis}" for name, basis in self.bases.items() if basis is not None]
+                parts.append(f"{name}, what to try: {self.next_step(name)}")
+        parts += [f"{name}: not checked, {why}" for name, why in self.skipped.items()]
+        parts += [f"{name}: {basis}" for name, basis in self.bases.items() if basis is not None]
         for name, basis in self.bases.items():
             if basis is not None and (basis.prior_share or 0.0) > PRIOR_SHARE:
-                lines.append(f"    {name} rests on the prior most at {basis.describe_weakest}")
+                parts.append(f"{name} rests on the prior most at {basis.describe_weakest}")
             if basis is not None and basis.rewards is not None and basis.rewards.share > PRIOR_SHARE:
-                lines.append(
-                    f"    {name} rests on the prior of the rewards most at {describe_parts(basis.rewards.weakest)}"
+                parts.append(
+                    f"{name} rests on the prior of the rewards most at {describe_parts(basis.rewards.weakest)}"
                 )
         if self.log_density:
             each = ", ".join(f"{name} {density:.4g}" for name, density in self.log_density.items())
-            lines.append(f"  log predictive density of the second half, per transition: {each}")
-        return "\n".join(lines)
+            parts.append(f"log predictive density of the second half, per transition: {each}")
+        return Section(f"Criticism, {describe_objective(self.objective)}: {self.headline}", parts)
 
 
 def criticise(

@@ -18,12 +18,12 @@ from bayes_mdp.calibration.predictive.comparisons import (
     Comparison,
     compare_statistic,
     comparison_table,
-    describe_comparisons,
+    lay_out_comparisons,
     stack_statistic,
     surprises,
 )
 from bayes_mdp.mdp import Environment
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_type
 
 ChoiceStatistic = Callable[[ChoiceLog, Int[np.ndarray, "P T"]], float | Float[np.ndarray, "..."]]
@@ -160,15 +160,16 @@ class ChoiceCheck(NamedTuple):
         """Per statistic, along `quantity`: observed, mean and sd of the replicates, p."""
         return comparison_table(self.comparisons)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
         """A line for each statistic, and those that are surprising."""
         how = "running freely" if self.free else "one step ahead, the past as observed"
         title = f"Predictive check: {self.num_draws} replicates of {self.log.num_choices} choices, {how}"
         where = lambda index: f" at {index}" if index else ""  # noqa: E731
         verdict = "These choices are not what this model would make."
-        return describe_comparisons(title, self.comparisons, where, verdict, NEXT_STEPS, 16)
+        return lay_out_comparisons(title, self.comparisons, where, verdict, NEXT_STEPS)
 
 
 def check_choices(

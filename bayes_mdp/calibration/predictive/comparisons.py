@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from bayes_mdp.utils.layout import Part, Section, Table
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import ArrayLike
 
@@ -86,15 +87,14 @@ def comparison_table(
     return xr.Dataset(made)
 
 
-def describe_comparisons(
+def lay_out_comparisons(
     title: str,
     comparisons: Mapping[str, Comparison],
     where: Callable[[tuple[int, ...]], str],
     verdict: str,
     next_steps: Mapping[str, tuple[str, str]],
-    width: int,
-) -> str:
-    """`title`, a line for each statistic, and those that are surprising.
+) -> Section:
+    """`title`, a row for each statistic, and those that are surprising.
 
     Args:
         title: the first line.
@@ -102,27 +102,31 @@ def describe_comparisons(
         where: index of a cell -> the cell in words; "" for ().
         verdict: the sentence after the surprising ones.
         next_steps: statistic -> what to try where it is surprisingly large, and small; `OWN` of those not in it.
-        width: of the column of names.
     """
-    lines = [title]
+    rows = []
     for name, each in comparisons.items():
         here = (slice(None), *each.worst)
         low, high = np.quantile(each.replicated[here], [0.05, 0.95])
-        lines.append(
-            f"  {name:<{width}} observed {each.observed[here].mean():.4g}, replicates {low:.4g} to {high:.4g} (90 %), "
-            f"p {each.p_overall:.3f} +- {each.error:.3f}{where(each.worst)}"
+        rows.append(
+            (
+                name,
+                f"{each.observed[here].mean():.4g}",
+                f"{low:.4g} to {high:.4g}",
+                f"{each.p_overall:.3f} +- {each.error:.3f}",
+                where(each.worst).strip(),
+            )
         )
-    names = surprises(comparisons)
-    found = ", ".join(names)
-    lines.append(
-        f"Surprising at the 1 % level: {found}. {verdict} {see('how-to/check-a-posterior')}"
-        if found
-        else "No statistic is surprising at the 1 % level."
-    )
-    for name in names:
+    surprising = surprises(comparisons)
+    parts: list[Part] = [Table(("statistic", "observed", "90 % of replicates", "p", ""), rows, (0, 4))]
+    if surprising:
+        names = ", ".join(surprising)
+        parts.append(f"Surprising at the 1 % level: {names}. {verdict} {see('how-to/check-a-posterior')}")
+    else:
+        parts.append("No statistic is surprising at the 1 % level.")
+    for name in surprising:
         large, small = next_steps.get(name, (OWN, OWN))
-        lines.append(f"  {name}, what to try: {large if comparisons[name].is_large else small}")
-    return "\n".join(lines)
+        parts.append(f"{name}, what to try: {large if comparisons[name].is_large else small}")
+    return Section(title, parts)
 
 
 def stack_statistic(name: str, values: Sequence[ArrayLike]) -> Float[np.ndarray, "N *cells"]:

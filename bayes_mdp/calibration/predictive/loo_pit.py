@@ -20,7 +20,8 @@ from bayes_mdp.calibration.belief.observed_data import Data, Rows
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.messages import see, shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,20 +90,24 @@ class LooPit(NamedTuple):
     variables: dict[str, Pit]
     share_unreliable: float
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A line for each variable."""
-        lines = ["LOO-PIT: where each transition falls in its prediction from all the others"]
-        for name, pit in self.variables.items():
-            lines.append(f"  {name:<11} {pit.values.size} values, p {pit.p:.3g}: {pit.fault}")
-            if not pit.uniform:
-                lines.append(f"    what to try: {NEXT_STEPS[name][pit.fault]} {see('how-to/check-a-posterior')}")
+    def layout(self) -> Section:
+        """A row for each variable."""
+        rows = [(name, str(pit.values.size), f"{pit.p:.3g}", pit.fault) for name, pit in self.variables.items()]
+        notes = [
+            f"{name}, what to try: {NEXT_STEPS[name][pit.fault]} {see('how-to/check-a-posterior')}"
+            for name, pit in self.variables.items()
+            if not pit.uniform
+        ]
         if self.share_unreliable:
-            lines.append(
-                f"  unreliable at {self.share_unreliable:.1%} of the transitions (Pareto k above 0.7): {UNRELIABLE}"
-            )
-        return "\n".join(lines)
+            share = f"{self.share_unreliable:.1%}"
+            notes.append(f"unreliable at {share} of the transitions (Pareto k above 0.7): {UNRELIABLE}")
+        return Section(
+            "LOO-PIT: where each transition falls in its prediction from all the others",
+            [Table(("variable", "values", "p", "verdict"), rows, (0, 3)), *notes],
+        )
 
     def plot(self) -> "Figure":
         """ECDF minus the diagonal, with the 99 % simultaneous band of uniform numbers."""

@@ -19,7 +19,7 @@ from bayes_mdp.calibration.predictive.comparisons import (
     Comparison,
     compare_statistic,
     comparison_table,
-    describe_comparisons,
+    lay_out_comparisons,
     stack_statistic,
     surprises,
 )
@@ -27,7 +27,7 @@ from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.validation import check_functions
 
 if TYPE_CHECKING:
@@ -240,9 +240,10 @@ class PredictiveCheck(NamedTuple):
             axis.set_yticks([])
         return figure
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
         """A line for each statistic, and those that are surprising."""
         number = len(next(iter(self.comparisons.values())).replicated)
         title = (
@@ -250,7 +251,7 @@ class PredictiveCheck(NamedTuple):
             "visits held fixed; of pairs the most surprising one, its p-value allowing for their number"
         )
         verdict = "The data are not what this model would yield."
-        return describe_comparisons(title, self.comparisons, self._where, verdict, NEXT_STEPS, 23)
+        return lay_out_comparisons(title, self.comparisons, self._where, verdict, NEXT_STEPS)
 
     def _where(self, index: tuple[int, ...]) -> str:
         """The pair in words."""

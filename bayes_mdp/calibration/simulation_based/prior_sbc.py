@@ -8,6 +8,7 @@ is right.
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -25,7 +26,7 @@ from bayes_mdp.inference.detection.detect_rows import bent
 from bayes_mdp.inference.detection.probe import Probe
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.methods import NUTS, Method
-from bayes_mdp.inference.route import fit_for
+from bayes_mdp.inference.route import METHODS, fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
@@ -34,11 +35,12 @@ from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.numerics.host_program import QUICKEST, quick_jit
 from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file, read_netcdf, write_netcdf
 from bayes_mdp.utils.identity import UnidentifiedError, identity
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.progress import DELAY, bar_of
-from bayes_mdp.utils.validation import check_count, check_functions, check_key
+from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_type
 
 Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]] | StagedSimulation
 """key -> ranks of one simulation; traceable, or in stages."""
@@ -49,20 +51,57 @@ WRITE_EVERY = 5.0  # seconds; the file is written whole
 PARTS_OF_MDPS = "prior, space, behaviour, objective, method or other quantities"
 
 
-def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
+@dataclass(frozen=True)
+class SbcOptions:
+    """Options of `sbc` that seldom change; those of `check` are `CheckOptions`.
+
+    Args:
+        num_draws: of each posterior. They must be nearly independent: chains are thinned to this number.
+        num_transitions: of each data set.
+        method: as for `infer`, or a `Fit`. If a name leads to NUTS, one chain of four times `num_draws` is run for each
+            data set (see `sampler`), not the four chains of `infer`; a `NUTS` is used as given.
+        quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
+            latent site that the posterior draws by name: the number, each element of up to eight, the mean of more.
+        behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
+            its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
+        executor: where the chunks of up to 64 simulations are computed (see `ExecutorLike`): the same numbers
+            everywhere (under `jax.enable_x64` to rounding: there the last bits depend on what the process compiled
+            before). Every worker compiles the program.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.calibration.SbcOptions(num_transitions=5).num_draws
+        100
+    """
+
+    num_draws: int = 100
+    num_transitions: int = 100
+    method: str | Method | Fit = "auto"
+    quantities: Mapping[str, Quantity] | None = None
+    behaviour: Behaviour = None
+    executor: ExecutorLike = None
+
+    def __post_init__(self) -> None:
+        check_count("num_draws", self.num_draws)
+        check_count("num_transitions", self.num_transitions)
+        if not isinstance(self.method, (Method, Fit)):
+            check_name("method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
+        check_functions("quantities", self.quantities)
+        check_executor(self.executor)
+
+
+@accepts_moved("calibration.sbc")
+def sbc(
     key: PRNGKeyArray,
     prior: Prior,
     space: StateActionSpace,
     *,
-    num_simulations: int = 256,
-    num_draws: int = 100,
-    num_transitions: int = 100,
-    method: str | Method | Fit = "auto",
-    quantities: Mapping[str, Quantity] | None = None,
-    behaviour: Behaviour = None,
     objective: Objective | None = None,
+    num_simulations: int = 256,
     path: str | Path | None = None,
-    executor: ExecutorLike = None,
+    options: SbcOptions = SbcOptions(),
 ) -> SBC:
     """Ranks of truths among posterior draws, and what they show of the posterior; `print` it for a verdict in words.
 
@@ -73,20 +112,11 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         key: of all simulations.
         prior: a NumPyro program, space -> `MDPSpec`: the distribution of the truths.
         space: of the prior.
-        num_simulations: number of truths, data sets and posteriors.
-        num_draws: of each posterior. They must be nearly independent: chains are thinned to this number.
-        num_transitions: of each data set.
-        method: as for `infer`, or a `Fit`. If a name leads to NUTS, one chain of four times `num_draws` is run for each
-            data set (see `sampler`), not the four chains of `infer`; a `NUTS` is used as given.
-        quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
-            latent site of one number that the posterior draws by name.
-        behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
-            its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
         objective: of the values. None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
+        num_simulations: number of truths, data sets and posteriors.
         path: a NetCDF file for the finished chunks, written every five seconds: the same call resumes from it.
-        executor: where the chunks of up to 64 simulations are computed (see `ExecutorLike`): the same numbers
-            everywhere (under `jax.enable_x64` to rounding: there the last bits depend on what the process compiled
-            before). Every worker compiles the program.
+        options: sizes of data sets and posteriors, the inference, what is compared, where it is computed (see
+            `SbcOptions`).
 
     Raises:
         ValueError: a number out of range; a prior without such a fit; a file of other simulations; the average reward
@@ -96,31 +126,29 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
-        >>> result = bm.calibration.sbc(
-        ...     jax.random.key(0), prior, space, num_simulations=32, num_draws=15, num_transitions=5
-        ... )
+        >>> options = bm.calibration.SbcOptions(num_draws=15, num_transitions=5)
+        >>> result = bm.calibration.sbc(jax.random.key(0), prior, space, num_simulations=32, options=options)
         >>> result.passed
         True
     """
     check_key("key", key)
-    for name, value in (("simulations", num_simulations), ("draws", num_draws), ("transitions", num_transitions)):
-        check_count(f"num_{name}", value)
+    check_count("num_simulations", num_simulations)
     check_space(space)
-    check_functions("quantities", quantities)
+    check_type("options", options, SbcOptions, "SbcOptions")
+    method, quantities, behaviour = options.method, options.quantities, options.behaviour
     if objective is not None:
         check_objective(objective)
     if objective is None:
         objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
     if isinstance(objective, AverageReward) and space.ends:
         raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
-    check_executor(executor)
     file = None if path is None else check_file(path)
-    fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
+    fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(options.num_draws))
     drawn = prior if isinstance(prior, PartialPooling) else _drawable(prior, space)
-    design = Design(drawn, space, num_draws, num_transitions, quantities, behaviour, objective)
+    design = Design(drawn, space, options.num_draws, options.num_transitions, quantities, behaviour, objective)
     asked = (prior, space, quantities, behaviour, objective, method)
     attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(asked)}
-    return SBC(run_simulations(key, design, fit, num_simulations, attributes, file, executor))
+    return SBC(run_simulations(key, design, fit, num_simulations, attributes, file, options.executor))
 
 
 def _drawable(prior: Prior, space: StateActionSpace) -> Prior:

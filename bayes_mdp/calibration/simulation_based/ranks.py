@@ -31,6 +31,9 @@ Walk = tuple[Int[Array, ""], Int[Array, ""]]  # state and step
 Outcome = tuple[Array, Array, Array]  # next state, reward, whether the episode ended
 
 
+MOST_ELEMENTS = 8  # of a site, ranked one by one
+
+
 class Rank(NamedTuple):
     """The rank of the truth among the draws, for one quantity.
 
@@ -322,8 +325,18 @@ def _values(
         if value.shape:
             raise ValueError(f"quantities[{name!r}] gives an array of shape {value.shape}, expected one number")
     if design.quantities is None:
-        values.update((name, value) for name, value in sites.items() if jnp.ndim(value) == 0)
+        for name, value in sites.items():
+            values.update(_numbers_of(name, jnp.asarray(value)))
     return values
+
+
+def _numbers_of(name: str, value: Float[Array, "..."]) -> dict[str, Float[Array, ""]]:
+    """What is ranked of a site: the number, each element of a few, the mean of many."""
+    if not value.shape:
+        return {name: value}
+    if value.size > MOST_ELEMENTS:
+        return {f"mean of {name} {list(value.shape)}": value.mean()}
+    return {f"{name}[{', '.join(map(str, index))}]": value[index] for index in np.ndindex(value.shape)}
 
 
 def rank_of_truth(key: PRNGKeyArray, values: Float[Array, " points"]) -> Rank:

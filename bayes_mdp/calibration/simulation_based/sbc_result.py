@@ -16,7 +16,8 @@ from scipy import stats
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.calibration.simulation_based.quantities import varying
-from bayes_mdp.utils.messages import see, shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,30 +124,31 @@ class SBC:
         scale = 1.0 / float(width) if abs(np.log(width)) > CLEAR / (2 * num) ** 0.5 else None
         return shift, scale
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """The verdict, the faults that could have been found, and a line for each quantity."""
-        data, faults = self.dataset.attrs, self.detectable
-        lines = [
+    def layout(self) -> Section:
+        """The verdict, the faults that could have been found, and a row for each quantity."""
+        data = self.dataset.attrs
+        rows = [(name, f"{p:.2g}", self.failures.get(name, "no fault seen")) for name, p in self.p_values.items()]
+        known = [name for name in self.dataset.quantity.values.tolist() if name not in self.judged]
+        rows += [(name, "-", "the same in every truth, not tested") for name in known]
+        notes = []
+        if not self.passed and self.ignores_data:
+            notes.append("no posterior mean follows its truth: the posterior does not depend on the data")
+        if not self.passed:
+            notes.append(f"what to try: {self._next_step}")
+        return Section(
             f"Simulation-based calibration of the method {data['method']!r}: {self.num_simulations} simulations of "
             f"{data.get('data') or data['num_transitions'] + ' transitions'}, {self.num_draws} draws each",
-            f"  {'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
-            f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",
-            f"  {self.num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, "
-            f"draws narrower than {faults.narrow:.2f} or wider than {faults.wide:.2f} times the right standard "
-            f"deviation, or shifted by {faults.shift:.2f} of it; smaller faults need more",
-        ]
-        width = max(map(len, self.dataset.quantity.values.tolist()))
-        for name, p in self.p_values.items():
-            lines.append(f"  {name:<{width}}  p {p:<8.2g} {self.failures.get(name, 'no fault seen')}")
-        known = [name for name in self.dataset.quantity.values.tolist() if name not in self.judged]
-        lines += [f"  {name:<{width}}  the same in every truth, not tested" for name in known]
-        if not self.passed and self.ignores_data:
-            lines.append("  no posterior mean follows its truth: the posterior does not depend on the data")
-        if not self.passed:
-            lines.append(f"  what to try: {self._next_step}")
-        return "\n".join(lines)
+            [
+                f"{'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
+                f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",
+                _sensitivity(self.num_simulations, self.detectable),
+                Table(("quantity", "p", "verdict"), rows, (0, 2)),
+                *notes,
+            ],
+        )
 
     def to_arviz(self) -> Tree:
         """The ranks as PIT values, (rank + 1/2) / (num_draws + 1), in the group `prior_sbc` (dims chain, draw).
@@ -207,6 +209,24 @@ class SBC:
     def _correlation(self, name: str) -> float:
         truth, mean = (self.dataset[field].sel(quantity=name).values for field in ("truth", "mean"))
         return _rank_correlation(truth, mean)
+
+
+def _sensitivity(num_simulations: int, faults: ecdf.Detectable) -> str:
+    """Which faults so many simulations can show, in a sentence."""
+    times = "times the right standard deviation"
+    words = (
+        f"narrower than {faults.narrow:.2f} {times}",
+        f"wider than {faults.wide:.2f} {times}",
+        f"shifted by {faults.shift:.2f} of it",
+    )
+    seen = [each for each, size in zip(words, faults, strict=True) if np.isfinite(size)]
+    if not seen:
+        return f"{num_simulations} simulations are too few to see any fault with probability {POWER:.0%}"
+    said = f"{num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "
+    if len(seen) == len(words):
+        return f"{said}{' or '.join(seen)}; smaller faults need more"
+    unseen = [kind for kind, size in zip(("narrow", "wide", "shifted"), faults, strict=True) if not np.isfinite(size)]
+    return f"{said}{' or '.join(seen)}; draws that are too {' or too '.join(unseen)} need more simulations"
 
 
 def _rank_correlation(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> float:

@@ -10,6 +10,8 @@ draws. The variance of this difference is added to that of the gain. How often s
 (docs/measured/decisions.md), not proven.
 """
 
+from dataclasses import dataclass, field
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -52,10 +54,12 @@ from bayes_mdp.mdp.abilities import require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.utils.messages import amount, amounts, shown_as_html
+from bayes_mdp.renamed import accepts_moved
+from bayes_mdp.utils.layout import Part, Section, as_html, as_text
+from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import bar_of, stage
-from bayes_mdp.utils.typing import InitialLike
-from bayes_mdp.utils.validation import check_key, check_number, check_type
+from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
+from bayes_mdp.utils.validation import check_key, check_number, check_type, described
 
 TAIL_DRAWS = 20  # fewest draws that a criterion of the tail may rest on
 THRESHOLDS = (5, 10, 20, 50, 100)  # counts below which candidates keep to the baseline
@@ -64,6 +68,35 @@ ASCENTS = 2  # starts that are improved, the best ones
 STRICTER = 0.5  # of the allowed probability of harm, that a candidate may use on the draws that choose it
 RESAMPLES = 200
 FEW_DRAWS = 64  # of a large problem, that a search has at least
+
+
+@dataclass(frozen=True)
+class ChooseOptions:
+    """Options of `choose` that seldom change; `decide` has them too (see `DecideOptions`).
+
+    Args:
+        limits: which policies may be chosen.
+        slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
+            value.
+        num_draws: draws of the search, and of the judgement. In a large problem the search has the first of them only:
+            as many as have 67 million numbers, but 64 at least, and 20 in the tail of the criterion (`Robust`: all).
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.decisions.ChooseOptions(limits=bm.decisions.PolicyLimits(min_count=3)).num_draws
+        400
+    """
+
+    limits: PolicyLimits = field(default_factory=PolicyLimits)
+    slack: RealLike = 0.0
+    num_draws: IntScalar = 400
+
+    def __post_init__(self) -> None:
+        check_type("limits", self.limits, PolicyLimits, "PolicyLimits")
+        check_number("slack", self.slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
+        check_num_draws(self.num_draws, 64)
 
 
 class PolicyChoice(eqx.Module):
@@ -104,56 +137,53 @@ class PolicyChoice(eqx.Module):
         """Whether the candidate is the baseline itself."""
         return self.abstained and np.array_equal(self.candidate, self.policy)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A few lines for a person."""
-        low, high = self.value.interval
-        lines = [
-            f"Policy chosen by {self.criterion}, {describe_objective(self.value.objective)}",
-            f"  found: {self.how}",
-            f"  {self.criterion}: {amount(self.score, 6)} (Monte Carlo error {amount(self.score_error, 2)}) in "
+    def layout(self) -> Section:
+        """How it was chosen, and what it is worth."""
+        parts: list[Part] = [
+            f"how: {self.how}",
+            f"{self.criterion}: {amount(self.score, 6)} (Monte Carlo error {amount(self.score_error, 2)}) in "
             f"{len(self.value.draws)} fresh draws; {amount(self.claimed, 6)} in those that chose it",
-            f"  value in the fresh draws: mean {amount(self.value.mean, 6)}, sd {amount(self.value.sd, 3)}, "
-            f"95 % interval {amounts(low, high, 6)}",
-            f"  {describe_start(self.value)}",
-            "  this is the value under the posterior that chose it: if the prior is wrong, or its data few, it is too "
+            f"value in the fresh draws: mean {amount(self.value.mean, 6)}, sd {amount(self.value.sd, 3)}, "
+            f"95 % interval {amounts(*self.value.interval, 6)}",
+            describe_start(self.value),
+            "this is the value under the posterior that chose it: if the prior is wrong, or its data few, it is too "
             "high (judge it on data that did not choose it)",
         ]
         if self.value.basis is not None and self.value.basis.untried is not None:
-            lines.append(f"  {self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
-        lines += [f"  {line}" for line in describe_law(self.value.basis)]
+            parts.append(f"{self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
+        parts += describe_law(self.value.basis)
         if self.improvement is not None and not self.found_nothing:
-            lines.append(f"  {self.improvement}")
+            parts.append(str(self.improvement))
         if self.baseline is not None and not self.found_nothing and self.value.mean > self.baseline.mean:
             doubt = pull_of("candidate", self.value, "the baseline", self.baseline)
-            lines += [] if doubt is None else [f"  {doubt.reason}"]
+            parts += [] if doubt is None else [doubt.reason]
         if self.abstained and self.improvement is not None:
-            found = self.improvement.accepted
-            reason = "no better policy was found" if found else "these data do not show that the candidate is no worse"
-            lines.append(f"  the baseline is returned: {reason}")
-        return "\n".join(lines)
+            no_better = "no better policy was found"
+            reason = no_better if self.improvement.accepted else "these data do not show that the candidate is no worse"
+            parts.append(f"the baseline is returned: {reason}")
+        return Section(f"Policy chosen by {self.criterion}, {describe_objective(self.value.objective)}", parts)
 
 
+@accepts_moved("choose")
 def choose(
     key: PRNGKeyArray,
     posterior: CanSample,
     objective: Objective,
     criterion: Criterion | str = "mean",
     *,
-    limits: PolicyLimits = PolicyLimits(),
     baseline: PolicyOrLabels | None = None,
-    confidence: float = 0.95,
-    slack: float = 0.0,
+    confidence: RealLike = 0.95,
     initial: InitialLike | None = None,
-    num_draws: int = 400,
+    options: ChooseOptions = ChooseOptions(),
 ) -> PolicyChoice:
     """Choose a policy under a posterior. On the host, by NumPy, in float64.
 
-    The policy is found by a search on `num_draws` draws of the posterior, and evaluated on as many fresh draws. With a
-    `baseline` the returned policy satisfies P(value >= baseline - slack) >= confidence under the posterior, or it is
-    the baseline (see `Improvement`). This probability is that of the posterior: it is right only if prior and model
-    are.
+    The policy is found by a search on draws of the posterior, and evaluated on as many fresh draws. With a `baseline`
+    the returned policy satisfies P(value >= baseline - slack) >= confidence under the posterior, or it is the baseline
+    (see `Improvement`). This probability is that of the posterior: it is right only if prior and model are.
 
     If there are at most 4096 deterministic policies, all are tried. Otherwise (choosing for several MDPs at once is
     NP-hard) a local search starts from the optimum of the mean MDP, from those of some draws and, with a baseline, from
@@ -165,13 +195,10 @@ def choose(
         objective: Discounted, Episodic, AverageReward or FirstExit.
         criterion: `ExpectedValue`, `CVaR`, `Percentile`, `SoftRobust`, `Regret`, `ProbabilityOptimal`, `Robust` of
             `bayes_mdp.decisions`, or its name with its numbers, such as "mean", "cvar:0.1", "robust:0.95".
-        limits: which policies may be chosen.
         baseline: the policy in use, as in `policy_value`.
         confidence: probability of being no worse than the baseline, in (0, 1).
-        slack: by how much a value below the baseline's still counts as no worse; zero or greater.
         initial: distribution of the first state, as in `policy_value`.
-        num_draws: draws of the search, and of the judgement. In a large problem the search has the first of them only:
-            as many as have 67 million numbers, but 64 at least, and 20 in the tail of the criterion (`Robust`: all).
+        options: limits of the policies, the slack, the number of draws (see `ChooseOptions`).
 
     Returns:
         The policy, its value in fresh draws, and how it compares with the baseline.
@@ -184,21 +211,22 @@ def choose(
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> data = bm.Transitions([0] * 20, [0, 1] * 10, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
-        >>> choice = bm.choose(jax.random.key(1), posterior, bm.Episodic(1), num_draws=100)
+        >>> choice = bm.choose(jax.random.key(1), posterior, bm.Episodic(1))
         >>> choice.policy.tolist()
         [[1]]
     """
     require_ability(posterior, CanSample, "choose")
     check_key("key", key)
-    check_num_draws(num_draws, 64)
     check_objective(objective)
-    check_type("limits", limits, PolicyLimits, "PolicyLimits")
     criterion = read_criterion(criterion)
+    if type(options) is not ChooseOptions:  # those of `decide` would be forgotten in silence
+        raise TypeError(f"options is {described(options)}, expected ChooseOptions")
+    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    limits, slack, confidence = options.limits, float(options.slack), float(confidence)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
-    searched, num_draws = at_most_held(searched, num_draws)
-    judged, _ = at_most_held(judged, num_draws)
-    check_choice(criterion, num_draws, confidence, slack, baseline is not None)
+    searched, num_draws = at_most_held(searched, int(options.num_draws))
+    check_choice(criterion, num_draws, confidence, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     require_end(sizes.ends, objective)
@@ -241,18 +269,17 @@ def choose(
         return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words, judged)
 
 
-def check_choice(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
-    """Refuse numbers of `choose` that cannot be, or too few draws for what is asked of them.
+def check_choice(criterion: Criterion, num_draws: int, confidence: float, safe: bool) -> None:
+    """Refuse too few draws for what is asked of them.
 
     Args:
-        criterion, num_draws, confidence, slack: as of `choose`.
+        criterion, confidence: as of `choose`.
+        num_draws: as of `ChooseOptions`.
         safe: whether the choice is judged against a baseline.
 
     Raises:
         ValueError: one sentence.
     """
-    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
-    check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
     share = tail_share(criterion)
     if share * num_draws < TAIL_DRAWS - 1e-9 and not isinstance(criterion, Robust):
         least = int(np.ceil(TAIL_DRAWS / share - 1e-9))
@@ -400,6 +427,7 @@ def _judged(
     """The answer, from the fresh draws, which `judged_by` holds or makes."""
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
+    judged_by, _ = at_most_held(judged_by, len(values))
     bases = late_bases(posterior, policies, judge.objective, judge.start)
     judged = [
         PolicyValue(

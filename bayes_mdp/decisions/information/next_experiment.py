@@ -37,7 +37,7 @@ from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import as_real, check_count, check_key, check_positive, check_shape
 
@@ -118,42 +118,39 @@ class NextExperiment(eqx.Module):
         """The labels of the pair of the largest `per_cost`, or the name of the study; the first of several."""
         return self.pairs[0] if self.num_episodes is None else self.pairs[0][0]
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
-        """A table for a person, best first."""
+    def layout(self) -> Section:
+        """A table of the candidates, best first."""
         times = "one observation" if self.n == 1 else f"{self.n} observations"
         title = f"Where to look next: {times} of one pair" if self.num_episodes is None else "Which study to make next"
         start = self.start or ("the given distribution" if self.initial_given else "uniform")
         measure = "EVSI" if self.validity.kind == "exact" else "gain"
-        lines = [
-            f"{title}, {describe_objective(self.objective)}, start: {start}",
-            f"  value of the present plan {self.value_now:.6g}; {measure} {describe_unit(self.objective)}",
-            f"  {self.validity}",
+        parts: list[Part] = [
+            f"value of the present plan {self.value_now:.6g}; {measure} {describe_unit(self.objective)}",
+            str(self.validity),
         ]
-        marked = np.zeros(len(self.pairs), bool) if self.from_prior is None else self.from_prior
         if self.untried is not None:
-            lines.append("  " + self.untried.warning(f"the {measure} of observing them is the prior's"))
+            parts.append(self.untried.warning(f"the {measure} of observing them is the prior's"))
         if self.untried_share > 0:
             share = f"{100 * self.untried_share:.3g} % of its time"
-            lines.append(f"  the present plan spends {share} in these: its value is the prior's too")
-        numbers_of = ("error", "cost", f"{measure} / cost")
-        label_columns = ("pair",) if self.num_episodes is None else ("study", "episodes")
-        rows: list[tuple[str, ...]] = [(*label_columns, measure, *numbers_of, "")]
+            parts.append(f"the present plan spends {share} in these: its value is the prior's too")
+        marked = np.zeros(len(self.pairs), bool) if self.from_prior is None else self.from_prior
+        rows: list[tuple[str, ...]] = []
         for i in range(min(len(self.pairs), SHOWN)):
             error = "none" if self.enumerated[i] else f"{self.standard_error[i]:.2g}"
             numbers = (f"{self.value[i]:.6g}", error, f"{self.cost[i]:.6g}", f"{self.per_cost[i]:.6g}")
             episodes = () if self.num_episodes is None else (str(self.num_episodes[i]),)
             rows.append((", ".join(map(str, self.pairs[i])), *episodes, *numbers, "the prior's" if marked[i] else ""))
-        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for first, *rest in rows:
-            cells = [first.ljust(width[0]), *(x.rjust(w) for x, w in zip(rest, width[1:], strict=True))]
-            lines.append("  " + "  ".join(cells).rstrip())
+        label_columns = ("pair",) if self.num_episodes is None else ("study", "episodes")
+        head = (*label_columns, measure, "error", "cost", f"{measure} / cost", "")
+        parts.append(Table(head, rows, (0, len(head) - 1)))
         if len(self.pairs) > SHOWN:
-            lines.append(f"  and {len(self.pairs) - SHOWN} more candidates")
+            parts.append(f"and {len(self.pairs) - SHOWN} more candidates")
         if not self.value.any():
-            lines.append("  every candidate is worth zero: no data that were looked at change the plan for the better")
-        return "\n".join(lines)
+            parts.append("every candidate is worth zero: no data that were looked at change the plan for the better")
+        return Section(f"{title}, {describe_objective(self.objective)}, start: {start}", parts)
 
     def to_dataset(self) -> "xr.Dataset":
         """The table as xarray, along `candidate`, best first; labels are coordinates."""

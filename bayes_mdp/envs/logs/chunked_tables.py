@@ -22,6 +22,7 @@ from bayes_mdp.envs.logs.tables import (
     Dialect,
     Several,
     Table,
+    check_kind,
     check_parquet,
     check_roles,
     file_digest,
@@ -152,8 +153,7 @@ def open_log(
         )
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        if not path.is_file():
-            raise FileNotFoundError(f"source is {str(path)!r}, expected a file that exists")
+        check_kind(path)
         return ChunkedLog(path, path.name, columns, chunksize, given, dialect)
     if isinstance(source, (pd.DataFrame, Partitioned)):
         return ChunkedLog(source, name, columns, chunksize, given)

@@ -94,9 +94,13 @@ def read_labels(
 
 def label_cells(table: Table, role: str) -> np.ndarray:
     """The cells of a column of labels, as objects where numpy would make other things of them: integers of dates and
-    durations, floats of integers with holes.
+    durations, floats of integers with holes and of the bounds of classes with holes.
     """
+    import pandas as pd
+
     column = table.frame[table.columns[role]]
+    if isinstance(column.dtype, pd.CategoricalDtype) and isinstance(column.cat.categories, pd.IntervalIndex):
+        return np.append(column.cat.categories.astype(object).to_numpy(), None)[column.cat.codes]  # -1: a hole
     holes = column.dtype.kind in "iu" and column.hasnans
     return column.astype(object).to_numpy() if holes or column.dtype.kind in "mM" else column.to_numpy()
 
@@ -239,6 +243,11 @@ def _rewards(table: Table) -> "tuple[np.ndarray | None, list[Check]]":
     values = table.values(role)
     if values is None:
         return None, []
+    if table.dialect.decimal == "," and values.dtype == object:
+        # One cell that is no number leaves the column as text, with the commas of the others.
+        values = np.array(
+            [x.replace(",", ".") if isinstance(x, str) and COMMA.fullmatch(x) else x for x in values], object
+        )
     numbers, missing = _numbers(values), is_missing(values)
     if values.dtype == object:  # text, where a cell is no number: the same words as in a file that was parsed
         missing |= np.array([isinstance(x, str) and x.strip() in MISSING for x in values], bool)
@@ -343,6 +352,12 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
         raise ValueError(f"every is {every!r}, expected step, a column of dates, and episode too")
     column = table.frame[table.columns["step"]]
     dates = _dates(column, ("ISO8601",))
+    zones = set(column.astype(str).str.extract(_ZONE, expand=False)) if column.dtype.kind == "O" else set()
+    if len(zones) > 1:
+        raise ValueError(
+            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({_listed_zones(zones)}), "
+            "expected one: convert them with pandas.to_datetime(..., utc=True)"
+        )
     none = np.ones(len(column), bool) if dates is None else np.asarray(dates.isna())
     require_cells(table, none, "step", "a date such as 2026-01-31 or 2026-01-31 08:00")
     assert dates is not None
@@ -357,6 +372,13 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
     return table.with_columns({table.columns["step"]: np.floor(passed / number + 0.5).astype(np.int64)})
 
 
+_ZONE = r"[T ]\d{2}:?\d{2}.*?(Z|[+-]\d{2}:?\d{2})$"
+
+
+def _listed_zones(zones: set[Any]) -> str:
+    return ", ".join(sorted(zone if isinstance(zone, str) else "none" for zone in zones))
+
+
 def _dates(column: Any, formats: Sequence[str]) -> Any:
     """A column as dates, NaT where a cell is none; None: it holds none, in any of the formats."""
     import pandas as pd
@@ -365,8 +387,14 @@ def _dates(column: Any, formats: Sequence[str]) -> Any:
         return column
     if column.dtype.kind != "O" or pd.api.types.infer_dtype(column, skipna=True) not in _KINDS_OF_DATES:
         return None
-    parsed = (pd.to_datetime(column, format=form, errors="coerce") for form in formats)
-    return next((dates for dates in parsed if dates.notna().any()), None)
+    for form in formats:
+        try:
+            dates = pd.to_datetime(column, format=form, errors="coerce")
+        except ValueError:  # dates of several time zones
+            return pd.to_datetime(column, format=form, errors="coerce", utc=True)
+        if dates.notna().any():
+            return dates
+    return None
 
 
 _KINDS_OF_DATES = ("string", "datetime", "datetime64", "date")

@@ -260,6 +260,8 @@ def _read(
     times = read_steps(table, "count")
     if times is not None:
         check_memory(f"{table.name} has {int(times.sum(dtype=np.int64))} transitions", 100.0 * times.sum(dtype=float))
+        if not times.any():
+            raise ValueError(f"{table.name}: count {table.columns['count']!r} is 0 in all rows, expected a transition")
         kept = np.repeat(kept, times[kept])
     rows = (numbers[0], action_index, rewards, reached, ends, followed.truncated, steps, observed)
     *rows, observed = (None if x is None else x[kept] for x in rows)

@@ -252,8 +252,7 @@ def open_table(
         table = Table(source, "the DataFrame", columns, None)
     elif isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        if not path.is_file():
-            raise FileNotFoundError(f"source is {str(path)!r}, expected a file that exists")
+        check_kind(path)
         try:
             if path.suffix in (".parquet", ".pq"):
                 table = Table(_read_parquet(path, columns), path.name, columns, None)
@@ -266,6 +265,27 @@ def open_table(
     if len(table.frame) == 0:
         raise ValueError(f"{table.name} has no rows, expected at least one transition")
     return Blanks(columns, given).cleared(table)
+
+
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+
+
+def check_kind(path: Path) -> None:
+    """Refuse a path that cannot be a table.
+
+    Args:
+        path: of a log.
+
+    Raises:
+        FileNotFoundError: there is no such file. ValueError: it is a spreadsheet.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"source is {str(path)!r}, expected a file that exists")
+    if path.suffix.lower() in _SPREADSHEETS:
+        raise ValueError(
+            f"{path.name} is a spreadsheet, expected a CSV or Parquet file: save it as CSV, or give the DataFrame of "
+            "pandas.read_excel"
+        )
 
 
 class Blanks:

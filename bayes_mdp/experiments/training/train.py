@@ -45,7 +45,7 @@ from bayes_mdp.experiments.training.training_loop import (
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.utils.files import check_folder
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 
@@ -120,27 +120,30 @@ class Training:
     agent: NeuralAgent
     finished: bool
 
-    def __str__(self) -> str:
+    __str__ = as_text
+    __repr__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
         """What was trained, how far, and how well: a few lines, no weights."""
         data = self.dataset
         score, evaluated = data["episode_score"].values, data.get("evaluation_score")
         ended = np.isfinite(score).sum(1)
         state = "finished" if self.finished else "stopped before its end; the same call goes on"
-        lines = [
-            f"Training of {type(self.agent).__name__}, {len(score)} seeds, {state}",
-            f"  environment steps of each seed       {_last_step(data)}",
-            f"  episodes that ended, by seed         {_range(ended)}",
-        ]
+        facts = {
+            "environment steps of each seed": _last_step(data),
+            "episodes that ended, by seed": _range(ended),
+        }
         if ended.any():
             last = [row[np.isfinite(row)][-LAST_EPISODES:] for row in score]
             means = np.array([row.mean() for row in last if row.size])
-            lines.append(f"  mean score of the last {LAST_EPISODES}, by seed  {_range(means)}")
+            facts[f"mean score of the last {LAST_EPISODES}, by seed"] = _range(means)
         if evaluated is not None:
-            lines.append(f"  last evaluation, by seed             {_range(evaluated.values[:, -1])}")
-        return "\n".join([*lines, "  curves: .dataset, plot_training; values: .values(observation)"])
-
-    __repr__ = __str__
-    _repr_html_ = shown_as_html
+            facts["last evaluation, by seed"] = _range(evaluated.values[:, -1])
+        return Section(
+            f"Training of {type(self.agent).__name__}, {len(score)} seeds, {state}",
+            [Facts(facts), "curves: .dataset, plot_training; values: .values(observation)"],
+        )
 
     def values(self, observation: Array, seed: int = 0) -> Values:
         """Q, its standard deviation and u at observations [B ...], for the learner of one seed.

@@ -14,7 +14,7 @@ from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.model_evidence.bridge import Evidence
 from bayes_mdp.inference.model_evidence.evidence import evidence
-from bayes_mdp.utils.messages import shown_as_html
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.validation import check_key, check_type, described, first_index
 
 SAME = 1e-6
@@ -61,28 +61,34 @@ class BayesFactors(eqx.Module):
         error = float(np.hypot(one.standard_error, other.standard_error))
         return LogBayesFactor(one.log_evidence - other.log_evidence, error)
 
-    _repr_html_ = shown_as_html
+    __str__ = as_text
+    _repr_html_ = as_html
 
-    def __str__(self) -> str:
+    def layout(self) -> Section:
         """The table, and what is unreliable in it."""
         order = sorted(self.evidences, key=lambda name: -self.evidences[name].log_evidence)
-        width = max(5, *map(len, order))
-        lines = [
-            "Priors compared on the same data, all equally probable before them (nats)",
-            f"  {'prior':<{width}} {'log evidence':>14} {'error':>9} {'log Bayes factor':>18} {'error':>9} "
-            f"{'probability':>12} {'error':>9}",
-        ]
+        rows = []
         for name in order:
-            found, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
-            lines.append(
-                f"  {name:<{width}} {found.log_evidence:>14.3f} {found.standard_error:>9.2g} {factor.value:>18.3f} "
-                f"{factor.standard_error:>9.2g} {self.probabilities[name]:>12.4g} {self.probability_errors[name]:>9.2g}"
+            evidence, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
+            rows.append(
+                (
+                    name,
+                    f"{evidence.log_evidence:.3f}",
+                    f"{evidence.standard_error:.2g}",
+                    f"{factor.value:.3f}",
+                    f"{factor.standard_error:.2g}",
+                    f"{self.probabilities[name]:.4g}",
+                    f"{self.probability_errors[name]:.2g}",
+                )
             )
-        lines += [f"  {name}: unreliable: {x}" for name in order for x in self.evidences[name].problems]
-        lines += [f"  {name}: not estimated: {why}" for name, why in self.not_estimated.items()]
+        notes = [f"{name}: unreliable: {x}" for name in order for x in self.evidences[name].problems]
+        notes += [f"{name}: not estimated: {why}" for name, why in self.not_estimated.items()]
         if self.not_estimated:
-            lines.append("  Probabilities are among the priors whose evidence is there.")
-        return "\n".join(lines)
+            notes.append("Probabilities are among the priors whose evidence is there.")
+        head = ("prior", "log evidence", "error", "log Bayes factor", "error", "probability", "error")
+        return Section(
+            "Priors compared on the same data, all equally probable before them (nats)", [Table(head, rows), *notes]
+        )
 
 
 def bayes_factors(posteriors: Mapping[str, Fitted], key: PRNGKeyArray | None = None) -> BayesFactors:

@@ -13,12 +13,13 @@ import xarray as xr
 
 from bayes_mdp.calibration.checks import checking as door
 from bayes_mdp.calibration.checks.check_result import Check, load_check
-from bayes_mdp.calibration.checks.checking import check
+from bayes_mdp.calibration.checks.checking import CheckOptions, check
 from bayes_mdp.calibration.simulation_based.quantities import optimal_actions, values
 from bayes_mdp.mdp import AverageReward, Counts, Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.models.priors import known_rewards
 from tests.calibration.simulated import checked, draw, simulations
 from tests.flips import NUMBER, refused_flips
+from tests.options import fold
 
 SPACE = StateActionSpace(2, 2, states=("x", "y"), actions=("stay", "go"))
 PRIOR = known_rewards(jnp.eye(2))
@@ -40,7 +41,7 @@ def simulated(monkeypatch):
 
 
 def test_the_dataset_is_what_the_simulations_say(key, simulated):
-    answer = check(key, PRIOR, SPACE, num_simulations=60, num_draws=30)
+    answer = check(key, PRIOR, SPACE, num_simulations=60, options=CheckOptions(num_draws=30))
     assert list(simulated["design"].quantities) == NAMES
     assert simulated["design"].num_transitions == 40 and simulated["design"].draw_truth is None
     data, (truth, draws) = answer.dataset, draw(60, num_draws=30)
@@ -86,7 +87,7 @@ def test_false_alarms_come_as_often_as_said():
 
 def test_the_dataset_is_written_and_read_whole(key, simulated, tmp_path):
     path = tmp_path / "check.nc"
-    answer = check(key, PRIOR, SPACE, num_simulations=40, num_draws=20, path=path)
+    answer = check(key, PRIOR, SPACE, num_simulations=40, options=CheckOptions(num_draws=20), path=path)
     assert str(simulated["path"]) == f"{path}.partial" and list(tmp_path.iterdir()) == [path]
     found = xr.load_dataset(path, engine="h5netcdf")
     xr.testing.assert_identical(found, answer.dataset)
@@ -118,7 +119,7 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(key, simulated):
         ("behaviour is given with data", {"data": log, "behaviour": np.array([0, 0])}),
     ):
         with pytest.raises(ValueError, match=match):
-            check(key, PRIOR, SPACE, **options)  # pyright: ignore[reportArgumentType]
+            check(key, PRIOR, SPACE, **fold(CheckOptions, options))
     with pytest.raises(TypeError, match="data is a Counts"):
         check(key, PRIOR, SPACE, data=Counts(*(np.zeros((1, 1, 1)),) * 4))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="AverageReward"):
@@ -146,7 +147,11 @@ def test_an_exact_posterior_is_calibrated_over_the_prior_and_near_a_log_and_a_sh
     log = Transitions(rng.integers(2, size=30), rng.integers(2, size=30), None, rng.integers(2, size=30))
     prior = known_rewards(jnp.array([[0.0, 1.0], [0.5, 0.2]]))
     for data in (None, log):
-        assert check(key, prior, SPACE, data=data, num_simulations=500, num_draws=100).at(1e-6).calibrated
+        assert (
+            check(key, prior, SPACE, data=data, num_simulations=500, options=CheckOptions(num_draws=100))
+            .at(1e-6)
+            .calibrated
+        )
     fit_for = door.fit_for
 
     def broken(*arguments, **options):
@@ -159,5 +164,5 @@ def test_an_exact_posterior_is_calibrated_over_the_prior_and_near_a_log_and_a_sh
 
     monkeypatch.setattr(door, "fit_for", broken)
     for data in (None, log):
-        answer = check(key, prior, SPACE, data=data, num_simulations=500, num_draws=100).at(1e-6)
+        answer = check(key, prior, SPACE, data=data, num_simulations=500, options=CheckOptions(num_draws=100)).at(1e-6)
         assert not answer.calibrated and "joint" in answer.findings

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.calibration.checks.checking import check
+from bayes_mdp.calibration.checks.checking import CheckOptions, check
 from bayes_mdp.calibration.simulation_based.prior_sbc import run_simulations
 from bayes_mdp.calibration.simulation_based.quantities import CHOSEN_POLICY, chosen_policy
 from bayes_mdp.calibration.simulation_based.ranks import Design
@@ -28,7 +28,10 @@ def test_the_right_prior_is_calibrated_for_the_policy_that_the_data_choose():
     """An exact test with false alarms of 1e-6."""
     space = StateActionSpace(3, 2)
     answer = check(
-        jax.random.key(0), dirichlet_bernoulli(), space, quantity=CHOSEN_POLICY, num_transitions=24, false_alarm=1e-6
+        jax.random.key(0),
+        dirichlet_bernoulli(),
+        space,
+        options=CheckOptions(quantities=CHOSEN_POLICY, num_transitions=24, false_alarm=1e-6),
     )
     assert answer.calibrated
     assert list(answer.dataset["quantity"].to_numpy()) == [CHOSEN_POLICY]
@@ -44,13 +47,12 @@ def test_a_prior_that_learns_too_fast_claims_too_much_for_what_it_chooses():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"quantity": "chosen"}, "quantity is 'chosen', expected one of chosen policy, or None"),
-        ({"quantity": CHOSEN_POLICY, "quantities": {"a": lambda drawn: drawn.log_likelihood}}, "one of them"),
+        ({"quantities": "chosen"}, "quantities is 'chosen', expected one of chosen policy, a mapping of functions"),
     ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
-        check(jax.random.key(0), known_rewards(PAID), SPACE, **arguments)
+        CheckOptions(**arguments)
 
 
 def test_episodes_have_their_policy_for_each_step():
@@ -59,9 +61,8 @@ def test_episodes_have_their_policy_for_each_step():
         jax.random.key(1),
         dirichlet_bernoulli(),
         space,
-        quantity=CHOSEN_POLICY,
         objective=Episodic(3),
         num_simulations=20,
-        num_draws=20,
+        options=CheckOptions(quantities=CHOSEN_POLICY, num_draws=20),
     )
     assert np.isfinite(answer.dataset["truth"]).all()

@@ -1,7 +1,6 @@
 """Simulation-based calibration: what it passes, what it sees, what it cannot see; its door, its file, its words."""
 
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,7 +13,7 @@ import xarray as xr
 
 from bayes_mdp.calibration.simulation_based import prior_sbc
 from bayes_mdp.calibration.simulation_based import prior_sbc as module
-from bayes_mdp.calibration.simulation_based.prior_sbc import dataset_of, sampler, sbc
+from bayes_mdp.calibration.simulation_based.prior_sbc import SbcOptions, dataset_of, sampler, sbc
 from bayes_mdp.calibration.simulation_based.quantities import default_quantities
 from bayes_mdp.calibration.simulation_based.ranks import Design, StagedSimulation, Truth, simulation
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
@@ -120,8 +119,8 @@ REWARD = {"reward": lambda drawn: drawn.mdp.reward[0, 0], "row": lambda drawn: d
 
 
 def _sbc(number, path=None, seed=0, draws=20):
-    options = {"num_draws": draws, "num_transitions": 4, "quantities": REWARD, "path": path}
-    return sbc(jax.random.key(seed), known_rows, ONE_ACTION, num_simulations=number, **options)
+    options = SbcOptions(num_draws=draws, num_transitions=4, quantities=REWARD)
+    return sbc(jax.random.key(seed), known_rows, ONE_ACTION, num_simulations=number, path=path, options=options)
 
 
 def test_the_door():
@@ -178,7 +177,12 @@ def test_bad_input_gets_one_sentence():
     with pytest.raises(ValueError, match=r"objective is AverageReward\(\) and episodes can end"):
         sbc(key, known_rows, StateActionSpace(2, 1, ends=True), objective=AverageReward())
     with pytest.raises(ValueError, match=r"quantities\['rows'\] gives an array of shape \(2, 1, 2\)"):
-        sbc(key, known_rows, ONE_ACTION, quantities={"rows": lambda drawn: drawn.mdp.transition_probs})
+        sbc(
+            key,
+            known_rows,
+            ONE_ACTION,
+            options=SbcOptions(quantities={"rows": lambda drawn: drawn.mdp.transition_probs}),
+        )
     with pytest.raises(ValueError, match="false_alarm is 2, expected a probability"):
         SBC(None, 2)  # pyright: ignore[reportArgumentType]
 
@@ -211,7 +215,12 @@ def test_another_fit_can_be_judged():
     prior = right.on_host(jax.random.key(0), None)
     ignorant = Fit("exact", ONE_ACTION, lambda transitions: transitions, lambda key, data: prior, right.on_host)
     quantities = {**REWARD, "log_likelihood": lambda drawn: drawn.log_likelihood}
-    result = sbc(jax.random.key(0), known_rows, ONE_ACTION, method=ignorant, quantities=quantities, num_transitions=30)
+    result = sbc(
+        jax.random.key(0),
+        known_rows,
+        ONE_ACTION,
+        options=SbcOptions(method=ignorant, quantities=quantities, num_transitions=30),
+    )
     assert set(result.failures) == {"log_likelihood"}
     assert result.at(0.5).false_alarm == 0.5
 
@@ -248,11 +257,12 @@ def test_the_weights_of_a_mixture_are_seen_by_its_site():
         assert isinstance(posterior, Mixture) and posterior.log_weights is not None
         return eqx.tree_at(lambda m: m.log_weights, posterior, posterior.log_weights[::-1])
 
-    options: dict[str, Any] = {"num_simulations": 64, "num_draws": 31, "num_transitions": 24}
-    options |= {"quantities": {"kind": lambda drawn: drawn.sites["kind"]}}
-    result = sbc(key, two_kinds, space, method=right, **options)
+    options = SbcOptions(31, 24, right, {"kind": lambda drawn: drawn.sites["kind"]})
+    result = sbc(key, two_kinds, space, num_simulations=64, options=options)
     assert result.passed and set(np.unique(result.dataset.truth)) == {0.0, 1.0}
-    assert not sbc(key, two_kinds, space, method=replace(right, draws_on_host=turned), **options).passed
+    assert not sbc(
+        key, two_kinds, space, num_simulations=64, options=replace(options, method=replace(right, draws_on_host=turned))
+    ).passed
 
 
 def test_draws_that_would_not_fit_in_memory_are_refused(monkeypatch):

@@ -56,7 +56,11 @@ def ranks(prior, names: tuple[str, ...], method: str, num: int = 300):
     quantities["first row"] = lambda drawn: drawn.mdp.transition_probs[0, 0, 0]
     quantities["first reward"] = lambda drawn: drawn.mdp.reward[0, 0]
     return bm.calibration.sbc(
-        KEY, prior, SPACE, num_simulations=num, num_draws=63, num_transitions=20, method=method, quantities=quantities
+        KEY,
+        prior,
+        SPACE,
+        num_simulations=num,
+        options=bm.calibration.SbcOptions(num_draws=63, num_transitions=20, method=method, quantities=quantities),
     )
 
 

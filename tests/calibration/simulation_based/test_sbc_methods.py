@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.calibration.simulation_based.prior_sbc import sbc
+from bayes_mdp.calibration.simulation_based.prior_sbc import SbcOptions, sbc
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
 from bayes_mdp.inference.route import fit_for
@@ -42,8 +42,8 @@ NUM, DRAWS = 256, 60
 
 
 def _sbc(prior: str, method: str) -> SBC:
-    options = {"num_simulations": NUM, "num_draws": DRAWS, "num_transitions": 20, "method": METHODS[method]}
-    return sbc(jax.random.key(7), PRIORS[prior], StateActionSpace(2, 2), **options)
+    options = SbcOptions(DRAWS, 20, METHODS[method])
+    return sbc(jax.random.key(7), PRIORS[prior], StateActionSpace(2, 2), num_simulations=NUM, options=options)
 
 
 def _moment_errors(result: SBC, quantity: str) -> tuple[float, float]:

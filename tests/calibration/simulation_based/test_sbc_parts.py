@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration.simulation_based.prior_sbc import sbc
+from bayes_mdp.calibration.simulation_based.prior_sbc import SbcOptions, sbc
 from bayes_mdp.calibration.simulation_based.ranks import rank_of_truth, simulate, uniform_policy
 from bayes_mdp.mdp import MDP, Environment, StateActionSpace, check_transitions
 from bayes_mdp.mdp.environment import NormalReward
@@ -88,7 +88,7 @@ def test_the_likelihood_of_a_drawn_law(case):
 @pytest.mark.slow
 def test_a_space_with_everything_passes():
     """Steps, ends, illegal pairs, Bernoulli rewards, what a policy meets; the exact posterior (false alarm 1e-6)."""
-    options = {"num_simulations": 512, "num_transitions": 30, "behaviour": uniform_policy(SPACE)}
-    result = sbc(jax.random.key(4), dirichlet_bernoulli(), SPACE, **options)
+    options = SbcOptions(num_transitions=30, behaviour=uniform_policy(SPACE))
+    result = sbc(jax.random.key(4), dirichlet_bernoulli(), SPACE, num_simulations=512, options=options)
     assert len(result.judged) == 7
     assert result.passed, str(result)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.decisions import ChooseOptions
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.criteria import ProbabilityOptimal, Robust
@@ -29,6 +30,7 @@ from tests.decisions.choosing.problems import (
     lowest_mean,
 )
 from tests.inference.policy_problems import OnlySamples, posterior
+from tests.options import fold
 
 pytestmark = pytest.mark.numerics
 
@@ -73,7 +75,7 @@ ORACLES: dict[str, Any] = {
 @pytest.mark.parametrize("name", ORACLES)
 def test_it_is_brute_force_on_its_own_draws(name):
     """Claimed in the draws of the search, scored in those of the judgement, both by the table of the five worlds."""
-    found = choose(KEY, Worlds(ROWS), AIM, name, initial=START, num_draws=100)
+    found = choose(KEY, Worlds(ROWS), AIM, name, initial=START, options=ChooseOptions(num_draws=100))
     search, judge = (TABLE[:, drawn(KEY, 100, half)] for half in (0, 1))
     scores = [ORACLES[name](values, search.max(0)) for values in search]
     assert found.exact and not found.abstained and found.baseline is None and found.improvement is None
@@ -91,7 +93,7 @@ def test_it_is_brute_force_on_its_own_draws(name):
 def test_a_known_mdp_gives_its_optimum(name, x64):
     """Whatever the criterion."""
     belief = Worlds(ROWS[2:3])
-    found = choose(KEY, belief, AIM, name, initial=START, num_draws=64)
+    found = choose(KEY, belief, AIM, name, initial=START, options=ChooseOptions(num_draws=64))
     optimum = solve(MDP(ROWS[2], REWARD), AIM)
     np.testing.assert_array_equal(found.policy, np.asarray(optimum.policy))
     if name not in ("regret", "probability-optimal"):
@@ -109,7 +111,7 @@ def test_every_objective(objective):
     A mixture is never worse.
     """
     belief, start = posterior(ends=isinstance(objective, FirstExit)), np.eye(4)[0]
-    found = choose(KEY, belief, objective, initial=start, num_draws=20)
+    found = choose(KEY, belief, objective, initial=start, options=ChooseOptions(num_draws=20))
     keys = jax.random.split(KEY)
     draws = draws_of(keys[0], belief, objective, 20, initial=start)
     steps = (2, 4) if isinstance(objective, Episodic) else (4,)
@@ -120,22 +122,30 @@ def test_every_objective(objective):
     judged = policy_value(keys[1], belief, found.policy, objective, initial=start, num_draws=20)
     np.testing.assert_allclose(found.value.draws, judged.draws, rtol=1e-9)
     assert found.score == pytest.approx(judged.mean)
-    mixed = choose(KEY, belief, objective, initial=start, num_draws=20, limits=PolicyLimits(stochastic=True))
+    mixed = choose(
+        KEY,
+        belief,
+        objective,
+        initial=start,
+        options=ChooseOptions(num_draws=20, limits=PolicyLimits(stochastic=True)),
+    )
     assert mixed.claimed >= found.claimed
 
 
 def test_what_steps_mean_to_a_posterior_with_steps():
     """A belief of each step."""
     belief = posterior(horizon=2)
-    found = choose(KEY, belief, Episodic(2), initial=np.eye(4)[0], num_draws=20)
+    found = choose(KEY, belief, Episodic(2), initial=np.eye(4)[0], options=ChooseOptions(num_draws=20))
     assert found.policy.shape == (2, 4) and found.exact
     with pytest.raises(ValueError, match="draws that depend on the step, expected draws that do not with Robust"):
-        choose(KEY, belief, Episodic(2), "robust:0.5", num_draws=64)
+        choose(KEY, belief, Episodic(2), "robust:0.5", options=ChooseOptions(num_draws=64))
 
 
 def test_the_same_key_is_the_same_choice():
     """And another key draws others."""
-    found, again, other = (choose(k, Worlds(ROWS), AIM, num_draws=64) for k in (KEY, KEY, jax.random.key(1)))
+    found, again, other = (
+        choose(k, Worlds(ROWS), AIM, options=ChooseOptions(num_draws=64)) for k in (KEY, KEY, jax.random.key(1))
+    )
     assert found.claimed == again.claimed and found.score == again.score
     assert found.claimed != other.claimed
 
@@ -159,10 +169,9 @@ def test_an_allowed_mask_is_kept(stochastic, with_baseline):
             jax.random.key(seed),
             learnt(seed, steps=30),
             AIM,
-            limits=PolicyLimits(allowed=ALLOWED, stochastic=stochastic),
             baseline=baseline,
             confidence=0.6,
-            num_draws=64,
+            options=ChooseOptions(limits=PolicyLimits(allowed=ALLOWED, stochastic=stochastic), num_draws=64),
         )
         probs = half_half(found.candidate)
         kept = baseline is not None and np.array_equal(probs, np.eye(3)[baseline])
@@ -184,10 +193,10 @@ def test_a_forbidden_habit_is_not_followed():
     for limits in (PolicyLimits(allowed=mask), PolicyLimits(min_count=8)):
         for stochastic in (False, True):
             allowed = PolicyLimits(limits.allowed, limits.min_count, stochastic=stochastic)
-            found = choose(KEY, belief, AIM, limits=allowed, baseline=habit, num_draws=100)
+            found = choose(KEY, belief, AIM, baseline=habit, options=ChooseOptions(limits=allowed, num_draws=100))
             np.testing.assert_array_equal(found.candidate, habit)
             assert found.abstained and "the baseline is returned: no better policy was found" in str(found)
-    free = choose(KEY, belief, AIM, baseline=habit, num_draws=100)
+    free = choose(KEY, belief, AIM, baseline=habit, options=ChooseOptions(num_draws=100))
     np.testing.assert_array_equal(free.policy, [0, 1, 1])
 
 
@@ -204,10 +213,9 @@ def test_a_least_count_is_kept():
                 jax.random.key(seed),
                 belief,
                 AIM,
-                limits=PolicyLimits(min_count=least),
                 baseline=today,
                 confidence=0.6,
-                num_draws=64,
+                options=ChooseOptions(limits=PolicyLimits(min_count=least), num_draws=64),
             )
             probs = half_half(found.candidate)
             if today is not None and np.array_equal(probs, today):
@@ -225,7 +233,14 @@ def test_what_the_baseline_fixes_is_kept(limits):
     """Total variation, and probabilities of rare actions."""
     for seed in range(3):
         belief = learnt(seed, steps=45)
-        found = choose(jax.random.key(seed), belief, AIM, limits=limits, baseline=UNIFORM, confidence=0.6, num_draws=64)
+        found = choose(
+            jax.random.key(seed),
+            belief,
+            AIM,
+            baseline=UNIFORM,
+            confidence=0.6,
+            options=ChooseOptions(limits=limits, num_draws=64),
+        )
         for policy in (found.policy, found.candidate):
             probs = half_half(policy)
             assert 0.5 * np.abs(probs - UNIFORM).sum(-1).max() <= limits.max_change + 1e-9
@@ -242,9 +257,8 @@ def test_stochastic_is_never_claimed_to_be_worse():
                 jax.random.key(seed),
                 learnt(seed, steps=45),
                 AIM,
-                limits=PolicyLimits(stochastic=stochastic),
                 baseline=UNIFORM,
-                num_draws=100,
+                options=ChooseOptions(limits=PolicyLimits(stochastic=stochastic), num_draws=100),
             ).claimed
             for stochastic in (False, True)
         ]
@@ -254,16 +268,23 @@ def test_stochastic_is_never_claimed_to_be_worse():
 def test_improvement_or_abstention():
     """An optimal baseline is kept, a poor one is left; the improvement is that of paired fresh draws."""
     belief = learnt(0, steps=60)
-    poor = choose(KEY, belief, AIM, baseline=UNIFORM, num_draws=100)
+    poor = choose(KEY, belief, AIM, baseline=UNIFORM, options=ChooseOptions(num_draws=100))
     assert not poor.abstained and poor.improvement is not None and poor.improvement.accepted
     assert poor.baseline is not None
     np.testing.assert_allclose(poor.improvement.gain, poor.value.draws - poor.baseline.draws, rtol=1e-12)
     assert "asked for: reached" in str(poor) and "the baseline is returned" not in str(poor)
-    good = choose(KEY, belief, AIM, baseline=poor.policy, confidence=0.9, num_draws=100)
+    good = choose(KEY, belief, AIM, baseline=poor.policy, confidence=0.9, options=ChooseOptions(num_draws=100))
     assert good.abstained
     np.testing.assert_array_equal(good.policy, poor.policy)
     assert "the baseline is returned" in str(good)
-    slack = choose(KEY, belief, AIM, baseline=poor.policy, confidence=0.9, slack=100.0, num_draws=100)
+    slack = choose(
+        KEY,
+        belief,
+        AIM,
+        baseline=poor.policy,
+        confidence=0.9,
+        options=ChooseOptions(slack=100.0, num_draws=100),
+    )
     assert slack.improvement is not None and slack.improvement.prob == 1.0
 
 
@@ -274,7 +295,7 @@ def test_a_large_problem_is_searched_in_few_draws(monkeypatch, room, searched):
     search_key, judge_key = jax.random.split(KEY)
     few = draws_of(search_key, belief, AIM, searched, initial=START)
     monkeypatch.setattr("bayes_mdp.decisions.choosing.common_draws.SEARCHED", room * few.numbers)
-    found = choose(KEY, belief, AIM, initial=START, num_draws=100)
+    found = choose(KEY, belief, AIM, initial=START, options=ChooseOptions(num_draws=100))
     judge = draws_of(judge_key, belief, AIM, 100, initial=START)
     assert found.claimed == pytest.approx(few.values(np.eye(3)[POLICIES]).mean(0).max(), rel=1e-9)
     own = judge.values(np.eye(3)[found.policy][None])[:, 0]
@@ -290,7 +311,11 @@ def test_regrets_are_those_of_one_optimum():
     """
     belief = bm.infer(KEY, bm.models.dirichlet_normal(0.5), space=bm.StateActionSpace(3, 3), method="exact")
     ask = lambda: choose(  # noqa: E731
-        KEY, belief, AIM, ProbabilityOptimal(), limits=PolicyLimits(allowed=ALLOWED), num_draws=200
+        KEY,
+        belief,
+        AIM,
+        ProbabilityOptimal(),
+        options=ChooseOptions(limits=PolicyLimits(allowed=ALLOWED), num_draws=200),
     )
     assert ask().score < 0.12
 
@@ -298,15 +323,17 @@ def test_regrets_are_those_of_one_optimum():
 def test_robust_plans():
     """A radius of zero is the mean; the credible set promises less than the worst of most draws."""
     mean = Worlds(ROWS)
-    nothing = choose(KEY, mean, AIM, Robust(radius=np.zeros((3, 3))), initial=START, num_draws=64)
+    nothing = choose(
+        KEY, mean, AIM, Robust(radius=np.zeros((3, 3))), initial=START, options=ChooseOptions(num_draws=64)
+    )
     np.testing.assert_array_equal(nothing.policy, (2, 0, 1))
     assert nothing.score == pytest.approx(8.6692378089, rel=1e-6) and nothing.exact
     radius = np.abs(ROWS - ROWS.mean(0)).sum(-1).max(0)
-    wide = choose(KEY, mean, AIM, Robust(radius=radius), initial=START, num_draws=64)
+    wide = choose(KEY, mean, AIM, Robust(radius=radius), initial=START, options=ChooseOptions(num_draws=64))
     np.testing.assert_array_equal(wide.policy, (0, 0, 0))
     assert wide.score == pytest.approx(8.0693158727, rel=1e-6)
     belief = learnt(0, steps=60)
-    found = choose(KEY, belief, AIM, "robust:0.9", initial=START, num_draws=200)
+    found = choose(KEY, belief, AIM, "robust:0.9", initial=START, options=ChooseOptions(num_draws=200))
     # At least .9 of further draws lie in the set: with 200 of them, six standard errors.
     assert np.mean(found.value.draws >= found.score) >= 0.9 - 6 * np.sqrt(0.09 / 200)
     assert "a set that has at least 0.9 of the posterior" in found.how and found.score_error == 0
@@ -314,7 +341,7 @@ def test_robust_plans():
 
 def test_in_words():
     """A few lines."""
-    found = choose(KEY, Worlds(ROWS), AIM, "cvar:0.5", initial=START, num_draws=64)
+    found = choose(KEY, Worlds(ROWS), AIM, "cvar:0.5", initial=START, options=ChooseOptions(num_draws=64))
     text = str(found).splitlines()
     assert text[0] == "Policy chosen by mean of the lowest 0.5 of the values (CVaR), discount 0.9"
     assert text[1] == "  found: best of all 27 deterministic policies, in these draws"
@@ -329,7 +356,7 @@ def test_the_score_of_fresh_draws_has_no_optimism():
     belief = DirichletRows(np.ones((3, 3, 3), int), np.random.default_rng(0).normal(size=(3, 1)) * np.ones((3, 3)))
     claims, scores = [], []
     for seed in range(60):
-        found = choose(jax.random.key(seed), belief, AIM, initial=START, num_draws=32)
+        found = choose(jax.random.key(seed), belief, AIM, initial=START, options=ChooseOptions(num_draws=32))
         claims.append(found.claimed)
         scores.append(found.score)
     # All 27 policies are alike: the truth is the value of any of them.
@@ -389,12 +416,22 @@ def test_bad_arguments_are_refused(changes: dict[str, Any], kind, message):
         **changes,
     }
     with pytest.raises(kind, match=message):
-        choose(**arguments)
+        choose(**fold(ChooseOptions, arguments))
 
 
 def test_any_object_that_samples_will_do():
     """Without a mean and without counts."""
-    found = choose(KEY, OnlySamples(Worlds(ROWS)), AIM, initial=START, num_draws=64)
-    np.testing.assert_array_equal(found.policy, choose(KEY, Worlds(ROWS), AIM, initial=START, num_draws=64).policy)
-    robust = choose(KEY, OnlySamples(Worlds(ROWS)), AIM, "robust:0.9", initial=START, num_draws=64)
+    found = choose(KEY, OnlySamples(Worlds(ROWS)), AIM, initial=START, options=ChooseOptions(num_draws=64))
+    np.testing.assert_array_equal(
+        found.policy,
+        choose(KEY, Worlds(ROWS), AIM, initial=START, options=ChooseOptions(num_draws=64)).policy,
+    )
+    robust = choose(
+        KEY,
+        OnlySamples(Worlds(ROWS)),
+        AIM,
+        "robust:0.9",
+        initial=START,
+        options=ChooseOptions(num_draws=64),
+    )
     assert robust.score <= found.score

@@ -21,6 +21,7 @@ from bayes_mdp.inference.families.binomial import BetaBinomialBelief
 from bayes_mdp.inference.families.categorical import DirichletCategoricalBelief
 from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
+from bayes_mdp.utils.layout import Table
 from benchmarks import next_experiment as lookahead
 
 pytestmark = pytest.mark.numerics
@@ -369,14 +370,15 @@ def test_cost_orders_the_table(key):
     table = dear.to_dataset()
     assert table["value"].dims == ("candidate",) and list(table["action"].values) == ["new", "old"]
     assert table.attrs["n"] == 5 and table["per_cost"].values[0] == dear.per_cost[0]
-    lines = str(dear).splitlines()
-    assert (
-        lines[0]
-        == "Where to look next: 5 observations of one pair, episodes of 1 steps, start: uniform over the 1 states "
+    section = dear.layout()
+    assert section.title == (
+        "Where to look next: 5 observations of one pair, episodes of 1 steps, start: uniform over the 1 states "
         "(no initial distribution was given)"
     )
-    assert lines[4].split() == ["clinic,", "new", f"{dear.value[0]:.6g}", "none", "1", f"{dear.per_cost[0]:.6g}"]
-    assert "EVSI / cost" in lines[3] and lines[5].startswith("  clinic, old")
+    (shown,) = [part for part in section.parts if isinstance(part, Table)]
+    assert shown.head[1:5] == ("EVSI", "error", "cost", "EVSI / cost")
+    assert shown.rows[0] == ("clinic, new", f"{dear.value[0]:.6g}", "none", "1", f"{dear.per_cost[0]:.6g}", "")
+    assert shown.rows[1][0] == "clinic, old"
 
 
 def test_only_pairs_that_are_legal_and_not_known_are_candidates(key):

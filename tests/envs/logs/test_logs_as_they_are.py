@@ -137,6 +137,41 @@ def test_bad_cells_are_told_at_once(write):
         assert [(row, role) for row, role, *_ in in_chunks.value.cells] == found and in_chunks.value.number == 6
 
 
+def test_one_bad_number_leaves_the_others_alone(write):
+    """With decimal commas the others were named too, as the column stayed text."""
+    path = write("s;a;r;n\nx;go;1.200,5;x\nx;go;3,5;x\nx;go;;x\n")
+    options: dict[str, Any] = {**NEXT, "reward": "r", "sep": ";", "decimal": ",", "missing_reward": "ignore"}
+    for read in (read_log, fold_log):
+        with pytest.raises(BadCells, match=r"row 1 \(line 2\): reward 'r' is '1.200,5', expected a finite") as error:
+            read(path, **options)
+        assert error.value.number == 1
+
+
+def test_what_is_no_table_is_named(write):
+    for name in ("log.xlsx", "log.ODS"):
+        for read in (read_log, fold_log):
+            with pytest.raises(ValueError, match=f"{name} is a spreadsheet, expected a CSV or Parquet file: save it"):
+                read(write("PK", name), **NEXT)
+    none = pd.DataFrame({"s": ["x"], "a": "go", "n": ["x"], "k": [0]})
+    with pytest.raises(ValueError, match="count 'k' is 0 in all rows, expected a transition"):
+        read_log(none, **NEXT, count="k")
+
+
+def test_dates_of_several_time_zones_are_refused():
+    """Two days of the calendar on both sides of a change of clocks; pandas' own message named no column."""
+    days = ["2026-03-28T01:00+01:00", "2026-03-30T01:00+02:00"]
+    frame = pd.DataFrame({"e": 1, "t": days, "s": ["x", "y"], "a": "go"})
+    with pytest.raises(
+        ValueError, match=r"step 't' has dates of several time zones \(\+01:00, \+02:00\), expected one"
+    ):
+        read_log(frame, **EPISODES, step="t", every="1D")
+    with pytest.raises(ValueError, match=r"several time zones \(\+01:00, none\)"):
+        read_log(frame.assign(t=[days[0], "2026-03-30T01:00"]), **EPISODES, step="t", every="1D")
+    one = frame.assign(t=["2026-03-29T01:00+02:00", "2026-03-30T01:00+02:00"])
+    assert read_log(one, **EPISODES, step="t", every="1D").n_transitions == 1
+    read_log(frame, **EPISODES)  # without a role
+
+
 # What is there twice.
 
 
@@ -712,8 +747,10 @@ def random_file(seed, path, long):  # noqa: PLR0912, PLR0915 - a form of a file 
         rows = [next(each[label]) for label in labels]
     frame = pd.DataFrame(rows, columns=list(NAMES), dtype=object)
     if form == "text frame":
-        return frame, options, rows
+        return in_classes(rng, frame, options, rows)
     if form == "parquet":
+        if not several and rng.random() < 0.4:
+            frame = ordered(rng, frame)
         frame.to_parquet(path := path.with_suffix(".parquet"))
         return path, options, rows
     if form == "csv" and rng.random() < 0.4:
@@ -722,8 +759,55 @@ def random_file(seed, path, long):  # noqa: PLR0912, PLR0915 - a form of a file 
     text = frame.assign(r=[x.replace(".", options.get("decimal", ".")) if x != "." else x for x in frame["r"]])
     text.to_csv(path, index=False, sep="\t" if form == "tsv" else options.get("sep", ","))
     if form == "typed frame" and rows and not (frame == ".").any(axis=None):
-        return pd.read_csv(path), options, rows
+        return in_classes(rng, pd.read_csv(path), options, rows)
     return path, options, rows
+
+
+def ordered(rng, frame):
+    """The frame with ordered categories of states and actions, in any order; some of them do not occur."""
+    changed = {}
+    for names in (("s", "n"), ("a",)):
+        cells = pd.concat([frame[name] for name in names]).dropna()
+        categories = list(rng.permutation(np.asarray([*cells.unique().tolist(), *([] if cells.dtype.kind in "if" else ["never"])], object)))  # fmt: skip # noqa: E501
+        kind = pd.CategoricalDtype(categories, ordered=True)
+        changed |= {name: frame[name].astype(kind) for name in names if name != "n" or rng.random() < 0.8}
+    return frame.assign(**changed)
+
+
+def in_classes(rng, frame, options, rows):
+    """A table whose states are ordered categories, or classes that `pd.cut` makes of numbers, or as they were."""
+    form = rng.random()
+    if isinstance(options["state"], list) or form < 0.4:
+        return frame, options, rows
+    if form < 0.7:
+        return ordered(rng, frame), options, rows
+    # The number of the state, at the middle of its class; what is no state is empty. The highest class is empty.
+    number = {
+        label: i for i, label in enumerate(sorted({row[name] for row in rows for name in "sn"} - WORDS - {"-999"}))
+    }
+    text = {i: f"({i}, {i + 1}]" for i in number.values()}
+    classes = {}
+    for name in "sn":
+        values = [number.get(row[name], np.nan) + 0.5 for row in rows]
+        classes[name] = pd.cut(pd.Series(values, frame.index, float), range(len(number) + 2))
+    rows = [row | {name: text.get(number.get(row[name], -1), "") for name in "sn"} for row in rows]
+    return frame.assign(**classes), {k: v for k, v in options.items() if k != "states"}, rows
+
+
+def in_order(log, source):
+    """Whether states and actions are in the order of the categories of a table, where they have one."""
+    for role, names in (("states", "sn"), ("actions", "a")):
+        kinds = [source[name].dtype for name in names]
+        if isinstance(kinds[0], pd.CategoricalDtype) and all(kind == kinds[0] for kind in kinds):
+            order = [as_text(category) for category in kinds[0].categories]
+            places = [order.index(as_text(label)) for label in getattr(log, role)]
+            if places != sorted(places):
+                return False
+    return True
+
+
+def as_text(label):
+    return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 class Reading(NamedTuple):
@@ -895,7 +979,7 @@ def refused(error):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_plain_reader_finds_the_same(tmp_path, long, part):
+def test_a_plain_reader_finds_the_same(tmp_path, long, part):  # noqa: PLR0915 - what is compared
     """500 tables: the same transitions, with a line for what is none, or the same cells and rows refused."""
     seen: Counter[str] = Counter()
     for seed in range(125 * part, 125 * (part + 1)):
@@ -939,6 +1023,11 @@ def test_a_plain_reader_finds_the_same(tmp_path, long, part):
             ["read", *options, *(f"{name}: {options[name]}" for name in ("reward_at", "gaps") if name in options)]
         )
         seen["lines"] += len(notes)
+        if isinstance(source, pd.DataFrame) and "states" not in options and options["action"] is not None:
+            assert isinstance(options["state"], list) or in_order(log, source), seed
+            classes = getattr(source["s"].dtype, "categories", None) if len(source) else None
+            seen["categories"] += isinstance(classes, pd.Index)
+            seen["pd.cut"] += isinstance(classes, pd.IntervalIndex)
         if in_pieces:
             folded = quietly(fold_log, source, **options, **chunks)
             told = sum(int(re.search(r": (\d+)", note)[1]) for note in folded.notes)
@@ -948,7 +1037,13 @@ def test_a_plain_reader_finds_the_same(tmp_path, long, part):
             assert Counter(move for piece in pieces for move in observed(piece)) == Counter(moves), seed
             seen["read in chunks"] += 1
     kinds = ("read", "blank", "step", "short", "refused in chunks", "read in chunks", "lines", "missing_state", "gaps")
-    assert min(seen[kind] for kind in (*kinds, "count", "reward_at", "truncated", "every", "cost", "sep")) > 0, seen
+    assert (
+        min(
+            seen[kind]
+            for kind in (*kinds, "count", "reward_at", "truncated", "every", "cost", "sep", "categories", "pd.cut")
+        )
+        > 0
+    ), seen
 
 
 # Six real forms, one call each; sizes and sums by hand.
@@ -1104,7 +1199,14 @@ def test_a_state_of_several_columns_keeps_the_names_of_its_parts(tmp_path):
     value = bm.policy_value(jax.random.key(1), posterior, policy, bm.Discounted(0.9), initial=("hi", 1), num_draws=20)
     assert "state grade=hi, load=1" in str(value)
     objective = bm.Discounted(0.5)
-    decision = bm.decide(jax.random.key(1), "default", log, objective, policies={"this": policy}, num_draws=100)
+    decision = bm.decide(
+        jax.random.key(1),
+        "default",
+        log,
+        objective,
+        policies={"this": policy},
+        options=bm.recommend.DecideOptions(num_draws=100),
+    )
     assert len(decision.differences) and "grade=" in str(decision) and "(hi, 1)" not in str(decision)
     given = read_log(frame, state=["grade", "load"], action="a", episode="e", states=[("lo", 1), ("hi", 1), ("hi", 2)])
     assert StateActionSpace.from_log(given).factors == ("grade", "load") and given.states[2] == ("hi", 2)

@@ -89,7 +89,13 @@ def test_every_format_gives_the_same_answers(tmp_path):
     for name, posterior in every_format(tmp_path):
         draws = bm.policy_value(KEY, posterior, POLICY, OBJECTIVE).draws
         np.testing.assert_allclose(draws, expected, rtol=0, atol=1e-12, err_msg=name)
-        chosen.add(tuple(np.asarray(bm.choose(KEY, posterior, OBJECTIVE, num_draws=60).policy).tolist()))
+        chosen.add(
+            tuple(
+                np.asarray(
+                    bm.choose(KEY, posterior, OBJECTIVE, options=bm.decisions.ChooseOptions(num_draws=60)).policy
+                ).tolist()
+            )
+        )
         bm.save(posterior, tmp_path / "p.bmdp")
         again = bm.load(tmp_path / "p.bmdp")
         assert type(again) is GivenDraws
@@ -117,7 +123,7 @@ def test_what_chooses_does_not_judge():
     posterior = posterior_from_draws({"P": ROWS, "r": PAID})
     values = {policy: loop(list(policy)) for policy in np.ndindex(2, 2, 2)}
     best = max(values, key=lambda policy: values[policy][::2].mean())
-    choice = bm.choose(KEY, posterior, OBJECTIVE, num_draws=1000)
+    choice = bm.choose(KEY, posterior, OBJECTIVE, options=bm.decisions.ChooseOptions(num_draws=1000))
     assert tuple(np.asarray(choice.policy).tolist()) == best
     np.testing.assert_allclose(choice.value.draws, values[best][1::2], atol=1e-10)
 
@@ -291,7 +297,7 @@ def test_a_promise_allows_for_autocorrelation():
     sure = [Improvement(np.ones(75), 0.0, 0.9, worth=worth).prob_at_least for worth in (1.0, 0.5, 0.1)]
     assert sure == sorted(sure, reverse=True)
     assert sure[0] == pytest.approx(0.01 ** (1 / 75)) and sure[1] == pytest.approx(0.01 ** (2 / 75))
-    choice = bm.choose(KEY, two_arms(0.95), bm.Discounted(0.5), baseline=[0], num_draws=400)
+    choice = bm.choose(KEY, two_arms(0.95), bm.Discounted(0.5), baseline=[0])
     assert choice.improvement is not None and choice.improvement.worth < 0.3
 
 
