@@ -949,6 +949,11 @@ CALLS = [
         {"num_warmup": [-1, *MAYBE_COUNT[2:], None], "num_samples": COUNT, "num_chains": COUNT, "kernel": [3, "nuts"]},
     ),
     Call(
+        "inference.Softmax",
+        {"objective": lambda: bm.Discounted(0.9), "rationality": lambda: 2.0},
+        {"objective": [3, "discounted", None], "rationality": POSITIVE, "max_hours": POSITIVE},
+    ),
+    Call(
         "inference.SVI",
         {},
         {"guide": [3, "guide"], "num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT},

@@ -58,7 +58,7 @@ class Softmax:
         check_objective(self.objective)
         if isinstance(self.objective, AverageReward):
             raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit (q-values differ)")
-        check_number("max_hours", self.max_hours, lambda x: x > 0, "a number greater than 0")
+        check_number("max_hours", self.max_hours, lambda x: (x > 0) & np.isfinite(x), "a finite number above 0")
         if not isinstance(self.rationality, dist.Distribution):
             expected = "a finite number greater than 0, or a NumPyro distribution over such"
             check_number("rationality", self.rationality, lambda x: (x > 0) & np.isfinite(x), expected)
