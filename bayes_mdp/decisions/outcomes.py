@@ -72,7 +72,7 @@ class OutcomeValue(eqx.Module):
         mean, sd: of the draws, in the unit of the outcome.
         interval: the central 95 % of the draws, in the unit of the outcome.
         gap: the largest bound on a draw's numerical error, for the expected rewards of pairs as they were computed.
-        effective: how many independent draws the mean is worth; None: all of them.
+        effective: number of independent draws that the mean is worth, a count; None: all of them.
     """
 
     draws: Float[np.ndarray, " num_draws"]

@@ -178,7 +178,7 @@ class PolicyValue(eqx.Module):
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
         start: where `initial` is from, in words; "": not known.
         policy: what the policy is, in words, where it was a log; else "".
-        effective: how many independent draws the mean is worth (chains are autocorrelated); None: all of them.
+        effective: number of independent draws that the mean is worth, a count (chains are autocorrelated); None: all.
     """
 
     draws: Float[np.ndarray, " num_draws"]
