@@ -33,7 +33,6 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -43,7 +42,7 @@ import cloudpickle
 import jax
 
 from bayes_mdp.utils.memory import usable_cores
-from bayes_mdp.utils.messages import install
+from bayes_mdp.utils.messages import install, installed_version
 from bayes_mdp.utils.validation import check_count, check_name, described
 
 if TYPE_CHECKING:
@@ -167,12 +166,12 @@ def _submitter(function: Callable[..., T], pool: Executor | None, name: str) -> 
             return future
 
         return compute_here
-    content, settings = _pickled(function, "the function", name), current_settings()
+    content, settings = _pickle(function, "the function", name), current_settings()
 
     def send(task: Task) -> "Future[T | Failure]":
-        arguments = _pickled(task.arguments, f"task {task.name}", name)
+        arguments = _pickle(task.arguments, f"task {task.name}", name)
         try:
-            return pool.submit(compute_sent, content, settings, arguments)
+            return pool.submit(compute_in_worker, content, settings, arguments)
         except RuntimeError as error:  # broken pools, closed executors and clients
             raise ConnectionError(
                 f"executor {name} takes no more tasks ({error}), expected one that is open"
@@ -181,7 +180,7 @@ def _submitter(function: Callable[..., T], pool: Executor | None, name: str) -> 
     return send
 
 
-def _pickled(thing: object, what: str, executor: str) -> bytes:
+def _pickle(thing: object, what: str, executor: str) -> bytes:
     try:
         return cloudpickle.dumps(thing)
     except Exception as error:  # pickle raises what it likes
@@ -231,17 +230,10 @@ def current_settings() -> Settings:
 @lru_cache(maxsize=1)
 def versions() -> tuple[tuple[str, str], ...]:
     """Of Python and of the packages that decide numbers."""
-    return ("python", platform.python_version()), *((name, _version(name)) for name in PACKAGES)
+    return ("python", platform.python_version()), *((name, installed_version(name)) for name in PACKAGES)
 
 
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def compute_sent(content: bytes, settings: Settings, arguments: bytes) -> Any:
+def compute_in_worker(content: bytes, settings: Settings, arguments: bytes) -> Any:
     """`compute`, in a worker.
 
     Args:
@@ -259,11 +251,11 @@ def compute_sent(content: bytes, settings: Settings, arguments: bytes) -> Any:
         jax.default_matmul_precision(settings.matmul_precision),
         jax.threefry_partitionable(settings.threefry_partitionable),
     ):
-        return compute(_loaded(content, settings), pickle.loads(arguments))
+        return compute(_load(content, settings), pickle.loads(arguments))
 
 
 @lru_cache(maxsize=8)
-def _loaded(content: bytes, settings: Settings) -> Callable[..., Any]:
+def _load(content: bytes, settings: Settings) -> Callable[..., Any]:
     """The function: one object for all tasks of a worker, with all that it has compiled.
 
     Under other settings it is another object: reading arrays of float64 without x64 makes them float32.

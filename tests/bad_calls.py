@@ -1594,7 +1594,6 @@ CALLS = [
         {"names": [3, "psrl", ["nosuch"], [3]], "constants": WORD},
         {"names": "agent|names"},
     ),
-    Call("experiments.interquartile_mean", {"scores": value([1.0])}, {"scores": ["x", None, RAGGED, [], [1j]]}),
     Call("experiments.leaderboard", {"result": value(None), "key": key}, {"result": [3, None, "x"]}),
     Call("benchmarks.validation.reference_results.learning_levels", {}, {"num_seeds": COUNT, "seed": [*SEED, 2**70]}),
     Call("benchmarks.validation.scorecard_report.describe_scorecard", {"lines": value(None)}, {"lines": [3, None]}),
@@ -1606,27 +1605,6 @@ CALLS = [
         {"key": TYPED_KEY, "classes": [3, None, ("nosuch",), "cyclic"], "methods": [3, None, ("nosuch",), "UBE ratio"]},
         {"classes": "class", "methods": "method"},
     ),
-    Call(
-        "experiments.bayes_values",
-        {
-            "agents": lambda: {"psrl": agent()},
-            "prior": prior,
-            "space": space,
-            "objective": lambda: target("Episodic")(2),
-            "initial": value([0.5, 0.5]),
-            "key": key,
-        },
-        {
-            "agents": [3, None, {}, {"a": 3}],
-            "prior": [3, "x"],
-            "space": SPACE,
-            "objective": OBJECTIVE,
-            "initial": [*INITIAL, None],
-            "key": TYPED_KEY,
-            "num_seeds": COUNT,
-        },
-    ),
-    Call("experiments.describe_bayes_values", {"result": value(None)}, {"result": [3, None, "x"]}),
     # what agents are made of
     Call(
         "agents.Greedy",

@@ -150,8 +150,8 @@ FAULTS = [
     Fault(
         "pooled-own",
         "inference/pooled/pooled_gibbs.py",
-        "moved[own, own] = 0",
-        "moved[own, own] = stayed",
+        "moved[numbers, numbers] = 0",
+        "moved[numbers, numbers] = stayed",
         "inference/pooled/test_pooled_gibbs.py inference/pooled/test_pooled_posterior.py",
         "counts of staying counted as moves too",
     ),
@@ -314,8 +314,8 @@ FAULTS = [
     Fault(
         "pooled-ends",
         "models/partial_pooling.py",
-        "inside = (move * stay[:, 1:]).at[own, own].set(stay[:, 0]) * (1.0 - ends)[:, None]",
-        "inside = (move * stay[:, 1:]).at[own, own].set(stay[:, 0])",
+        "inside = (move * stay[:, 1:]).at[numbers, numbers].set(stay[:, 0]) * (1.0 - ends)[:, None]",
+        "inside = (move * stay[:, 1:]).at[numbers, numbers].set(stay[:, 0])",
         "models/test_partial_pooling.py",
         "rows that sum to more than one",
     ),
@@ -478,8 +478,8 @@ FAULTS = [
     Fault(
         "rank-ties",
         "calibration/simulation_based/ranks.py",
-        "rank = below + jax.random.randint(key, (), 0, equal + 1)",
-        "rank = below + equal",
+        "rank = num_below + jax.random.randint(key, (), 0, equal + 1)",
+        "rank = num_below + equal",
         "calibration/simulation_based/test_prior_sbc.py calibration/simulation_based/test_sbc_parts.py",
         "ranks that are not uniform where values are equal",
     ),
@@ -494,8 +494,8 @@ FAULTS = [
     Fault(
         "brier-leave-one-out",
         "calibration/checks/checking.py",
-        "others = (everyone.sum(1, keepdims=True) - everyone) / happened.shape[1]",
-        "others = everyone.mean(1, keepdims=True) + 0.0 * everyone",
+        "leave_one_out = (everyone.sum(1, keepdims=True) - everyone) / happened.shape[1]",
+        "leave_one_out = everyone.mean(1, keepdims=True) + 0.0 * everyone",
         "calibration/checks/test_check_scores.py",
         "a forecast that has seen the event",
     ),

@@ -78,10 +78,10 @@ def test_this_process(tmp_path):
 
 def test_one_function_for_all_tasks_of_a_worker():
     """What it has compiled serves the next task: it is read once."""
-    home._loaded.cache_clear()
+    home._load.cache_clear()
     with ThreadPoolExecutor(1) as pool:
         list(run_tasks(_double, [Task(str(i), (i,)) for i in range(5)], pool))
-    assert home._loaded.cache_info().misses == 1
+    assert home._load.cache_info().misses == 1
 
 
 def _double(i):

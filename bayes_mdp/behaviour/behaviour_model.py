@@ -210,8 +210,8 @@ def person_params(model: BehaviourModel, params: Params, num_persons: int) -> di
     expected = ", ".join(model.parameters)
     for name in (*model.parameters, *params):
         if name not in params or name not in model.parameters:
-            what = "missing" if name not in params else "no parameter of the model"
-            raise ValueError(f"params[{name!r}] is {what}, expected {expected}")
+            problem = "missing" if name not in params else "no parameter of the model"
+            raise ValueError(f"params[{name!r}] is {problem}, expected {expected}")
     made = {}
     for name, parameter in model.parameters.items():
         values: AnyArray | ArrayLike = params[name]

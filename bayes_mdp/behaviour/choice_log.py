@@ -117,8 +117,8 @@ class ChoiceLog(eqx.Module):
         check_index("next_state", np.where(seen & ~ends, self.next_state, 0), len(self.states), "state")
         bad = first_index(seen & ~np.isfinite(np.asarray(self.reward)))
         if bad is not None:
-            what = np.asarray(self.reward)[bad]
-            raise ValueError(f"reward is {what} at {self.place(*bad)}, expected a finite number")
+            value = np.asarray(self.reward)[bad]
+            raise ValueError(f"reward is {value} at {self.place(*bad)}, expected a finite number")
 
     def place(self, person: int, record: int) -> str:
         """A record in words: the subject, and which of its choices (from 1).
@@ -160,7 +160,7 @@ class ChoiceLog(eqx.Module):
     def _columns(self) -> list[Any]:
         return [self.state, self.action, self.reward, self.next_state, self.terminated, self.observed]
 
-    def filled(self) -> "ChoiceLog":
+    def fill_missing(self) -> "ChoiceLog":
         """The same log with a record of the same person in place of each that was not observed. Traceable.
 
         What is computed from it and thrown away is then a number, and so is its derivative.
@@ -170,6 +170,7 @@ class ChoiceLog(eqx.Module):
         np_: Any = np if is_concrete(*columns) else jnp
         observed = np_.asarray(self.observed)
         time = np_.arange(self.state.shape[1])
+        # The last observed record before each; at the beginning the first observed one.
         marked = np_.where(observed, time, -1)
         last = np.maximum.accumulate(marked, axis=1) if np_ is np else jax.lax.cummax(marked, axis=1)
         source = np_.where(last < 0, np_.argmax(observed, axis=1)[:, None], last)
@@ -292,12 +293,12 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
     size, ignored = len(table.frame), missing == "ignore"
     missed = is_empty(table, "action") if ignored else np.zeros(size, bool)
     unseen = is_empty(table, "state") if ignored and "state" in table.columns else np.zeros(size, bool)
-    nothing, every = ([np.zeros(size, np.int32)], ()), np.ones(size, bool)
+    nothing, all_observed = ([np.zeros(size, np.int32)], ()), np.ones(size, bool)
     (person,), subjects = faults.read(lambda: read_labels(table, ("subject",), None), lambda: nothing)
     (choice,), action_names = faults.read(
         lambda: read_labels(table, ("action",), actions, {"action": missed}), lambda: nothing
     )
-    rewards, paid = faults.read(lambda: read_rewards(table, ignored, every, every), lambda: (None, None))
+    rewards, paid = faults.read(lambda: read_rewards(table, ignored, all_observed, all_observed), lambda: (None, None))
     ends = faults.read(lambda: read_flags(table, "terminated"), lambda: None)
     seen, following, state_names = faults.read(lambda: _states(table, states, ends, unseen), lambda: (choice, None, ()))
     trial_numbers = faults.read(lambda: read_steps(table, "trial"), lambda: None)
@@ -307,7 +308,7 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
     person, place = person.astype(int), _places(table, person, trial_numbers)
     shape = (len(subjects), int(place.max()) + 1)
 
-    def padded(column: np.ndarray | None) -> np.ndarray | None:
+    def pad(column: np.ndarray | None) -> np.ndarray | None:
         if column is None:
             return None
         made = np.zeros(shape, column.dtype)
@@ -315,8 +316,8 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
         return made
 
     assert rewards is not None  # there is a column
-    observed = padded(~missed if paid is None else ~missed & paid)
-    columns = [padded(x) for x in (seen, choice, rewards, following, ends)]
+    observed = pad(~missed if paid is None else ~missed & paid)
+    columns = [pad(x) for x in (seen, choice, rewards, following, ends)]
     return ChoiceLog(*columns, observed, subjects=subjects, states=state_names, actions=action_names)  # type: ignore[arg-type]
 
 
@@ -338,12 +339,14 @@ def _states(
 def _places(table: Table, person: np.ndarray, trial: np.ndarray | None) -> np.ndarray:
     """The place of every row in the history of its person."""
     number = np.arange(len(person)) if trial is None else trial
+    # By person, then by trial; rows of equal numbers stay in the order of the file.
     order = np.lexsort((np.arange(len(person)), number, person))
     first = np.append(True, np.diff(person[order]) != 0)
     if trial is not None:
-        again = first_index(~first & np.append(False, np.diff(number[order]) == 0))
-        if again is not None:
-            table.fail(int(order[again[0]]), "trial", "each trial of a subject once")
+        repeated = first_index(~first & np.append(False, np.diff(number[order]) == 0))
+        if repeated is not None:
+            table.fail(int(order[repeated[0]]), "trial", "each trial of a subject once")
+    # Place = rank in the sorted order minus the rank of the person's first row.
     start = np.flatnonzero(first)
     place = np.empty(len(person), int)
     place[order] = np.arange(len(person)) - np.repeat(start, np.diff(np.append(start, len(person))))

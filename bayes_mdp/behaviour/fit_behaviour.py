@@ -21,7 +21,7 @@ from numpyro.distributions import constraints
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, check_model
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.jumps import refuse_jumps
-from bayes_mdp.behaviour.likelihood import check_possible, chosen_log_probs, filtered_log_probs
+from bayes_mdp.behaviour.likelihood import action_log_likelihood, check_possible, policy_log_probs
 from bayes_mdp.inference.draws.chains import Chains, effective_size, run_chains, split_r_hat, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.numerics.products import einsum
@@ -67,8 +67,8 @@ class Choices(dist.Distribution):
     def log_prob(self, value: Int[AnyArray, "*sample P T"]) -> Float[Array, "*sample P T"]:  # type: ignore[override]
         """Of the actions `value`. Sums over masks: they are no scatter backwards, which is slow on a CPU."""
         taken = jnp.asarray(value)[..., None] == jnp.arange(self.log_probs.shape[-1])
-        found = jnp.sum(jnp.where(taken, self.log_probs, 0.0), axis=-1)
-        return jnp.where(self.observed, found, 0.0)
+        log_likelihood = jnp.sum(jnp.where(taken, self.log_probs, 0.0), axis=-1)
+        return jnp.where(self.observed, log_likelihood, 0.0)
 
 
 def numpyro_model(model: BehaviourModel, log: ChoiceLog, pooling: Pooling = "partial") -> Callable[..., None]:
@@ -108,8 +108,9 @@ def numpyro_model(model: BehaviourModel, log: ChoiceLog, pooling: Pooling = "par
         for name, parameter in model.parameters.items():
             line = _line(name, parameter.group_mean, parameter.group_sd, persons, pooling)
             values[name] = numpyro.deterministic(name, parameter.constrain(line))
-        each = {name: jnp.broadcast_to(x, (persons,)) for name, x in values.items()}
-        law = Choices(filtered_log_probs(model, each, log), jnp.asarray(log.observed))
+        by_person = {name: jnp.broadcast_to(x, (persons,)) for name, x in values.items()}
+        law = Choices(policy_log_probs(model, by_person, log), jnp.asarray(log.observed))
+        # All choices as one site with their log-probabilities: NUTS then needs one gradient through one scan over time.
         with numpyro.plate("subject", persons, dim=-2), numpyro.plate("record", records, dim=-1):
             numpyro.sample("choice", law, obs=None if predict else jnp.asarray(log.action))
 
@@ -225,12 +226,12 @@ class BehaviourPosterior(eqx.Module):
                 continue
             lines.append(f"{title:<24}{'mean':>9}{'sd':>9}{'5 %':>9}{'95 %':>9}{'r-hat':>8}{'ess':>7}")
             for name, subject, mean, sd, low, high, r_hat, ess in rows.to_numpy():
-                what = name if title != "subjects" else f"{name} of {subject}"
+                label = name if title != "subjects" else f"{name} of {subject}"
                 numbers = "".join(f"{x:9.3f}" for x in (mean, sd, low, high))
-                lines.append(f"  {what!s:<22}{numbers}{r_hat:8.3f}{ess:7.0f}")
-        more = log.num_subjects - _SHOWN_SUBJECTS
-        if more > 0 and self.pooling != "complete":
-            lines.append(f"  ... and {more} more subjects (table())")
+                lines.append(f"  {label!s:<22}{numbers}{r_hat:8.3f}{ess:7.0f}")
+        num_hidden = log.num_subjects - _SHOWN_SUBJECTS
+        if num_hidden > 0 and self.pooling != "complete":
+            lines.append(f"  ... and {num_hidden} more subjects (table())")
         return "\n".join([*lines, *(f"Problem: {problem}" for problem in self.problems())])
 
 
@@ -270,12 +271,13 @@ def fit(
     check_sampler(sampler)
     if not model.parameters:
         raise ValueError("model has no parameters, expected at least one to infer")
+    # Before chains start: a choice of probability 0 would leave every one of them without a finite density.
     centre = {name: jnp.full(log.num_subjects, p.constrain(0.0)) for name, p in model.parameters.items()}
-    check_possible(chosen_log_probs(model, centre, log), log)
+    check_possible(action_log_likelihood(model, centre, log), log)
     if sampler.kernel is None:
         refuse_jumps(model, ends=log.terminated is not None)
     with stage(f"fit (nuts, {pooling} pooling)"):
-        mcmc = jax.tree.map(np.asarray, _sampled(key, model, log, pooling, sampler))
+        mcmc = jax.tree.map(np.asarray, _run_chains(key, model, log, pooling, sampler))
     values: dict[str, AnyArray] = {
         name: np.asarray(p.constrain(_lines(mcmc, name, pooling))) for name, p in model.parameters.items()
     }
@@ -285,7 +287,7 @@ def fit(
 
 
 @eqx.filter_jit
-def _sampled(key: PRNGKeyArray, model: BehaviourModel, log: ChoiceLog, pooling: str, sampler: NUTS) -> Chains:
+def _run_chains(key: PRNGKeyArray, model: BehaviourModel, log: ChoiceLog, pooling: str, sampler: NUTS) -> Chains:
     return run_chains(key, numpyro_model(model, log, pooling), log, sampler)  # type: ignore[arg-type]
 
 
@@ -328,17 +330,18 @@ def subject_log_likelihood(
 
     def site(what: str) -> np.ndarray:
         """[N K] or [N P K], of all draws."""
-        each = [np.asarray(posterior.mcmc.draws[f"{name}_{what}"]) for name in posterior.model.parameters]
-        return np.stack([x.reshape(posterior.num_draws, *x.shape[2:]) for x in each], axis=-1)
+        draws = [np.asarray(posterior.mcmc.draws[f"{name}_{what}"]) for name in posterior.model.parameters]
+        return np.stack([x.reshape(posterior.num_draws, *x.shape[2:]) for x in draws], axis=-1)
 
+    # Where each person's proposals are centred: the person's posterior mean on the line.
     mean, spread = site("mean"), site("sd")
     centre = (mean[:, None] + spread[:, None] * site("z")).mean(axis=0)
     groups = tuple(jnp.asarray(x[index], float) for x in (mean, spread))
-    return np.asarray(_integrated(key, posterior, jnp.asarray(centre, float), groups, num_proposals))
+    return np.asarray(_integrate_person(key, posterior, jnp.asarray(centre, float), groups, num_proposals))
 
 
 @eqx.filter_jit
-def _integrated(
+def _integrate_person(
     key: PRNGKeyArray,
     posterior: BehaviourPosterior,
     centre: Float[Array, "P K"],
@@ -350,12 +353,17 @@ def _integrated(
 
     def of_log(line: Float[Array, "P K"]) -> Float[Array, " P"]:
         params = {name: p.constrain(line[:, i]) for i, (name, p) in enumerate(parameters.items())}
-        return jnp.sum(chosen_log_probs(posterior.model, params, posterior.log), axis=1)
+        return jnp.sum(action_log_likelihood(posterior.model, params, posterior.log), axis=1)
 
     # Normal approximation of each likelihood at `centre`: gradient and precision (negative curvature is left out).
     slope = jax.grad(lambda line: jnp.sum(of_log(line)))
-    along = lambda e: jax.jvp(slope, (centre,), (jnp.broadcast_to(e, centre.shape),))[1]  # noqa: E731
-    gradient, hessian = slope(centre), jnp.moveaxis(jax.lax.map(along, jnp.eye(size, dtype=centre.dtype)), 0, -1)
+    curvature_along = lambda e: jax.jvp(slope, (centre,), (jnp.broadcast_to(e, centre.shape),))[1]  # noqa: E731
+    gradient, hessian = (
+        slope(centre),
+        jnp.moveaxis(jax.lax.map(curvature_along, jnp.eye(size, dtype=centre.dtype)), 0, -1),
+    )
+    # Where a derivative is no number the proposal is the group's law alone; negative curvature counts as none, so that
+    # the proposal is a proper normal law.
     usable = jnp.all(jnp.isfinite(hessian), (1, 2)) & jnp.all(jnp.isfinite(gradient), 1)
     symmetric = -0.5 * (hessian + jnp.swapaxes(hessian, 1, 2))
     values, vectors = jnp.linalg.eigh(jnp.where(usable[:, None, None], symmetric, 0.0))
@@ -369,12 +377,15 @@ def _integrated(
         # Slope of the approximation at the group's mean.
         pull = spread * (gradient + einsum("pij,pj->pi", precision, centre - mean))
         middle = jax.vmap(lambda f, b: cho_solve((f, True), b))(factor, pull)
+        # Proposals z = middle + 1.2 L^-T e with L L^T = I + S precision S: wider than the target, so that the weights
+        # are bounded.
         e = jax.random.normal(key, (num_proposals, persons, size))
         draw = lambda f, e: solve_triangular(f, e, lower=True, trans=1)  # noqa: E731
         z = middle + _INFLATION * jax.vmap(jax.vmap(draw), in_axes=(None, 0))(factor, e)
         log_scale = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1) - size * jnp.log(_INFLATION)
+        # Log of prior over proposal density at z; the constants of the two normal laws cancel.
         log_ratio = 0.5 * jnp.sum(e**2 - z**2, axis=-1) - log_scale
-        found = jax.vmap(of_log)(mean + spread * z)
-        return logsumexp(found + log_ratio, axis=0) - jnp.log(num_proposals)
+        log_likelihoods = jax.vmap(of_log)(mean + spread * z)
+        return logsumexp(log_likelihoods + log_ratio, axis=0) - jnp.log(num_proposals)
 
     return jax.lax.map(of_group, (jax.random.split(key, len(groups[0])), *groups))

@@ -67,21 +67,22 @@ def jumping_parameters(model: BehaviourModel, *, ends: bool = False) -> dict[str
     params = dict.fromkeys(model.parameters, number)
     names = jax.tree.leaves({name: name for name in params})
     reader = _Reader()
-    given = [Flow(reader.atom(), frozenset({(name, False, -1)})) for name in names]
+    parameter_flows = [Flow(reader.atom(), frozenset({(name, False, -1)})) for name in names]
 
-    def updated(params: Any, state: Any, record: tuple[Array, ...]) -> Any:
+    def update_from_record(params: Any, state: Any, record: tuple[Array, ...]) -> Any:
         return model.update(params, state, Transitions(*record))
 
     record = (whole, whole, number, whole, *([jax.ShapeDtypeStruct((), bool)] if ends else []))
-    first, shape = jax.make_jaxpr(lambda p: jax.tree.map(jnp.asarray, model.init(p)), return_shape=True)(params)
-    again = jax.make_jaxpr(updated)(params, shape, record)
-    chosen = jax.make_jaxpr(model.policy)(params, shape, whole)
+    # Three data flows: parameters to the first state; state and record to the next state; state to log-probabilities.
+    init_jaxpr, shape = jax.make_jaxpr(lambda p: jax.tree.map(jnp.asarray, model.init(p)), return_shape=True)(params)
+    update_jaxpr = jax.make_jaxpr(update_from_record)(params, shape, record)
+    policy_jaxpr = jax.make_jaxpr(model.policy)(params, shape, whole)
     data = [Flow(reader.atom()) for _ in record]
     # What the state depends on after any number of records: grows until nothing is added.
-    state = [reader.renamed(x) for x in reader.read(first, given)]
-    state = reader.settled(state, lambda now: reader.read(again, [*given, *now, *data]))
-    found = reader.read(chosen, [*given, *state, data[0]])
-    bad = {who for x in found for who, *_ in x.jump | x.switch}
+    state = [reader.rename(x) for x in reader.read(init_jaxpr, parameter_flows)]
+    state = reader.iterate_until_stable(state, lambda now: reader.read(update_jaxpr, [*parameter_flows, *now, *data]))
+    log_probs = reader.read(policy_jaxpr, [*parameter_flows, *state, data[0]])
+    bad = {who for x in log_probs for who, *_ in x.jump | x.switch}
     return {name: reader.why.get(name, "a comparison") for name in names if name in bad}
 
 
@@ -94,12 +95,12 @@ def refuse_jumps(model: BehaviourModel, *, ends: bool = False) -> None:
     Raises:
         ValueError: names the first such parameter, what makes it jump, and what to use instead.
     """
-    for name, what in jumping_parameters(model, ends=ends).items():
+    for name, operation in jumping_parameters(model, ends=ends).items():
         raise ValueError(
-            f"model may jump in its parameter {name!r} ({what} of what depends on it decides probabilities), which "
-            "gradients do not see, expected one that is continuous in it (BoltzmannQ in place of EpsilonGreedyQ; two "
-            "rates of an error e as up * jnp.maximum(e, 0) + down * jnp.minimum(e, 0)), a known value in its place, or "
-            "a kernel without gradients, as in NUTS(kernel=numpyro.infer.SA)"
+            f"model may jump in its parameter {name!r} ({operation} of what depends on it decides probabilities), "
+            "which gradients do not see, expected one that is continuous in it (BoltzmannQ in place of EpsilonGreedyQ; "
+            "two rates of an error e as up * jnp.maximum(e, 0) + down * jnp.minimum(e, 0)), a known value "
+            "in its place, or a kernel without gradients, as in NUTS(kernel=numpyro.infer.SA)"
         )
 
 
@@ -160,18 +161,19 @@ class _Reader:
             self._numbers[key] = len(self._made_of) - 1
         return self._numbers[key]
 
-    def renamed(self, flow: Flow) -> Flow:
+    def rename(self, flow: Flow) -> Flow:
         """The same with an unknown expression: what made it, and what made it jump, is out of sight."""
         term = self.atom(self._made_of[flow.term][3])
         smooth, switch, jump = (frozenset((who, stopped, -1) for who, stopped, _ in items) for items in flow[1:])
         self._jumps[term] = jump
         return Flow(term, smooth, switch, jump)
 
-    def settled(self, state: list[Flow], turn: Callable[[list[Flow]], Sequence[Flow]]) -> list[Flow]:
+    def iterate_until_stable(self, state: list[Flow], turn: Callable[[list[Flow]], Sequence[Flow]]) -> list[Flow]:
         """What is carried by a loop, after any number of turns."""
+        # Sets of parameters only grow from turn to turn, and are finite: it ends.
         while True:
-            new = [self.renamed(_joined(old, after)) for old, after in zip(state, turn(state), strict=True)]
-            if all(one[1:] == two[1:] for one, two in zip(new, state, strict=True)):
+            new = [self.rename(_join(old, after)) for old, after in zip(state, turn(state), strict=True)]
+            if all(new_flow[1:] == old_flow[1:] for new_flow, old_flow in zip(new, state, strict=True)):
                 return state
             state = new
 
@@ -202,6 +204,7 @@ class _Reader:
     def _equation(self, eqn: Any, inputs: list[Flow]) -> list[Flow]:
         name, params = eqn.primitive.name, eqn.params
         kinds = [_kind(v.aval.dtype) for v in eqn.outvars]
+        # Rules by kind of equation: own derivatives, loops, branches, calls, then single primitives.
         if name.startswith(("custom_jvp", "custom_vjp")):
             return self._own_derivative(inputs, kinds)
         if name == "custom_linear_solve":
@@ -215,7 +218,7 @@ class _Reader:
         if name == "cond":
             branches = [self.read(branch, inputs[1:]) for branch in params["branches"]]
             outs = zip(*branches, kinds, strict=True)
-            return [self._primitive("select_n", {}, [inputs[0], *each], [kind])[0] for *each, kind in outs]
+            return [self._primitive("select_n", {}, [inputs[0], *cases], [kind])[0] for *cases, kind in outs]
         inner = [x for x in params.values() if isinstance(x, ClosedJaxpr | Jaxpr)]
         inner = [] if name.startswith("scatter") else [x if isinstance(x, Jaxpr) else x.jaxpr for x in inner]
         consts = [Flow(self._constant(c)) for x in params.values() if isinstance(x, ClosedJaxpr) for c in x.consts]
@@ -224,7 +227,7 @@ class _Reader:
         if inner and any(x.every for x in inputs):
             # A call of unknown kind (a reduction by an own function, say): everything may jump.
             bad = frozenset().union(*(x.every for x in inputs))
-            return [self._switched(bad, Flow(self.atom(kind)), kind) for kind in kinds]
+            return [self._switch(bad, Flow(self.atom(kind)), kind) for kind in kinds]
         if name in _SPREADS and eqn.invars[0].aval.size == 1:
             name = "spread"  # one number in several places: element by element
         return self._primitive(name, params, inputs, kinds)
@@ -252,8 +255,8 @@ class _Reader:
                 # Which expression switches: the sign, or the truth value that becomes a number.
                 step = _by(step, term if name == "sign" else -1)
                 switched = _by(switch, terms[0] if name == "convert_element_type" else -1)
-                own = frozenset(flip for *_, flip in step | switched if flip >= 0)
-                outs.append(Flow(term, smooth, NONE, self._left(term, jump | switched | step, own)))
+                flips = frozenset(flip for *_, flip in step | switched if flip >= 0)
+                outs.append(Flow(term, smooth, NONE, self._left(term, jump | switched | step, flips)))
             else:
                 fresh = NONE if self._harmless(name, inputs) else _by(smooth | jump, -1)
                 self._note(fresh, name)
@@ -264,11 +267,11 @@ class _Reader:
         """One of several, by a value that may switch."""
         smooth, switch, jump = _unions(inputs[1:])
         flow = Flow(term, smooth, switch, jump | inputs[0].jump)
-        by = _by(inputs[0].switch, terms[0])
-        if kind != "f" or not by:
-            return self._switched(by, flow, kind)
-        own = frozenset() if self._never(terms[0]) else frozenset({terms[0]})
-        left = self._left(term, flow.jump | _by(switch, -1) | (by if own else NONE), own)
+        selector_items = _by(inputs[0].switch, terms[0])
+        if kind != "f" or not selector_items:
+            return self._switch(selector_items, flow, kind)
+        flips = frozenset() if self._never(terms[0]) else frozenset({terms[0]})
+        left = self._left(term, flow.jump | _by(switch, -1) | (selector_items if flips else NONE), flips)
         return Flow(term, smooth | inputs[0].switch, NONE, left)
 
     def _left(self, term: int, jump: Items, own: frozenset[int]) -> Items:
@@ -280,14 +283,16 @@ class _Reader:
         if _function(name, params) is None:
             return jump
         cases = children[1:] if name == "select_n" else children
+        # All that switches below this expression and was not yet shown to cancel out.
         flips = own.union(*(self._flips.get(child, frozenset()) for child in cases))
         self._flips[term] = flips
         if not flips:
             return jump
-        below = self._jumps_below(term)
+        jumps_below = self._jumps_below(term)
         for flip in flips:
+            # A proof takes the jump away; else it stays (or comes back, at a pole).
             if self._proven(term, flip):
-                jump = frozenset(x for x in jump if x[2] != flip or x in below) | self._compared_jumps(flip)
+                jump = frozenset(x for x in jump if x[2] != flip or x in jumps_below) | self._jumps_of_comparison(flip)
             else:
                 jump |= _by(self._switches.get(flip, NONE) or self._jumps.get(flip, NONE), flip)
         return jump
@@ -302,15 +307,15 @@ class _Reader:
             return True
         if name not in _COMPARISONS or len(inputs) != 2:
             return False
-        one, two = (self._made_of[x.term] for x in inputs)
-        same = inputs[0].term == inputs[1].term
+        left, right = (self._made_of[x.term] for x in inputs)
+        equal = inputs[0].term == inputs[1].term
         # exp(x) < 0: never.
-        of_zero = [x for x, y in ((inputs[0], two), (inputs[1], one)) if y[0] == "literal" and y[1] == 0]
+        of_zero = [x for x, y in ((inputs[0], right), (inputs[1], left)) if y[0] == "literal" and y[1] == 0]
         if any(self._positive(x.term) for x in of_zero):
             return True
-        return same or any(x[0] == "literal" and not np.isfinite(x[1]) for x in (one, two))
+        return equal or any(x[0] == "literal" and not np.isfinite(x[1]) for x in (left, right))
 
-    def _switched(self, switch: Items, flow: Flow, kind: str) -> Flow:
+    def _switch(self, switch: Items, flow: Flow, kind: str) -> Flow:
         """`flow`, which besides is one of several by a value that switches."""
         if kind == "f":
             return flow._replace(smooth=flow.smooth, jump=flow.jump | switch | flow.switch, switch=NONE)
@@ -319,27 +324,28 @@ class _Reader:
     def _own_derivative(self, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
         """A rule of derivatives is taken at its word: it covers what was stopped on its way in."""
         live = lambda items: frozenset((who, False, -1) for who, stopped, _ in items if not stopped)  # noqa: E731
-        every = frozenset((who, False, -1) for x in inputs for who, *_ in x.every)
+        dependences = frozenset((who, False, -1) for x in inputs for who, *_ in x.every)
         jump = frozenset().union(*(live(x.jump | x.switch) for x in inputs))
         return [
-            Flow(self.atom(), every, NONE, jump) if kind == "f" else Flow(self.atom("i"), NONE, every) for kind in kinds
+            Flow(self.atom(), dependences, NONE, jump) if kind == "f" else Flow(self.atom("i"), NONE, dependences)
+            for kind in kinds
         ]
 
     def _scan(self, params: Any, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
         fixed, carry, columns = scan_parts(params, inputs)
-        carry, columns = [self.renamed(x) for x in carry], [self.renamed(x) for x in columns]
+        carry, columns = [self.rename(x) for x in carry], [self.rename(x) for x in columns]
         body = lambda now: self.read(params["jaxpr"], [*fixed, *now, *columns])  # noqa: E731
-        state = self.settled(carry, lambda now: body(now)[: len(carry)])
-        return [*(self.renamed(x) for x in state), *(self.renamed(x) for x in body(state)[len(carry) :])]
+        state = self.iterate_until_stable(carry, lambda now: body(now)[: len(carry)])
+        return [*(self.rename(x) for x in state), *(self.rename(x) for x in body(state)[len(carry) :])]
 
     def _while(self, params: Any, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
         ahead, body = params["cond_nconsts"], params["body_nconsts"]
         of_cond, of_body = inputs[:ahead], inputs[ahead : ahead + body]
-        state = [self.renamed(x) for x in inputs[ahead + body :]]
-        state = self.settled(state, lambda now: self.read(params["body_jaxpr"], [*of_body, *now]))
+        state = [self.rename(x) for x in inputs[ahead + body :]]
+        state = self.iterate_until_stable(state, lambda now: self.read(params["body_jaxpr"], [*of_body, *now]))
         # How often it turns.
         switch = self.read(params["cond_jaxpr"], [*of_cond, *state])[0].switch
-        return [self._switched(switch, self.renamed(x), kind) for x, kind in zip(state, kinds, strict=True)]
+        return [self._switch(switch, self.rename(x), kind) for x, kind in zip(state, kinds, strict=True)]
 
     def _proven(self, term: int, flip: int) -> bool:
         """Whether an expression is the same whatever the outcome of a part that switches, wherever that may switch."""
@@ -347,27 +353,28 @@ class _Reader:
         if not surfaces:
             return False
         outcomes = (-1.0, 0.0, 1.0) if self._made_of[flip][0] == "sign" else (0.0, 1.0)
+        # On every surface c = d: put both outcomes of the comparison in, and compare the two expressions that come out.
         for place in range(len(surfaces)):
-            one, *others = (self._put(term, flip, place, i) for i in range(len(outcomes)))
-            if not all(self._equal(one, other) for other in others):
+            first, *rest = (self._put(term, flip, place, i) for i in range(len(outcomes)))
+            if not all(self._equal(first, case) for case in rest):
                 return False
         return True
 
     def _equal(self, one: int, two: int) -> bool:
         x, y = (self._made_of[term] for term in (one, two))
         if x[0] == y[0] == "literal":
-            near = np.isfinite(x[1]) and abs(x[1] - y[1]) <= _ROUNDING * (1.0 + abs(x[1]))
-            return x[1] == y[1] or bool(near)
+            close = np.isfinite(x[1]) and abs(x[1] - y[1]) <= _ROUNDING * (1.0 + abs(x[1]))
+            return x[1] == y[1] or bool(close)
         return one == two
 
-    def _compared_jumps(self, flip: int) -> Items:
+    def _jumps_of_comparison(self, flip: int) -> Items:
         """The jumps of the numbers that a value compares: it may switch there too, off its surfaces."""
         name, _, children, kind = self._made_of[flip]
         if name in _COMPARISONS or (name == "sign" and kind == "f"):
             return _by(frozenset().union(*(self._jumps.get(self._plain(child), NONE) for child in children)), -1)
         if kind == "f":
             return NONE
-        return frozenset().union(*(self._compared_jumps(child) for child in children))
+        return frozenset().union(*(self._jumps_of_comparison(child) for child in children))
 
     def _surfaces(self, flip: int) -> list[dict[int, int]] | None:
         """Where a value may switch: each surface as expressions with what they are there; None: not known."""
@@ -388,37 +395,42 @@ class _Reader:
             return []
         if name in _COMPARISONS:
             return self._surface(*children)
+        # A logical combination switches at most where one of its parts does.
         if name in ("and", "or", "not", "convert_element_type", *_SAME):
             parts = [self._surfaces(child) for child in children]
             return None if any(part is None for part in parts) else [x for part in parts for x in part or []]
         return None
 
-    def _surface(self, one: int, two: int) -> list[dict[int, int]] | None:
-        """That two numbers are equal; None: they are no numbers. Where they jump is another matter."""
-        one, two = self._plain(one), self._plain(two)
-        numbers = [x for x in (one, two) if self._made_of[x][0] != "literal"]
+    def _surface(self, left: int, right: int) -> list[dict[int, int]] | None:
+        """That right numbers are equal; None: they are no numbers. Where they jump is another matter."""
+        left, right = self._plain(left), self._plain(right)
+        numbers = [x for x in (left, right) if self._made_of[x][0] != "literal"]
         if any(self._made_of[x][3] != "f" for x in numbers):
             return None
-        if self._made_of[one][0] == "literal":
-            one, two = two, one
-        if self._made_of[two][0] != "literal":
+        if self._made_of[left][0] == "literal":
+            left, right = right, left
+        if self._made_of[right][0] != "literal":
             zero, kind = self._literal(0.0), "f"
-            one, two = (two, one) if self._holds(one, two) else (one, two)  # what is replaced is no part of the other
-            differences = {self.term("sub", {}, pair, kind): zero for pair in ((one, two), (two, one))}
-            return [differences | {two: one}] if one != two else []
-        there = {one: two}
-        if self._made_of[two][1] == 0:
-            name, params, children, _ = self._made_of[one]
+            left, right = (
+                (right, left) if self._holds(left, right) else (left, right)
+            )  # what is replaced is no part of the other
+            # On the surface the two are the same expression, and their difference is zero either way round.
+            differences = {self.term("sub", {}, pair, kind): zero for pair in ((left, right), (right, left))}
+            return [differences | {right: left}] if left != right else []
+        values = {left: right}
+        if self._made_of[right][1] == 0:
+            name, params, children, _ = self._made_of[left]
+            # f(x) = 0 where x = 0 alone: the surface is that of the innermost argument.
             while name in _ZERO_AT_ZERO or (name == "integer_pow" and params["y"] > 0):
-                one = self._plain(children[0])
-                there[one] = two
-                name, params, children, _ = self._made_of[one]
+                left = self._plain(children[0])
+                values[left] = right
+                name, params, children, _ = self._made_of[left]
             if name == "sub":
                 u, v = (self._plain(child) for child in children)
-                there |= {self.term("sub", {}, pair, "f"): two for pair in ((u, v), (v, u))}
+                values |= {self.term("sub", {}, pair, "f"): right for pair in ((u, v), (v, u))}
                 u, v = (v, u) if self._made_of[v][0] == "literal" or self._holds(u, v) else (u, v)
-                there |= {} if u == v else {v: u}
-        return [there]
+                values |= {} if u == v else {v: u}
+        return [values]
 
     def _literal(self, value: float) -> int:
         return self.term("literal", value + 0.0, (), "f")  # no -0.0
@@ -449,54 +461,55 @@ class _Reader:
         name, params, children, kind = self._made_of[term]
         if term == flip:
             return self._literal(float(outcome - 1 if name == "sign" else outcome))
-        there = self._surfaces(flip)
-        assert there is not None
-        if term in there[place]:
-            target = there[place][term]
+        surfaces = self._surfaces(flip)
+        assert surfaces is not None
+        if term in surfaces[place]:
+            target = surfaces[place][term]
             return target if self._made_of[target][0] == "literal" else self._put(target, flip, place, outcome)
         # What switches elsewhere is the same for both outcomes.
         if name == "literal" or _function(name, params) is None or kind != "f":
             return self._literal(params) if name == "literal" else term
-        at = [self._put(child, flip, place, outcome) for child in children]
+        parts = [self._put(child, flip, place, outcome) for child in children]
         if name in _SAME:
-            return at[0]
-        made = [self._made_of[x] for x in at]
+            return parts[0]
+        made = [self._made_of[x] for x in parts]
         numbers = [x[1] for x in made if x[0] == "literal"]
         if name == "select_n":
             if made[0][0] == "literal":
-                return at[1 + int(np.clip(made[0][1], 0, len(at) - 2))]
-            return at[1] if len(set(at[1:])) == 1 else self.term(name, params, tuple(at), kind)
+                return parts[1 + int(np.clip(made[0][1], 0, len(parts) - 2))]
+            return parts[1] if len(set(parts[1:])) == 1 else self.term(name, params, tuple(parts), kind)
         if name == "convert_element_type" and not numbers:
-            return self.term(name, params, tuple(at), kind)
-        if len(numbers) == len(at):
+            return self.term(name, params, tuple(parts), kind)
+        # All arguments are numbers: so is the result.
+        if len(numbers) == len(parts):
             function = _function(name, params)
             assert function is not None
             with np.errstate(all="ignore"):
                 value = float(function(*numbers))
             return self.atom() if np.isnan(value) else self._literal(value)  # equal to nothing
-        return self._shortened(name, params, at, kind)
+        return self._simplify(name, params, parts, kind)
 
-    def _shortened(self, name: str, params: Any, at: list[int], kind: str) -> int:
+    def _simplify(self, name: str, params: Any, parts: list[int], kind: str) -> int:
         """x + 0, 1 x, 0 x (x is finite), x - x, max(x, x)."""
-        number = {x: self._made_of[x][1] for x in at if self._made_of[x][0] == "literal"}
-        others = [x for x in at if x not in number]
+        number = {x: self._made_of[x][1] for x in parts if self._made_of[x][0] == "literal"}
+        variable = [x for x in parts if x not in number]
         if name in _COMMUTE:
-            at = sorted(at)
+            parts = sorted(parts)
         if name == "add" and 0 in number.values():
-            return others[0]
+            return variable[0]
         if name == "mul" and 0 in number.values():
             return self._literal(0.0)
         if name == "mul" and 1 in number.values():
-            return others[0]
-        if name == "sub" and at[0] == at[1]:
+            return variable[0]
+        if name == "sub" and parts[0] == parts[1]:
             return self._literal(0.0)
-        if name in ("sub", "div") and number.get(at[1]) == (0 if name == "sub" else 1):
-            return at[0]
-        if name == "div" and number.get(at[0]) == 0:
+        if name in ("sub", "div") and number.get(parts[1]) == (0 if name == "sub" else 1):
+            return parts[0]
+        if name == "div" and number.get(parts[0]) == 0:
             return self._literal(0.0)
-        if name in ("max", "min") and at[0] == at[1]:
-            return at[0]
-        return self.term(name, params, tuple(at), kind)
+        if name in ("max", "min") and parts[0] == parts[1]:
+            return parts[0]
+        return self.term(name, params, tuple(parts), kind)
 
     def _never(self, predicate: int) -> bool:
         """Whether a guard is never met, on trust: an equality with a constant that holds for no random numbers."""
@@ -505,10 +518,12 @@ class _Reader:
         self._collect(predicate, atoms, parts)
         if not self._exact(predicate) or any(self._made_of[x][0] in _FLAT for x in parts):
             return False
+        # An equality of continuous numbers has probability zero; if it holds for none of these random points it is
+        # never met.
         rng = np.random.default_rng(0)
         with np.errstate(all="ignore"):
-            found = self._value(predicate, {a: _sample(rng, kind) for a, kind in atoms.items()}, {})
-        return len(np.unique(np.broadcast_to(found, _POINTS).astype(bool))) == 1
+            outcomes = self._value(predicate, {a: _sample(rng, kind) for a, kind in atoms.items()}, {})
+        return len(np.unique(np.broadcast_to(outcomes, _POINTS).astype(bool))) == 1
 
     def _jumps_below(self, term: int) -> Items:
         """The jumps of the parts of an expression that are not made element by element."""
@@ -525,8 +540,8 @@ class _Reader:
             return True
         if name not in ("eq", "ne") or not any(self._made_of[child][0] == "literal" for child in children):
             return False
-        others = [child for child in children if self._made_of[child][0] != "literal"]
-        return all(self._made_of[x][3] == "f" and not self._jumps.get(x, NONE) for x in others)
+        variable = [child for child in children if self._made_of[child][0] != "literal"]
+        return all(self._made_of[x][3] == "f" and not self._jumps.get(x, NONE) for x in variable)
 
     def _positive(self, term: int) -> bool:
         """Whether an expression is above 0 by its form."""
@@ -590,11 +605,11 @@ def _by(items: Items, flip: int) -> Items:
 def _unions(flows: Sequence[Flow]) -> tuple[Items, Items, Items]:
     """What several arrays depend on: smoothly, as a switch, with a jump."""
     parts = ([x.smooth for x in flows], [x.switch for x in flows], [x.jump for x in flows])
-    smooth, switch, jump = (frozenset().union(*each) for each in parts)
+    smooth, switch, jump = (frozenset().union(*sets) for sets in parts)
     return smooth, switch, jump
 
 
-def _joined(*flows: Flow) -> Flow:
+def _join(*flows: Flow) -> Flow:
     return Flow(flows[0].term, *_unions(flows))
 
 

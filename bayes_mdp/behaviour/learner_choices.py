@@ -123,9 +123,9 @@ class LearnerChoices(eqx.Module):
         """Raise a ValueError if action probabilities depend on a random key."""
         if not self._is_random(agent):
             return
-        other = _drawing_at_every_step(agent)
-        if other is not None and not self._is_random(other[1]):
-            instead = f"{type(agent).__name__}({other[0]}), which draws anew at every step"
+        deterministic_agent = _drawing_at_every_step(agent)
+        if deterministic_agent is not None and not self._is_random(deterministic_agent[1]):
+            instead = f"{type(agent).__name__}({deterministic_agent[0]}), which draws anew at every step"
         else:
             instead = (
                 "an agent whose probabilities are a closed form of what it has learnt, such as UBE(noise='per_step'), "
@@ -144,14 +144,14 @@ class LearnerChoices(eqx.Module):
         if isinstance(agent, PlansFromState):
             return True
 
-        def planned(key: PRNGKeyArray) -> tuple[Float[Array, "S A"], PyTree]:
+        def first_plan(key: PRNGKeyArray) -> tuple[Float[Array, "S A"], PyTree]:
             start = agent.init(key, self.problem)
             policy, after = self._plan(agent, key, start, _on_device(self.changing))
             states = jnp.arange(self.problem.space.n_states)
             return jax.vmap(lambda s: self._log_probs(policy, s, jnp.int32(0)))(states), (start, after)
 
         # True may be wrong where an operation cancels; False is a proof: nothing leads from the key to the plan.
-        closed = jax.make_jaxpr(planned)(jax.random.key(0))
+        closed = jax.make_jaxpr(first_plan)(jax.random.key(0))
         return any(flow.degrees for flow in output_flows(closed.jaxpr, [site_flow("key")]))
 
     def init(self, params: Values) -> Replay:
@@ -173,6 +173,8 @@ class LearnerChoices(eqx.Module):
         legal = self.problem.space.legal
         allowed = jnp.ones_like(log_probs) if legal is None else jnp.asarray(legal)[observation].astype(log_probs.dtype)
         lapse = jnp.asarray(params[LAPSE])
+        # A mixture of the agent's own choice and a uniform legal one; -inf where both give zero, without nan
+        # derivatives.
         mixed = (1.0 - lapse) * jnp.exp(log_probs) + lapse * allowed / jnp.sum(allowed)
         return jnp.where(mixed > 0, jnp.log(jnp.where(mixed > 0, mixed, 1.0)), -jnp.inf)
 
@@ -187,32 +189,33 @@ class LearnerChoices(eqx.Module):
         )
         visits = state.visits.at[data.cell(problem.space)].add(1.0)
         # 1. Learn: the agent in its own state, or its posterior.
-        own, belief = state.agent, state.belief
+        agent_state, belief = state.agent, state.belief
         if isinstance(agent, Learner):
-            own = agent.observe(problem, own, data)
+            agent_state = agent.observe(problem, agent_state, data)
         else:
             belief = _changing(self._whole(belief).update(data), belief)
         # 2. Time goes on; an episode of `Episodic(H)` takes H steps of it even if it ends early.
-        over = jnp.zeros((), bool) if transition.terminated is None else jnp.asarray(transition.terminated)
+        episode_over = jnp.zeros((), bool) if transition.terminated is None else jnp.asarray(transition.terminated)
         time, next_step = state.time + 1, state.step + 1
         if episodic:
             horizon = problem.objective.horizon  # type: ignore[union-attr]
-            over = over | (next_step >= horizon)
-            time = jnp.where(over, state.time + horizon - state.step, time)
-        next_step = jnp.where(over, 0, next_step)
+            episode_over = episode_over | (next_step >= horizon)
+            # The rule counts whole episodes: the steps that were not taken are skipped.
+            time = jnp.where(episode_over, state.time + horizon - state.step, time)
+        next_step = jnp.where(episode_over, 0, next_step)
         # 3. Plan, if due.
         rule = rule_for(as_rule(agent.replan), problem.objective)
         policy, planned, plans = state.policy, state.planned_visits, (state.planned_time, state.previous_time)
         now = time.astype(state.planned_time.dtype), state.planned_time
-        new, own_after = self._plan(agent, jax.random.key(0), own, belief)
+        new, state_after = self._plan(agent, jax.random.key(0), agent_state, belief)
         if period_of(rule, problem.objective) == 1:
-            policy, own, planned, plans = new, own_after, visits, now
+            policy, agent_state, planned, plans = new, state_after, visits, now
         else:
             due = self._due(rule, state, time, next_step, visits)
             chosen = lambda a, b: jnp.where(due, a, b)  # noqa: E731
-            fresh, kept = (new, own_after, visits, now), (policy, own, planned, plans)
-            policy, own, planned, plans = jax.tree.map(chosen, fresh, kept)
-        made = Replay(own, belief, policy, visits, planned, time, next_step, *plans)
+            fresh, in_force = (new, state_after, visits, now), (policy, agent_state, planned, plans)
+            policy, agent_state, planned, plans = jax.tree.map(chosen, fresh, in_force)
+        made = Replay(agent_state, belief, policy, visits, planned, time, next_step, *plans)
         return jax.tree.map(lambda x, like: jnp.asarray(x).astype(like.dtype), made, state)
 
     def _due(
@@ -224,6 +227,7 @@ class LearnerChoices(eqx.Module):
         due = rule.due(context(time, step))
         if isinstance(self.problem.objective, Episodic) and self.problem.space.ends:
             horizon = self.problem.objective.horizon
+            # The rule may have been due at one of the steps that were skipped.
             for ahead in range(1, horizon):
                 passed = (state.time + ahead < time) & (state.step + ahead < horizon)
                 due = due | (passed & rule.due(context(state.time + ahead, state.step + ahead)))

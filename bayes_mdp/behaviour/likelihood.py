@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_model, person_params
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.mdp import Transitions
-from bayes_mdp.utils.validation import check_type, is_concrete
+from bayes_mdp.utils.validation import check_type, is_concrete, require_alike
 
 
 def log_likelihood(model: BehaviourModel, params: Params, log: ChoiceLog) -> Float[Array, "P T"]:
@@ -32,10 +32,10 @@ def log_likelihood(model: BehaviourModel, params: Params, log: ChoiceLog) -> Flo
     """
     check_model(model)
     check_type("log", log, ChoiceLog, "a ChoiceLog")
-    found = chosen_log_probs(model, person_params(model, params, log.num_subjects), log)
-    if is_concrete(found):
-        check_possible(found, log)
-    return found
+    log_probs = action_log_likelihood(model, person_params(model, params, log.num_subjects), log)
+    if is_concrete(log_probs):
+        check_possible(log_probs, log)
+    return log_probs
 
 
 def choice_log_probs(model: BehaviourModel, params: Params, log: ChoiceLog) -> Float[Array, "P T A"]:
@@ -51,7 +51,7 @@ def choice_log_probs(model: BehaviourModel, params: Params, log: ChoiceLog) -> F
     """
     check_model(model)
     check_type("log", log, ChoiceLog, "a ChoiceLog")
-    return filtered_log_probs(model, person_params(model, params, log.num_subjects), log)
+    return policy_log_probs(model, person_params(model, params, log.num_subjects), log)
 
 
 def check_possible(found: Float[Array, "P T"], log: ChoiceLog) -> None:
@@ -67,75 +67,79 @@ def check_possible(found: Float[Array, "P T"], log: ChoiceLog) -> None:
     person, record = (int(i) for i in bad[0])
     action, state = (names[int(np.asarray(x)[person, record])] for names, x in
                      ((log.actions, log.action), (log.states, log.state)))  # fmt: skip
-    what = "has probability 0" if np.isneginf(values[person, record]) else "has a probability that is no number"
+    problem = "has probability 0" if np.isneginf(values[person, record]) else "has a probability that is no number"
     raise ValueError(
-        f"action {action!r} in state {state!r} ({log.place(person, record)}) {what} under the model, expected choices "
-        "that it can make: give it a temperature or a lapse (LearnerChoices(lapse=True))"
+        f"action {action!r} in state {state!r} ({log.place(person, record)}) {problem} under the model, expected "
+        "choices that it can make: give it a temperature or a lapse (LearnerChoices(lapse=True))"
     )
 
 
-def chosen_log_probs(
+def action_log_likelihood(
     model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog
 ) -> Float[Array, "P T"]:
     """As `log_likelihood`, without checks of values. Traceable."""
-    return _chosen(model, params, _placed(log))
+    return _log_likelihood(model, params, _place_on_device(log))
 
 
-def filtered_log_probs(
+def policy_log_probs(
     model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog
 ) -> Float[Array, "P T A"]:
     """As `choice_log_probs`, without checks of values. Traceable."""
-    return _filtered(model, params, _placed(log))
+    return _filter(model, params, _place_on_device(log))
 
 
-def _placed(log: ChoiceLog) -> ChoiceLog:
+def _place_on_device(log: ChoiceLog) -> ChoiceLog:
     """The columns in JAX's default widths: a program in float32 cannot hold float64 arrays of the host as constants."""
     return jax.tree.map(jnp.asarray, log)
 
 
 @eqx.filter_jit
-def _chosen(model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog) -> Float[Array, "P T"]:
-    return of_choices(_filtered(model, params, log), log)
+def _log_likelihood(
+    model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog
+) -> Float[Array, "P T"]:
+    return of_choices(_filter(model, params, log), log)
 
 
 def of_choices(log_probs: Float[Array, "P T A"], log: ChoiceLog) -> Float[Array, "P T"]:
     """The entries of the actions taken; 0 where no choice was observed. Traceable."""
     taken = jnp.asarray(log.action)[..., None] == jnp.arange(log_probs.shape[-1])
     # `where`, not a product: 0 * -inf of an action not taken is no number. A sum over a mask is no scatter backwards.
-    found = jnp.sum(jnp.where(taken, log_probs, 0.0), axis=-1)
-    return jnp.where(log.observed, found, 0.0)
+    of_action = jnp.sum(jnp.where(taken, log_probs, 0.0), axis=-1)
+    return jnp.where(log.observed, of_action, 0.0)
 
 
 @eqx.filter_jit
-def _filtered(model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog) -> Float[Array, "P T A"]:
+def _filter(model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog) -> Float[Array, "P T A"]:
     """Log-probabilities of all actions.
 
     One scan over time of the update, vmapped over persons; then the policies of all records at once where the numbers
     that takes fit into `_MOST_BYTES` (a quarter faster), else inside the scan.
     """
     # Records that were not observed repeat another of the person: what is computed from them is finite.
-    full = log.filled()
+    full = log.fill_missing()
     by_time = lambda x: None if x is None else jnp.swapaxes(jnp.asarray(x), 0, 1)  # noqa: E731
     reward = jnp.swapaxes(jnp.asarray(full.reward, float), 0, 1)
     seen_states = jnp.swapaxes(jnp.asarray(full.state), 0, 1)
     index = (seen_states, by_time(full.action))
     records = Transitions(*index, reward, by_time(full.next_state), by_time(full.terminated))  # type: ignore[arg-type]
-    every = is_concrete(log.observed) and bool(np.all(log.observed))
+    all_observed = is_concrete(log.observed) and bool(np.all(log.observed))
     first = jax.tree.map(jnp.asarray, jax.vmap(model.init, axis_size=log.num_subjects)(params))
     policies = jax.vmap(model.policy)
+    # The states are sequential, the policies are not: one batched call for all records where it fits into memory.
     together = _bytes(model, params, first, records) * records.state.size <= _MOST_BYTES
 
     def step(state: PyTree, x: tuple[Transitions, Bool[Array, " P"] | None]) -> tuple[PyTree, PyTree]:
         record, seen = x
         out = state if together else policies(params, state, jnp.asarray(record.state))
         new = jax.vmap(model.update)(params, state, record)
-        require_alike("model.update", state, new)
+        require_alike("model.update", state, new, "model.init", batch_axes=1)
         if seen is not None:
+            # A record that was not observed leaves the state as it is.
             keep = lambda a, b: jnp.where(seen.reshape(-1, *(1,) * (jnp.ndim(b) - 1)), a, b)  # noqa: E731
             new = jax.tree.map(keep, new, state)
         return new, out
 
-    _, out = lax.scan(step, first, (records, None if every else by_time(log.observed)))
+    _, out = lax.scan(step, first, (records, None if all_observed else by_time(log.observed)))
     log_probs = jax.vmap(policies, in_axes=(None, 0, 0))(params, out, seen_states) if together else out
     return jnp.swapaxes(log_probs, 0, 1)
 
@@ -145,26 +149,8 @@ _MOST_BYTES = 2**28
 
 def _bytes(model: BehaviourModel, params: dict[str, Float[Array, " P"]], first: PyTree, records: Transitions) -> int:
     """Memory that the state and the policy of one record take, every number on the way to it counted."""
-    one = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)  # noqa: E731
+    first_row = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)  # noqa: E731
     place = jax.ShapeDtypeStruct((), records.state.dtype)
-    jaxpr = jax.make_jaxpr(model.policy)(one(params), one(first), place).jaxpr
+    jaxpr = jax.make_jaxpr(model.policy)(first_row(params), first_row(first), place).jaxpr
     shapes = [v.aval for eqn in jaxpr.eqns for v in eqn.outvars] + [v.aval for v in jaxpr.invars]
     return sum(8 * int(np.prod(getattr(aval, "shape", ()))) for aval in shapes)
-
-
-def require_alike(who: str, before: PyTree, after: PyTree) -> None:
-    """Refuse a state that a compiled loop cannot carry.
-
-    Raises:
-        TypeError: it is not like the one before in structure, shapes and dtypes.
-    """
-    kinds = [jax.tree.structure(state) for state in (before, after)]
-    if kinds[0] != kinds[1]:
-        raise TypeError(f"{who} returned a state of structure {kinds[1]}, expected that of model.init, {kinds[0]}")
-    for old, new in zip(*map(jax.tree.leaves, (before, after)), strict=True):
-        one, two = (jnp.asarray(x) for x in (old, new))
-        if (one.shape[1:], one.dtype) != (two.shape[1:], two.dtype):
-            raise TypeError(
-                f"{who} returned a state with {two.dtype} of shape {two.shape[1:]}, expected {one.dtype} of shape "
-                f"{one.shape[1:]} there, as from model.init"
-            )

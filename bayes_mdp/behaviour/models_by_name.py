@@ -56,8 +56,8 @@ def _problem(log: ChoiceLog, objective: Objective) -> Problem:
 def _q_learning(agent: type[BoltzmannQ]) -> Callable[[ChoiceLog, Objective], BehaviourModel]:
     def make(log: ChoiceLog, objective: Objective) -> BehaviourModel:
         parameters = {"learning_rate": Parameter("unit"), "sensitivity": Parameter("positive")}
-        one = lambda p: agent(temperature=1.0 / p["sensitivity"], learning_rate=p["learning_rate"])  # noqa: E731
-        return LearnerChoices(one, parameters, _problem(log, objective))
+        make_agent = lambda p: agent(temperature=1.0 / p["sensitivity"], learning_rate=p["learning_rate"])  # noqa: E731
+        return LearnerChoices(make_agent, parameters, _problem(log, objective))
 
     return make
 

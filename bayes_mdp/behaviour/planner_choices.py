@@ -80,7 +80,7 @@ class PlannerChoices(eqx.Module):
         if not isinstance(self.objective, Episodic):
             return state
         after = state.step + 1
-        over = after >= self.objective.horizon
+        episode_over = after >= self.objective.horizon
         if transition.terminated is not None:
-            over = over | transition.terminated
-        return Planned(state.log_policy, jnp.where(over, 0, after).astype(jnp.int32))
+            episode_over = episode_over | transition.terminated
+        return Planned(state.log_policy, jnp.where(episode_over, 0, after).astype(jnp.int32))

@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_model, person_params
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
-from bayes_mdp.behaviour.likelihood import filtered_log_probs, of_choices, require_alike
+from bayes_mdp.behaviour.likelihood import of_choices, policy_log_probs
 from bayes_mdp.mdp import Environment, Transitions
 from bayes_mdp.utils.typing import AnyArray, IntScalar
-from bayes_mdp.utils.validation import check_count, check_key, check_type, described
+from bayes_mdp.utils.validation import check_count, check_key, check_type, described, require_alike
 
 Records = tuple[Array, Array, Array, Array, Array]
 """State, action, reward, next state, terminated."""
@@ -134,9 +134,9 @@ def simulate(
     task, ends = as_task(environment, horizon)
     sizes = {np.shape(x)[0] for x in params.values() if np.ndim(x)}
     persons = num_persons or max(sizes, default=1)
-    each = person_params(model, params, persons)
+    by_person = person_params(model, params, persons)
     keys = jax.random.split(key, persons)
-    columns = simulated_records(keys, model, each, task, num_choices, horizon)
+    columns = simulate_records(keys, model, by_person, task, num_choices, horizon)
     state, action, reward, following, ended = (np.asarray(x) for x in columns)
     flags = ended if ends else None
     labels: dict[str, Any] = {"states": task.states, "actions": task.actions, "subjects": subjects}
@@ -157,7 +157,7 @@ def as_task(environment: Environment | Task, horizon: int | None) -> tuple[Task,
 
 
 @eqx.filter_jit
-def simulated_records(
+def simulate_records(
     keys: Key[Array, " P"],
     model: BehaviourModel,
     params: dict[str, Float[Array, " P"]],
@@ -175,17 +175,18 @@ def simulated_records(
             carry: tuple[PyTree, PyTree, Array], t: Int[Array, ""]
         ) -> tuple[tuple[PyTree, PyTree, Array], Records]:
             learnt, task_state, state = carry
+            # By the number of the choice: a longer run begins with the same choices.
             key_action, key_step, key_begin = jax.random.split(jax.random.fold_in(key_rest, t), 3)
             action = jax.random.categorical(key_action, model.policy(params, learnt, state)).astype(jnp.int32)  # type: ignore[arg-type]
             task_state, following, reward, ended = task.step(key_step, task_state, state, action)
             record = Transitions(state, action, reward, following, ended)
             new = model.update(params, learnt, record)  # type: ignore[arg-type]
-            lead = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[None], tree)  # noqa: E731
-            require_alike("model.update", lead(learnt), lead(new))
-            over = ended if horizon is None else ended | ((t + 1) % horizon == 0)
+            require_alike("model.update", learnt, new, "model.init")
+            episode_over = ended if horizon is None else ended | ((t + 1) % horizon == 0)
+            # The step of an episode starts again; what a `Task` keeps lives on from episode to episode.
             if horizon is not None and isinstance(task, _EnvironmentTask):
-                task_state = jnp.where(over, 0, task_state)
-            begun = jnp.where(over, task.begin(key_begin, task_state), following)
+                task_state = jnp.where(episode_over, 0, task_state)
+            begun = jnp.where(episode_over, task.begin(key_begin, task_state), following)
             return (new, task_state, begun), (state, action, reward, following, ended)
 
         learnt = jax.tree.map(jnp.asarray, model.init(params))  # type: ignore[arg-type]
@@ -242,10 +243,16 @@ def predict_freely(
     check_count("num_draws", num_draws)
     log, made = posterior.log, []
     params = posterior.each_person(num_draws)
-    for i, one in enumerate(jax.random.split(key, len(posterior.thinned(num_draws)))):
-        each = {name: x[i] for name, x in params.items()}
+    for i, draw_key in enumerate(jax.random.split(key, len(posterior.thinned(num_draws)))):
+        params_of_draw = {name: x[i] for name, x in params.items()}
         run = simulate(
-            one, posterior.model, each, environment, log.state.shape[1], num_persons=log.num_subjects, horizon=horizon
+            draw_key,
+            posterior.model,
+            params_of_draw,
+            environment,
+            log.state.shape[1],
+            num_persons=log.num_subjects,
+            horizon=horizon,
         )
         sizes = (len(run.states), len(run.actions))
         if sizes != (len(log.states), len(log.actions)):
@@ -274,8 +281,9 @@ def _one_step(
     log = posterior.log
 
     def one(x: tuple[PRNGKeyArray, dict[str, Float[Array, " P"]]]) -> tuple[Array, Array, Array]:
-        key, each = x
-        log_probs = filtered_log_probs(posterior.model, each, log)
+        key, params_of_draw = x
+        log_probs = policy_log_probs(posterior.model, params_of_draw, log)
+        # Actions do not enter the state of the next choice: the past is the observed one, so all are drawn at once.
         drawn = jax.random.categorical(key, log_probs)
         taken = drawn[..., None] == jnp.arange(log_probs.shape[-1])
         of_drawn = jnp.sum(jnp.where(log.observed, jnp.sum(jnp.where(taken, log_probs, 0.0), -1), 0.0))

@@ -107,11 +107,13 @@ class TwoStep(eqx.Module):
     def policy(self, params: Values, state: TwoStepValues, observation: Int[Array, ""]) -> Float[Array, " 2"]:
         """Log-probabilities of the two actions of a stage."""
         _, beta1, _, beta2, pi, w, _ = self._values(params)
-        one, two, three, four = state.second
-        planned = (2.0 * self.common - 1.0) * (jnp.maximum(three, four) - jnp.maximum(one, two))
+        q10, q11, q20, q21 = state.second
+        # D_MB: with p common, (p - (1 - p)) times the difference of the best values of the two second stages.
+        planned = (2.0 * self.common - 1.0) * (jnp.maximum(q20, q21) - jnp.maximum(q10, q11))
         learnt = state.first[1] - state.first[0]
         first = beta1 * (w * planned + (1.0 - w) * learnt) + pi * state.last
-        second = beta2 * jnp.where(observation == 2, four - three, two - one)
+        # A softmax over two actions is a logistic function of the difference of their values.
+        second = beta2 * jnp.where(observation == 2, q21 - q20, q11 - q10)
         logit = jnp.where(observation == 0, first, second)
         # log(1 + exp(logit)) once for both.
         log_sum = jnp.maximum(logit, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(logit)))
@@ -120,23 +122,26 @@ class TwoStep(eqx.Module):
     def update(self, params: Values, state: TwoStepValues, transition: Transitions) -> TwoStepValues:
         """After the first stage the choice is remembered; after the second all values move."""
         a1, _, a2, _, _, _, trace = self._values(params)
-        here, action = jnp.asarray(transition.state), jnp.asarray(transition.action)
-        at_first, second_action = here == 0, action == 1
+        stage, action = jnp.asarray(transition.state), jnp.asarray(transition.action)
+        at_first, second_action = stage == 0, action == 1
         # The value of the chosen pair of the second stage, before it moves.
-        one, two, three, four = state.second
-        old = jnp.where(here == 2, jnp.where(second_action, four, three), jnp.where(second_action, two, one))
+        q10, q11, q20, q21 = state.second
+        old = jnp.where(stage == 2, jnp.where(second_action, q21, q20), jnp.where(second_action, q11, q10))
         error = jnp.asarray(transition.reward) - old
+        # The d' of the class docstring: what the trace of the first stage is moved by.
         left = error if self.reward_error == "before_update" else (1.0 - a2) * error
-        # Q1 of the action that led here.
+        # Q1 of the action that led to this stage.
         moved = tuple(
             q + jnp.where(~at_first & (state.pending == sign), a1 * (old - q) + trace * a1 * left, 0.0)
             for q, sign in zip(state.first, (-1.0, 1.0), strict=True)
         )
+        # Q2 of the chosen pair alone; masks instead of a scatter keep single numbers as vectors over persons.
         pairs = ((1, 0), (1, 1), (2, 0), (2, 1))
         second = tuple(
-            q + jnp.where((here == s) & (action == j), a2 * error, 0.0)
+            q + jnp.where((stage == s) & (action == j), a2 * error, 0.0)
             for q, (s, j) in zip(state.second, pairs, strict=True)
         )
+        # `last` is what perseveration repeats, `pending` the choice of this trial until its reward comes.
         sign = jnp.where(second_action, 1.0, -1.0).astype(state.last.dtype)
         last, pending = jnp.where(at_first, sign, state.last), jnp.where(at_first, sign, 0.0)
         return TwoStepValues(moved, second, last, pending)  # type: ignore[arg-type]
@@ -196,17 +201,20 @@ class TwoStepTask(eqx.Module):
         """One record: (task state, next state, reward, terminated)."""
         key_move, key_reward, key_walk = jax.random.split(key, 3)
         at_first = state == 0
+        # First stage: action a leads to state 1 + a, rarely to the other one. Second stage: the pair's own coin, and
+        # the trial ends.
         rare = jax.random.uniform(key_move) >= self.common
         following = 1 + jnp.where(rare, 1 - action, action)
         chance = task_state[jnp.maximum(state - 1, 0), action]
         paid = jax.random.uniform(key_reward) < chance
         reward = jnp.where(at_first, 0.0, paid).astype(float)
-        walked = _reflected(task_state + self.drift * jax.random.normal(key_walk, (2, 2)), self.low, self.high)
+        # Reward probabilities move once a trial, after its second record.
+        walked = _reflect(task_state + self.drift * jax.random.normal(key_walk, (2, 2)), self.low, self.high)
         task_state = jnp.where(at_first, task_state, walked)
         return task_state, jnp.where(at_first, following, state).astype(jnp.int32), reward, ~at_first
 
 
-def _reflected(x: Float[Array, "2 2"], low: RealScalar, high: RealScalar) -> Float[Array, "2 2"]:
+def _reflect(x: Float[Array, "2 2"], low: RealScalar, high: RealScalar) -> Float[Array, "2 2"]:
     """`x` folded back into [low, high] at both ends, however far it is outside."""
     width = jnp.asarray(high) - low
     phase = jnp.mod(x - low, 2.0 * jnp.maximum(width, jnp.finfo(x.dtype).tiny))
@@ -235,24 +243,24 @@ def two_step_log(
     Raises:
         ValueError, TypeError: as `ChoiceLog`; a second-stage state that is neither 1 nor 2.
     """
-    first, at, second = (
-        np.asarray(as_indices(name, x, what))
-        for name, x, what in (("first", first, "action"), ("second_state", second_state, "state"),
+    first, second_states, second = (
+        np.asarray(as_indices(name, x, kind))
+        for name, x, kind in (("first", first, "action"), ("second_state", second_state, "state"),
                               ("second", second, "action"))
     )  # fmt: skip
     seen = np.ones(first.shape, bool) if observed is None else np.asarray(as_mask("observed", observed))
     reward = np.asarray(reward, np.float64)
-    for name, x in (("second_state", at), ("second", second), ("reward", reward), ("observed", seen)):
+    for name, x in (("second_state", second_states), ("second", second), ("reward", reward), ("observed", seen)):
         check_shape(name, x, first.shape, "as first")
-    require(seen & (at != 1) & (at != 2), "second_state", at, "1 or 2")
+    require(seen & (second_states != 1) & (second_states != 2), "second_state", second_states, "1 or 2")
     # Two records a trial, one after the other.
     pairs = lambda one, two: np.stack([one, two], axis=-1).reshape(len(first), -1)  # noqa: E731
     zero = np.zeros_like(first)
     return ChoiceLog(
-        pairs(zero, at),
+        pairs(zero, second_states),
         pairs(first, second),
         pairs(0.0 * reward, reward),
-        pairs(at, at),
+        pairs(second_states, second_states),
         pairs(zero == 1, zero == 0),
         pairs(seen, seen),
         subjects=subjects,

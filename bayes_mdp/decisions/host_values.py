@@ -31,6 +31,7 @@ from bayes_mdp.planning.solution import PolicyEvaluation
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
+IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
 SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.bellman`)
@@ -143,8 +144,13 @@ class PolicyPairs:
         self._is_whole = self.deterministic and np.array_equal(
             self._next, np.tile(np.arange(self.n_states), self.n_states)
         )
-        rank = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
-        self._rank = rank[self.rows.pair][inside]
+        self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
+        self._rank = self._rank_of_pair[self.rows.pair][inside]
+        # All rows list every state in order: they are taken whole, not entry by entry.
+        width = rows.width or 0
+        whole = self.is_dense and not self._is_whole and width in (self.n_states, self.n_states + 1)
+        in_order = whole and np.array_equal(rows.next_state, np.resize(np.arange(width), len(rows.next_state)))
+        self._width: int = width if in_order else 0
 
     def weighted(self, policy: Float[np.ndarray, "*N S A"]) -> "PolicyPairs":
         """The same with other probabilities of the pairs that it takes, perhaps others in each draw.
@@ -163,6 +169,12 @@ class PolicyPairs:
 
     def chains(self, drawn: Drawn) -> Chains:
         """The chain in every draw."""
+        pair_reward = drawn.reward[:, self.pairs].astype(np.float64, copy=False)
+        reward, size = self.by_state(pair_reward), np.abs(pair_reward).max(-1)
+        listed = self.n_states if self.is_dense else self.longest
+        terms = listed + SPARE + self.n_actions + 2
+        if self._width:
+            return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
         probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
         if probs.dtype == np.float32:
             # Rows sum to one in double precision.
@@ -170,11 +182,6 @@ class PolicyPairs:
             probs = probs / self.rows.sums(probs)[:, self.rows.pair]
         if not self.deterministic:
             probs = probs * self.weight[..., self.rows.pair]
-        pair_reward = drawn.reward[:, self.pairs].astype(np.float64, copy=False)
-        reward = self.by_state(pair_reward)
-        size = np.abs(pair_reward).max(-1)
-        listed = self.n_states if self.is_dense else self.longest
-        terms = listed + SPARE + self.n_actions + 2
         inside = probs if self._inside.all() else probs[:, self._inside]
         return Chains(self._matrix(inside), reward, terms, size)
 
@@ -188,6 +195,25 @@ class PolicyPairs:
         if self.deterministic:
             return values
         return np.add.reduceat(values * self.weight, np.searchsorted(self.rows.state, np.arange(self.n_states)), -1)
+
+    def _of_whole_rows(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
+        """The mean over the actions of each state: a first action of every state, a second one, ..."""
+        table, size = probs.reshape(len(probs), -1, self._width), self.n_states
+        matrix = np.zeros((len(probs), size, size))
+        for rank in range(int(self._rank_of_pair.max(initial=0)) + 1):
+            which = np.flatnonzero(self._rank_of_pair == rank)
+            pairs, state = self.pairs[which], self.rows.state[which]
+            # So few draws at a time that they stay in the cache.
+            step = max(1, IN_CACHE // (len(which) * self._width))
+            for first in range(0, len(probs), step):
+                block = slice(first, first + step)
+                rows = table[block, pairs].astype(np.float64, copy=False)
+                if probs.dtype == np.float32:  # rows sum to one in double precision
+                    rows /= rows.sum(-1, keepdims=True)
+                if not self.deterministic:
+                    rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., which, None]
+                matrix[block, state] += rows[..., :size]
+        return matrix
 
     def _matrix(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
         num, size = len(probs), self.n_states

@@ -25,7 +25,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_unit,
     policy_value,
 )
-from bayes_mdp.inference.pair_draws import at_most_held, effective_number
+from bayes_mdp.inference.pair_draws import effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability, sizes_of
@@ -78,7 +78,7 @@ def probability_optimal(
     sizes = sizes_of(posterior)
     check_fit(objective, sizes.shape)
     uniform = np.full(sizes.n_states, 1 / sizes.n_states)
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     draws = draws_of(key, posterior, objective, num_draws, initial=uniform, keep=False)
     total, squares = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape)
     for _, answer in draws.optima():
@@ -199,7 +199,7 @@ def expected_regret(
     require_ability(posterior, CanSample, "expected_regret")
     believed: Any = posterior  # `greedy` itself checks for the mean
     chosen = greedy(believed, objective) if policy is None else policy
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     in_use = policy_value(key, posterior, chosen, objective, initial=initial, num_draws=num_draws)
     # The same draws for both values: the difference has far less Monte Carlo noise than either.
     best, gap = _optimal_values(key, posterior, objective, in_use.initial, num_draws)

@@ -17,7 +17,7 @@ from bayes_mdp.decisions.host_optima import episodic_values
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import PairDraws, at_most_held, effective_number, pair_draws
+from bayes_mdp.inference.pair_draws import PairDraws, effective_number, limit_draws, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -326,7 +326,7 @@ def policy_values(
     if outcomes is not None:
         check_outcomes(outcomes)
     check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes or ())))
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
     start, given, words = read_start(sizes, initial, space)

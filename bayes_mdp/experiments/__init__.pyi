@@ -1,12 +1,9 @@
 from .actor import Actor as Actor
-from .agent_values import bayes_values as bayes_values
-from .agent_values import describe_bayes_values as describe_bayes_values
 from .compare_agents import Task as Task
 from .compare_agents import compare as compare
 from .compare_agents import comparison_agents as comparison_agents
 from .describe import show_versions as show_versions
 from .ranking import describe_compare as describe_compare
-from .ranking import interquartile_mean as interquartile_mean
 from .ranking import leaderboard as leaderboard
 from .results import save_result as save_result
 from .run_agent import run as run

@@ -128,6 +128,7 @@ class ActorChecks:
         self, held: RewardSupport, step: int, state: int, action: int, outcome: int, reward: float
     ) -> None:
         """Refuse a reward that the belief cannot hold. Most rewards were seen before, and are looked up."""
+        # Where all cells have one support, the reward alone decides.
         seen = (reward, step, state, action, outcome) if np.ndim(held.low) else (reward,)
         if seen in self._rewards_seen:
             return
@@ -331,6 +332,7 @@ class Actor:
         if self._horizon is not None:
             step = self._times[env] % self._horizon
             rest = self._horizon - step if step else 0
+            # A rule may be due at a step that an early end has left out, as it would be in a compiled run.
             for time in self._rule.idle(self._stats, step, rest):
                 self._plan(time)
             self._times[env] += rest
@@ -351,6 +353,7 @@ class Actor:
             raise ValueError("act was called where no episode goes on, expected reset(observation) first")
         if self._num_envs is None:
             state = self._checks.state(observation, "observation")
+            # Rules depend on counts and times alone: without a transition or a start none becomes due.
             if self._changed:
                 self._place = state, 0 if self._horizon is None else self._times[0] % self._horizon
                 self._plan_if_due()
@@ -455,6 +458,7 @@ class Actor:
         if self._core is None or not self._live[env]:
             raise ValueError("observe was called where no episode goes on, expected reset(observation) first")
         horizon, times, stats = self._horizon, self._times, self._stats
+        # Under Episodic(H) the last step ends the episode, whatever the environment says.
         step = 0 if horizon is None else times[env] % horizon
         last = horizon is not None and step == horizon - 1
         next_observation = None if terminated and (self._ends or not last) else next_observation

@@ -146,6 +146,7 @@ def _pad_task(env: Environment) -> Task:
     """
     mdp = _dense(env)
     n, extra = mdp.n_states, N_STATES - mdp.n_states
+    # States that nothing leads to change no value; three next states keep their rows as uncertain as others.
     rows = np.zeros((N_STATES, mdp.n_actions, N_STATES))
     rows[:n, :, :n] = mdp.transition_probs
     rows[n:, :, :3] = 1 / 3
@@ -500,6 +501,7 @@ def _play_all(
     `how`: number of seeds, options, key.
     """
     num_seeds, options, key = how
+    # By the name of the problem: all agents meet the same random numbers, whatever else is compared.
     keys = {name: jax.random.fold_in(key, crc32(name.encode())) for name in tasks}
     names, computes = {}, {}
     for agent, env in product(players, tasks):

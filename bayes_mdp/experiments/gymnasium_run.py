@@ -103,6 +103,7 @@ def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed
     actor.reset(observation, mask=count.plays)
     while count.goes_on:
         action = np.asarray(actor.act(observation))
+        # Where H steps are over: an environment that goes on is refused, since it cannot be made to reset.
         step = opened.step(action, count.last)
         counted, rows = count.take(step)
         ends = (step.terminated, step.truncated)
@@ -319,6 +320,7 @@ def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[F
     belief = prepared.belief_of(seed)
     initial = None if prepared.known.mdp is None else prepared.known.mdp.initial
     actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=belief, initial=initial)
+    # Gymnasium takes a seed of 31 bits: those of the stream that a compiled run draws its environment from.
     words = jax.random.key_data(streams(key).env)
     record = SeedRewards(prepared.layout, bar, first_row=seed * prepared.layout.num_rows)
     try:

@@ -13,7 +13,7 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy.stats import bootstrap, mannwhitneyu, rankdata, trim_mean
 
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.validation import as_real, check_count, check_dataset, check_key, check_number, require
+from bayes_mdp.utils.validation import check_count, check_dataset, check_key, check_number
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,25 +25,6 @@ NUM_RESAMPLES, LEVEL = 2000, 0.95
 STATISTICS = ("iqm", "mean", "median", "optimality_gap")
 THRESHOLDS = np.linspace(-0.25, 1.05, 131)
 _BATCH = 100  # bootstrap samples at a time: of all at once the tables are large
-
-
-def interquartile_mean(scores: Float[np.ndarray, "..."]) -> float:
-    """The mean of all but the lowest and the highest quarter of M scores: floor(M / 4) are left out on either side.
-
-    It has the unit of `scores`.
-
-    Args:
-        scores: M numbers of one unit, in an array of any shape.
-
-    Raises:
-        ValueError: no scores, or one that is not finite.
-        TypeError: scores that are no numbers.
-    """
-    flat = np.asarray(as_real("scores", scores), np.float64).ravel()
-    require(~np.isfinite(flat), "scores", flat, "a finite number")
-    if not flat.size:
-        raise ValueError("scores is empty, expected at least one")
-    return float(trim_mean(flat, 0.25))
 
 
 def statistics_of(*problems: Float[np.ndarray, "A *R N"], axis: int = -1) -> Float[np.ndarray, "K A *R"]:

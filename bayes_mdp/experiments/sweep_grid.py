@@ -138,6 +138,8 @@ class Cell(NamedTuple):
 
     def key(self, key: PRNGKeyArray) -> PRNGKeyArray:
         """The key of the cell: by environment and block, the same for all agents and priors."""
+        # Common random numbers: agents differ by what they do, not by the environments they met. CRC, as Python's
+        # `hash` of a text differs between processes.
         return jax.random.fold_in(jax.random.fold_in(key, crc32(self.env.label.encode())), self.block)
 
     def file_name(self, number: int) -> str:

@@ -41,7 +41,7 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
         return
     if isinstance(data, Transitions):
         check_transitions(data, program.space)
-    for name, (values, rows) in _observed_values(program).items():
+    for name, (values, rows) in _data_of_program(program).items():
         like = _likeness(np.asarray(values), rows, data, program.space)
         # What is known, and tells nothing of a site (conditioned, substituted), is no observation.
         if like and name not in Probe(program).constants:
@@ -54,9 +54,9 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
 
 def _likeness(values: np.ndarray, rows: int, data: Transitions | Counts, space: StateActionSpace) -> str:
     """In what the values of a site are like the data, in words; empty: in nothing."""
-    for what, column in _columns(data, space, values.size).items():
+    for column_name, column in _columns(data, space, values.size).items():
         if values.size == column.size and np.allclose(values.ravel(), column.ravel(), rtol=1e-6, atol=1e-9):
-            return f"its values are the {what} of data"
+            return f"its values are the {column_name} of data"
     if _is_slice(values.ravel(), data):
         return f"its {values.size} values are rewards of data that follow each other"
     number, rewards = _sizes(data)
@@ -106,22 +106,22 @@ def _sizes(data: Transitions | Counts) -> tuple[float, float]:
 
 def _columns(data: Transitions | Counts, space: StateActionSpace, size: int) -> dict[str, np.ndarray]:
     """What values of a site are compared with; tables of counts only where they have its size."""
-    found: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     if isinstance(data, Transitions):
         if data.reward is not None:
-            found["rewards"] = _rewards(data)
-        found["next states"] = np.asarray(data.with_next_state().next_state, float)
+            columns["rewards"] = _rewards(data)
+        columns["next states"] = np.asarray(data.with_next_state().next_state, float)
     pairs = math.prod(space.shape)
     if size in (pairs, pairs * space.n_outcomes):
         counts = data if isinstance(data, Counts) else Counts.of(data, space)
         transitions = np.asarray(counts.transitions, float)
-        found["counts"] = transitions
-        found["numbers of visits"] = transitions.sum(-1)
-    return found
+        columns["counts"] = transitions
+        columns["numbers of visits"] = transitions.sum(-1)
+    return columns
 
 
 @lru_cache(maxsize=64)
-def _observed_values(program: Program) -> dict[str, tuple[np.ndarray, int]]:
+def _data_of_program(program: Program) -> dict[str, tuple[np.ndarray, int]]:
     """{site that the program observes: (its values, in how many rows)}."""
     rows: dict[str, int] = {}
 

@@ -74,38 +74,38 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
             no closed form (names the site in its way).
         ValueError: a parameter of a conjugate site is out of its range.
     """
-    found: list[tuple[dict[str, np.ndarray], float, Detected]] = []
-    kept, kept_rows = frozenset[str](), frozenset[str]()
+    branches: list[tuple[dict[str, np.ndarray], float, Detected]] = []
+    kept_sites, kept_rows = frozenset[str](), frozenset[str]()
     # Twice: a site that one branch uses belongs to the tables of all.
     for _ in range(2):
-        found = []
+        branches = []
         for values in _joint_values(program):
-            probe = Probe(program, held=values, kept=kept, kept_rows=kept_rows)
+            probe = Probe(program, held=values, kept=kept_sites, kept_rows=kept_rows)
             log_prior = _log_prior(probe)
             if log_prior > -np.inf:
-                found.append((values, log_prior, detect(probe)))
-        if not found:
+                branches.append((values, log_prior, detect(probe)))
+        if not branches:
             raise NotConjugate("prior: no value of the discrete sites has a positive probability")
-        assemblies = [detected.assembly for *_, detected in found]
+        assemblies = [detected.assembly for *_, detected in branches]
         used = frozenset(site.name for a in assemblies for site in (*a.joint, *a.plain, *a.gammas))
         rows = frozenset(site.name for a in assemblies for site in a.rows)
-        if (used, rows) == (kept, kept_rows):
+        if (used, rows) == (kept_sites, kept_rows):
             break
-        kept, kept_rows = used, rows
-    for values, _, detected in found:
+        kept_sites, kept_rows = used, rows
+    for values, _, detected in branches:
         certify(program, detected, rng, held=values)
     # One structure for all components, so that they can be stacked and mapped over.
-    names = tuple(found[0][0])
-    components = _alike([detected.posterior for *_, detected in found])
-    log_prior = np.array([log_prior for _, log_prior, _ in found])
+    names = tuple(branches[0][0])
+    components = _alike([detected.posterior for *_, detected in branches])
+    log_prior = np.array([log_prior for _, log_prior, _ in branches])
     return Branches(
         program.prior,
         program.fingerprint,
-        {name: np.stack([values[name] for values, *_ in found]) for name in names},
+        {name: np.stack([values[name] for values, *_ in branches]) for name in names},
         # Observations and factors of the program belong to the prior: the evidence is that of the data given them.
-        log_prior if program.draws_prior() else _normalised(log_prior),
+        log_prior if program.draws_prior() else _normalise(log_prior),
         components,
-        tuple(replace(d.posterior.sites, program=None) for *_, d in found if d.posterior.sites is not None),
+        tuple(replace(d.posterior.sites, program=None) for *_, d in branches if d.posterior.sites is not None),
         program.observed,
     )
 
@@ -121,7 +121,7 @@ def branches_of(
         values: [K], of the site.
         components: [K], the beliefs before any data, with their tables of sites.
     """
-    tables = tuple(replace(each.sites, program=None) for each in components if each.sites is not None)
+    tables = tuple(replace(component.sites, program=None) for component in components if component.sites is not None)
     log_prior = np.full(len(components), -math.log(len(components)))
     return Branches(prior, fingerprint, {site: np.asarray(values)}, log_prior, _alike(components), tables)
 
@@ -138,10 +138,11 @@ def _joint_values(program: Program) -> Iterator[dict[str, np.ndarray]]:
         raise NotConjugate("prior: no site is discrete with a finite list of values, expected one to enumerate")
     sizes = [len(values) ** math.prod(site.shape) for site, values in supports.items()]
     cells = math.prod((*program.space.shape, program.space.n_outcomes))
-    most = max(1, min(MAX_VALUES, MAX_NUMBERS // cells))
-    if math.prod(sizes) > most:
+    max_values = max(1, min(MAX_VALUES, MAX_NUMBERS // cells))
+    if math.prod(sizes) > max_values:
         site = next(iter(supports))
-        why = f"the discrete sites have {math.prod(sizes):.4g} joint values, more than the {most} that are enumerated"
+        number = f"{math.prod(sizes):.4g} joint values"
+        why = f"the discrete sites have {number}, more than the {max_values} that are enumerated"
         raise in_the_way(program, site.name, why)
     yield from joint_values({s.name: v for s, v in supports.items()}, {s.name: s.shape for s in supports})
 
@@ -162,10 +163,11 @@ def _log_prior(probe: Probe) -> float:
             continue
         parts = [x for x in (density, scale, possible) if x is not None]
         if not all(x.free and probe.symbols.known(x.offset).all() for x in parts):
-            below = frozenset().union(*(probe.depends(x) for x in parts))
-            site = next((s.name for s in probe.sites if s.name in below), name)
+            dependences = frozenset().union(*(probe.depends(x) for x in parts))
+            site = next((s.name for s in probe.sites if s.name in dependences), name)
             raise in_the_way(probe.program, site, f"the density of site {name!r} depends on it")
         weight = 1.0 if scale is None else probe.symbols.values(scale.offset)
+        # An impossible value (outside a support) has log probability minus infinity.
         values = weight * probe.symbols.values(density.offset)
         total += float(np.sum(values)) if np.all(probe.symbols.values(possible.offset)) else -np.inf
     return total if np.isfinite(total) else -np.inf
@@ -177,8 +179,9 @@ def _alike(posteriors: Sequence[ConjugatePosterior]) -> tuple[ConjugatePosterior
     rewards = [posterior.reward_cells for posterior in posteriors]
     layered = {type(posterior) for posterior in posteriors}
     kind = layered.pop() if len(layered) == 1 else ConjugatePosterior
+    # A table that one branch needs is given to all, as the identity where it changes nothing.
     alike_rows = _alike_rows(rows)
-    cells = [each for each in rewards if isinstance(each, RewardCells)]
+    cells = [cells_of_component for cells_of_component in rewards if isinstance(cells_of_component, RewardCells)]
     alike_rewards = _alike_cells(cells) if cells else rewards
     counted = all(posterior.visits is None for posterior in posteriors)
     space = posteriors[0].space
@@ -221,12 +224,12 @@ def _alike_cells(cells: Sequence[RewardCells]) -> list[RewardCells]:
     def explicit(c: RewardCells) -> RewardCells:
         cell = np.arange(math.prod(shape), dtype=np.int32).reshape(shape) if c.cell is None else c.cell
         known = np.zeros(shape) if c.known is None else np.asarray(c.known, np.float64)
-        own = law if c.known_law is None else c.known_law
+        known_law = law if c.known_law is None else c.known_law
         if not affine:
-            return replace(c, cell=cell, known=known, known_law=own, **flags)
+            return replace(c, cell=cell, known=known, known_law=known_law, **flags)
         coefficient = np.ones(shape) if c.coefficient is None else np.asarray(c.coefficient)
         offset = np.zeros(shape) if c.offset is None else np.asarray(c.offset)
-        return replace(c, cell=cell, known=known, known_law=own, coefficient=coefficient, offset=offset, **flags)
+        return replace(c, cell=cell, known=known, known_law=known_law, coefficient=coefficient, offset=offset, **flags)
 
     return [explicit(c) for c in cells]
 
@@ -251,7 +254,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
-        before = posterior(jax.tree.map(np.array, stacked), _normalised(log_prior))
+        before = posterior(jax.tree.map(np.array, stacked), _normalise(log_prior))
         if data is None:
             return before
         return before.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
@@ -261,18 +264,19 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
 
     def infer(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> Mixture:
         del key
+        # Bayes' rule for the value: log prior plus log evidence of its closed form.
         evidence = jax.vmap(lambda component: component.log_evidence)(data_statistics)
         return posterior(data_statistics, jax.nn.log_softmax(jnp.asarray(log_prior) + evidence))
 
     def draws_on_host(key: PRNGKeyArray, data_statistics: ConjugatePosterior, num: int) -> Mixture:
         # Evidences in float64: their differences decide, and single precision loses them in a long log.
         del key, num
-        each = [jax.tree.map(lambda x, k=k: np.asarray(x)[k], data_statistics) for k in range(len(log_prior))]
-        evidence = np.array([float(component.log_evidence) for component in each])
-        return posterior(data_statistics, _normalised(np.asarray(log_prior) + evidence))
+        statistics = [jax.tree.map(lambda x, k=k: np.asarray(x)[k], data_statistics) for k in range(len(log_prior))]
+        evidence = np.array([float(component.log_evidence) for component in statistics])
+        return posterior(data_statistics, _normalise(np.asarray(log_prior) + evidence))
 
     return Fit("mixture", space, summarise, infer, on_host, draws_on_host)
 
 
-def _normalised(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+def _normalise(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
     return log_weights - np.logaddexp.reduce(log_weights)

@@ -73,8 +73,8 @@ class SiteExplanation:
         """
         if self.role == "hyperparameter" or self.varies is None:
             return ""
-        same = [name for name in ("state", "action") if name not in self.varies]
-        return f"one value for all {' and '.join(f'{name}s' for name in same)}" if same else ""
+        constant_over = [name for name in ("state", "action") if name not in self.varies]
+        return f"one value for all {' and '.join(f'{name}s' for name in constant_over)}" if constant_over else ""
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,10 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
     for site in program.latents:
         role = _role(site.name in behind_rows, site.name in behind_rewards)
         drawn = site.name in route.drawn
-        by = route.drawn_by if drawn else "enumerated" if site.name in route.enumerated else "closed form"
+        route_of_site = route.drawn_by if drawn else "enumerated" if site.name in route.enumerated else "closed form"
         why, change = _reason(probe, site, role, route) if drawn else ("", "")
         varies = _varies(probe, site)
-        sites.append(SiteExplanation(site.name, site.family, site.shape, role, by, why, change, varies))
+        sites.append(SiteExplanation(site.name, site.family, site.shape, role, route_of_site, why, change, varies))
     law, drawn = program.law.family, route.fit.method == "nuts"
     helps = _would_collapse(program, behind_rewards - behind_rows) if drawn and law in CONJUGATE_LAWS else ""
     return Explanation(route.fit.method, dict(route.why_not), tuple(sites), law, program.observed, helps)
@@ -200,24 +200,24 @@ def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
     """The axes along which the values of a site differ; None: not known."""
     space = probe.program.space
     axes = (*PLATE_NAMES[-len(space.shape) :], "outcome")
-    found, followed = set(probe.program.plates.get(site.name, ())), False
+    plates, followed = set(probe.program.plates.get(site.name, ())), False
     # Where the elements of a conjugate site stand in the laws says more than its plates.
-    own = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
-    for entries in (probe.transition, *probe.reward.values()) if own.size else ():
+    elements = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
+    for entries in (probe.transition, *probe.reward.values()) if elements.size else ():
         element = compact(entries.element)
-        mine = (element >= own[0]) & (element <= own[-1])
+        mine = (element >= elements[0]) & (element <= elements[-1])
         followed |= bool(mine.any())
         for axis, name in enumerate(axes[: element.ndim]):
             # Which element of a row belongs to which outcome is no difference between rows.
-            if name in found or (name == "outcome" and entries is probe.transition):
+            if name in plates or (name == "outcome" and entries is probe.transition):
                 continue
             # Two elements along a line of this axis.
             low = np.where(mine, element, np.iinfo(element.dtype).max).min(axis)
             high = np.where(mine, element, -1).max(axis)
             if np.any((high >= 0) & (low != high)):
-                found.add(name)
-    if found:
-        return tuple(name for name in axes if name in found)
+                plates.add(name)
+    if plates:
+        return tuple(name for name in axes if name in plates)
     return () if followed or math.prod(site.shape) == 1 else None
 
 
@@ -244,9 +244,9 @@ def _reason(probe: Probe, site: Site, role: str, route: Route) -> tuple[str, str
             "write each row as one draw of dist.Dirichlet, of two outcomes as p and 1 - p of dist.Beta",
         )
     if role == "rewards":
-        found = _reward_reason(probe, site)
-        if found is not None:
-            return found
+        reason = _reward_reason(probe, site)
+        if reason is not None:
+            return reason
     return _refusal(site, route) or _other(probe, route), ""
 
 
@@ -255,15 +255,18 @@ def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
     law = probe.program.law.family
     of_law = site_families(law)
     if not of_law:
-        other = CONJUGATE_LAWS.get(law)
-        return f"a {law} law of rewards has no conjugate sites", f"one that has some: {other}" if other else ""
+        alternative = CONJUGATE_LAWS.get(law)
+        return (
+            f"a {law} law of rewards has no conjugate sites",
+            f"one that has some: {alternative}" if alternative else "",
+        )
     for parameter, entries in probe.reward.items():
         families = of_law.get(str(parameter), ())
         if site.name in probe.depends(entries) and site.family not in families:
-            what = f"{parameter} of a {law} law of rewards"
+            label = f"{parameter} of a {law} law of rewards"
             if not families:
-                return f"{what} has no conjugate site", "a number in its place"
-            return f"{what} has a closed form over {' or '.join(families)} sites", f"dist.{families[0]} in its place"
+                return f"{label} has no conjugate site", "a number in its place"
+            return f"{label} has a closed form over {' or '.join(families)} sites", f"dist.{families[0]} in its place"
     return None
 
 

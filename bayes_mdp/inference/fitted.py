@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +26,7 @@ from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def block_size(table: int) -> int:
     return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
-class Fitted(eqx.Module):
+class Fitted(Module):
     """A belief about an MDP, with its origin. Host side, but for `law_at`, `sample_law` and `sample`."""
 
     if TYPE_CHECKING:  # each class has a field or a property
@@ -196,7 +196,7 @@ class Fitted(eqx.Module):
             size = min(len(index), block_size(int(np.prod((*self.space.shape, self.space.n_outcomes)))))
             # The last block is filled up, by repeating draws: one compiled program for any N.
             places = np.resize(np.arange(len(index)), (-(-len(index) // size), size))
-            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[at], index[at])) for at in places]
+            blocks = [jax.tree.map(np.asarray, _laws_at(posterior, keys[block], index[block])) for block in places]
             law: Law = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)
         return LawDraws.of_tables(np.asarray(law.rows, np.float32), law.rewards)
 

@@ -31,11 +31,11 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import (
 )
 from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
-    drawn_rewards,
     known_rewards,
-    labelled_rewards,
+    label_rewards,
     lazy_rewards,
     lazy_rows,
+    reward_draws,
     urn_of,
 )
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
@@ -43,7 +43,7 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
-from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, sampled_pair_draws
+from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, pair_draws_of_samples
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
 from bayes_mdp.mdp import (
     MDP,
@@ -202,26 +202,26 @@ class MixturePosterior(Fitted):
         components, weights = self.components, self.weights
         first = self.component(0)
         rewards = first.reward_cells
-        each = jax.vmap(lambda c: lazy_rows(c.transition_probs, c.space)._replace(row=None, outcome=None))(components)
+        urns = jax.vmap(lambda c: lazy_rows(c.transition_probs, c.space)._replace(row=None, outcome=None))(components)
         if isinstance(rewards, KnownRewards):
             means = jax.vmap(lambda c: jnp.asarray(c.reward_cells.mean()))(components)
             paid = known_rewards(means, rewards.by_outcome)
         elif urn_of(rewards) is not None:
             made = jax.vmap(lambda c: lazy_rewards(c.reward_cells, key, 1, 1))(components)
-            same = jax.tree.map(lambda x: x[0], made)
-            paid = same._replace(cumulative=made.cumulative[:, 0], value=made.value[:, 0])
+            template = jax.tree.map(lambda x: x[0], made)
+            paid = template._replace(cumulative=made.cumulative[:, 0], value=made.value[:, 0])
         else:
             each_draws = -(-num_draws // self.num_components)
             keys = jax.random.split(key, self.num_components)
-            drawn = jax.vmap(lambda c, one: drawn_rewards(c.reward_cells, one, each_draws))(components, keys)
+            drawn = jax.vmap(lambda c, one: reward_draws(c.reward_cells, one, each_draws))(components, keys)
             # Draw by draw, so that entry c belongs to component c modulo K.
             mean, noise = (jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]) for x in drawn)
             weights = jnp.tile(weights, each_draws) / each_draws
-            paid = labelled_rewards(rewards.law, mean, noise, rewards.by_outcome, reward_bins)
+            paid = label_rewards(rewards.law, mean, noise, rewards.by_outcome, reward_bins)
         # What is selected by which pair is the same in all components. A column that is impossible in one of them may
         # be possible in another: an urn where any has several.
         shared = lazy_rows(first.transition_probs, first.space)
-        rows = shared._replace(cumulative=each.cumulative[:, 0], learns=each.learns.any(0))
+        rows = shared._replace(cumulative=urns.cumulative[:, 0], learns=urns.learns.any(0))
         return LazyBelief(weights, rows, paid)
 
     def visit_counts(self) -> Pairs:
@@ -294,7 +294,7 @@ class MixturePosterior(Fitted):
         """A function of every component, its answers stacked."""
         return jax.vmap(function)(self.components)
 
-    def _weighted_mean(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
+    def _mean_by_weight(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
         """About the heaviest component: what all agree on (a known reward) is exact, however many there are.
 
         A node far out, where a mean is 1e12, would take all digits from the others.
@@ -310,7 +310,7 @@ class MixturePosterior(Fitted):
         size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
         if size <= NUMBERS_AT_ONCE:
             answers = jax.tree.map(jnp.asarray, self._each(function))  # known numbers are numpy's
-            return jax.tree.map(self._weighted_mean, answers)
+            return jax.tree.map(self._mean_by_weight, answers)
 
         def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
             answer = function(self.component(k))
@@ -324,15 +324,17 @@ class MixturePosterior(Fitted):
         """What `table` shows of every pair, by the laws of total expectation and variance. Traceable."""
 
         def first(component: ConjugatePosterior) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray | None]:
-            one = component.pair_moments()
-            return one.probs, one.reward, one.prior_share, one.reward_share
+            moments = component.pair_moments()
+            return moments.probs, moments.reward, moments.prior_share, moments.reward_share
 
         probs, reward, share, paid = self.average(first)
 
         def second(component: ConjugatePosterior) -> tuple[AnyArray, AnyArray]:
-            one = component.pair_moments()
+            moments = component.pair_moments()
             # E[variance] + variance of the mean, component by component
-            return one.probs_variance + (one.probs - probs) ** 2, one.reward_variance + (one.reward - reward) ** 2
+            return moments.probs_variance + (moments.probs - probs) ** 2, moments.reward_variance + (
+                moments.reward - reward
+            ) ** 2
 
         probs_variance, reward_variance = self.average(second)
         return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts(), paid)
@@ -399,12 +401,12 @@ class Mixture(MixturePosterior):
         if self.log_prior is None:
             raise ValueError("the mixture has no log_prior, expected one from infer to state its evidence")
         if is_concrete(self):
-            each = [float(self.component(k).log_evidence) for k in range(self.num_components)]
+            evidences = [float(self.component(k).log_evidence) for k in range(self.num_components)]
             return float(
-                np.logaddexp.reduce(np.asarray(self.log_prior, float) + np.where(self._possible, each, -np.inf))
+                np.logaddexp.reduce(np.asarray(self.log_prior, float) + np.where(self._possible, evidences, -np.inf))
             )
-        each = jax.vmap(lambda component: component.log_evidence)(self.components)
-        return jax.nn.logsumexp(self.log_prior + jnp.where(self._possible, each, -jnp.inf))
+        evidences = jax.vmap(lambda component: component.log_evidence)(self.components)
+        return jax.nn.logsumexp(self.log_prior + jnp.where(self._possible, evidences, -jnp.inf))
 
     @property
     def _possible(self) -> Bool[AnyArray, " K"]:
@@ -441,7 +443,9 @@ class Mixture(MixturePosterior):
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many components carry the weight, for `describe`."""
-        of = f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
+        sites = (
+            f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
+        )
         size, evidence = float(self.effective_sample_size()), self.known_log_evidence
         known = (
             {}
@@ -449,7 +453,7 @@ class Mixture(MixturePosterior):
             else {"log evidence": f"{evidence:.6g} = log p(next states, rewards | states, actions)"}
         )
         return {
-            "method": f"mixture of {self.num_components} posteriors in closed form{of}",
+            "method": f"mixture of {self.num_components} posteriors in closed form{sites}",
             "weights": f"effective sample size {size:.4g} of {self.num_components}",
             **known,
             **program_data(self.observed),
@@ -461,14 +465,14 @@ class Mixture(MixturePosterior):
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give in some component. Host side."""
-        each = np.flatnonzero(self._possible).tolist()
-        return union([self.component(k).reward_support() for k in each])
+        possible = np.flatnonzero(self._possible).tolist()
+        return union([self.component(k).reward_support() for k in possible])
 
     @concrete_in_numpy
     def prior_weight(self) -> PriorWeight:
         """What the prior of each pair weighs in the component in which it weighs least (`CanCountPrior`)."""
-        each = self._each(lambda component: component.prior_weight())
-        return PriorWeight(each.transitions.min(0), xp.any(each.is_empty, 0))
+        weights = self._each(lambda component: component.prior_weight())
+        return PriorWeight(weights.transitions.min(0), xp.any(weights.is_empty, 0))
 
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """A stream of draws of the needed pairs (`CanDrawPairs`): a component by weight, then its pairs.
@@ -479,15 +483,17 @@ class Mixture(MixturePosterior):
             key: of the draws.
             needed: which pairs.
         """
-        return super().pair_draws(key, needed) if self._share_all_but_priors else sampled_pair_draws(key, self, needed)
+        return (
+            super().pair_draws(key, needed) if self._share_all_but_priors else pair_draws_of_samples(key, self, needed)
+        )
 
     @property
     def _share_all_but_priors(self) -> bool:
         """Whether components have the same data, tables and known numbers."""
         rows, rewards = self.components.transition_probs, self.components.reward_cells
         priors = {id(x) for x in (rows.prior, *jax.tree.leaves(getattr(rewards, "prior", None)))}
-        others = [np.asarray(x) for x in jax.tree.leaves((rows, rewards)) if id(x) not in priors]
-        return all(bool((x == x[:1]).all()) for x in others)
+        shared = [np.asarray(x) for x in jax.tree.leaves((rows, rewards)) if id(x) not in priors]
+        return all(bool((x == x[:1]).all()) for x in shared)
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
@@ -531,12 +537,12 @@ class Mixture(MixturePosterior):
             return super().average(function)
         # What weighs less than rounding is left out: of a list of concentrations that is most of it.
         weights = self.weights
-        first_of, *others = np.flatnonzero(weights > np.finfo(weights.dtype).eps * weights.max()).tolist()
+        first_of, *rest = np.flatnonzero(weights > np.finfo(weights.dtype).eps * weights.max()).tolist()
         first = function(self.component(first_of))
         # About the first component: what all agree on (a known reward) is exact, however many there are.
         centre = jax.tree.map(lambda x: np.where(np.isfinite(x), x, 0.0), first)
         total = jax.tree.map(lambda x, c: c + weights[first_of] * (x - c), first, centre)
-        for k in others:
+        for k in rest:
             answer = function(self.component(k))
             total = jax.tree.map(lambda t, x, c, k=k: t + weights[k] * (x - c), total, answer, centre)
         return total
@@ -576,7 +582,7 @@ class Mixture(MixturePosterior):
             return replace(self.update(counts, weight), sources=sources)
         check_weighted(transitions, weight)
         if is_concrete(self, transitions, weight):
-            return self._learnt(transitions, weight)
+            return self._learn(transitions, weight)
         if isinstance(transitions, Counts):
             raise TypeError("transitions are Counts, expected Transitions inside a compiled function")
         if jnp.ndim(transitions.state) == 0:
@@ -586,7 +592,7 @@ class Mixture(MixturePosterior):
         start, block = jax.tree.map(jnp.asarray, (self, transitions))
         return lax.scan(lambda belief, x: (belief._observe(*x), None), start, (block, weights))[0]
 
-    def _learnt(self, data: Transitions | Counts, weight: ArrayLike) -> "Mixture":
+    def _learn(self, data: Transitions | Counts, weight: ArrayLike) -> "Mixture":
         """`update` on the host: w_k' = w_k p(data | value k), in logs. A value that excludes the data gets weight 0."""
         alike, possible = self._differ_in_rows_alone, np.array(self._possible)
         after = [self.component(k) for k in range(self.num_components)]
@@ -611,9 +617,11 @@ class Mixture(MixturePosterior):
             log_weights[k] = gain + (self.log_prior if self.log_prior is not None else log_weights)[k]
         if not possible.any():
             raise refusals[0]
-        return self._made_of(after, log_weights)
+        return self._with_components(after, log_weights)
 
-    def _made_of(self, components: Sequence[ConjugatePosterior], log_weights: Float[np.ndarray, " K"]) -> "Mixture":
+    def _with_components(
+        self, components: Sequence[ConjugatePosterior], log_weights: Float[np.ndarray, " K"]
+    ) -> "Mixture":
         """With these components and weights, which need not add to one."""
         normalised = log_weights - np.logaddexp.reduce(log_weights)
         return replace(self, components=stack_trees(components), log_weights=normalised)
@@ -635,10 +643,10 @@ class Mixture(MixturePosterior):
         """
         if self.log_prior is None:
             raise ValueError("the mixture has no log_prior, expected one from infer to discount what it has learnt")
-        each = [self.component(k).discount_data(factor) for k in range(self.num_components)]
-        evidence = np.array([float(component.log_evidence) for component in each])
+        components = [self.component(k).discount_data(factor) for k in range(self.num_components)]
+        evidence = np.array([float(component.log_evidence) for component in components])
         log_weights = np.where(self._possible, np.asarray(self.log_prior, np.float64) + evidence, -np.inf)
-        return self._made_of(each, log_weights)
+        return self._with_components(components, log_weights)
 
     def with_sources(self, sources: Digests) -> "Mixture":
         """The same belief, which remembers the logs that it has learnt from.
@@ -758,8 +766,8 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
     seen = transitions.observed_rewards(weight, by_outcome=posterior.rewards_by_outcome)[0] != 0
     reward = jnp.asarray(transitions.reward, float)
     if is_concrete(reward):
-        where = tuple(cell), np.asarray(outcome)
-        posterior.reward_cells.check_rewards("transitions.reward", *where, np.asarray(reward), np.asarray(seen))
+        reward_cell = tuple(cell), np.asarray(outcome)
+        posterior.reward_cells.check_rewards("transitions.reward", *reward_cell, np.asarray(reward), np.asarray(seen))
     return jnp.asarray(posterior.reward_cells.log_predictive(tuple(cell), outcome, reward, seen.astype(float)))
 
 

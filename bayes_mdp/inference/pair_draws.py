@@ -92,6 +92,7 @@ class PairRows:
         self, probs: Float[np.ndarray, "*N E"], values: Float[np.ndarray, "*N E"]
     ) -> Float[np.ndarray, "*N Q"]:
         """sum of probs values of each pair; an entry of probability zero adds nothing, whatever its value."""
+        # 0 * inf would be nan.
         possible = probs > 0
         return self.sums(np.where(possible, probs * np.where(possible, values, 0.0), 0.0))
 
@@ -99,6 +100,7 @@ class PairRows:
         """The pairs of a step, all where rows are the same at every step; their numbers, and those of their entries."""
         if self.step is None:
             return self, slice(None), slice(None)
+        # Entries of a step lie apart: the pairs of the step are collected with theirs.
         pairs = np.flatnonzero(self.step == step)
         rows, entries = self.take(pairs)
         return rows, pairs, entries
@@ -107,6 +109,7 @@ class PairRows:
         """Some of the pairs, in order, and the numbers of their entries."""
         width = np.diff(self.first)[pairs]
         first = np.concatenate([[0], np.cumsum(width)])
+        # Entry numbers of ragged rows, without a loop: a running index plus the shift of each row.
         entries = np.arange(first[-1]) + np.repeat(self.first[pairs] - first[:-1], width)
         step = None if self.step is None else self.step[pairs]
         rows = PairRows(
@@ -181,7 +184,7 @@ class HoldsDraws(Protocol):
 Belief = TypeVar("Belief")
 
 
-def at_most_held(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
+def limit_draws(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
     """The belief and the number of draws to take of it: no more than it holds, where it is a fixed number of draws.
 
     Args:
@@ -198,7 +201,7 @@ def effective_number(posterior: object, values: Float[np.ndarray, " N"]) -> floa
     """How many independent draws the mean of these values is worth: N, but of draws that chains made.
 
     Args:
-        posterior: what was drawn from, as `at_most_held` gave it.
+        posterior: what was drawn from, as `limit_draws` gave it.
         values: one number for each draw, in order.
     """
     return posterior.effective_number(values) if isinstance(posterior, HoldsDraws) else float(len(values))
@@ -214,10 +217,10 @@ def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray,
     """
     if isinstance(posterior, CanDrawPairs):
         return posterior.pair_draws(key, needed)
-    return sampled_pair_draws(key, posterior, needed)
+    return pair_draws_of_samples(key, posterior, needed)
 
 
-def sampled_pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+def pair_draws_of_samples(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
     """`pair_draws` by whole MDPs that the belief samples, in JAX."""
     used = 0
 

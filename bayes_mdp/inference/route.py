@@ -312,12 +312,12 @@ def prove(prior: Prior, space: StateActionSpace, method: str | Method, sampler: 
     _check_arguments(prior, space, method, sampler)
     with jax.enable_x64(True), tracing():
         if isinstance(prior, PartialPooling):
-            return _pooled_route(prior, space, method)
+            return _route_of_pooling(prior, space, method)
         program = trace_program(prior, space)
         return program, find_route(Question(program, method, sampler))
 
 
-def _pooled_route(prior: PartialPooling, space: StateActionSpace, method: str | Method) -> "tuple[Program, Route]":
+def _route_of_pooling(prior: PartialPooling, space: StateActionSpace, method: str | Method) -> "tuple[Program, Route]":
     """The route of the prior that brings its own sampler; the program is that of its rewards.
 
     Raises:
@@ -408,11 +408,11 @@ def find_route(question: Question) -> Route:
         prior = hierarchy.hyper_prior
         return Route(fit, why_not, tuple(prior.free), tuple(prior.held), drawn_by=chosen)
 
-    def mixture() -> Route:
+    def over_branches() -> Route:
         branches = _prove_branches(program)
         return Route(enumerated.fit_of(branches), why_not, (), tuple(branches.values))
 
-    def factorised() -> Route:
+    def over_factors() -> Route:
         factors = _prove_factors(program)
         _check_discrete(program, factors.reward_sites, sampler)
         by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
@@ -422,20 +422,22 @@ def find_route(question: Question) -> Route:
 
     proofs: dict[str, Callable[[], Route]] = {
         "exact": lambda: Route(_exact_fit(program), why_not),
-        "mixture": mixture,
+        "mixture": over_branches,
         COLLAPSED: over_hyperparameters,
-        "factorised": factorised,
+        "factorised": over_factors,
     }
     # Weighted draws serve hierarchies, and rewards beside rows in closed form.
-    wanted = [COLLAPSED, "factorised"] if method == IMPORTANCE else [COLLAPSED if method == QUADRATURE else method]
+    proofs_to_try = (
+        [COLLAPSED, "factorised"] if method == IMPORTANCE else [COLLAPSED if method == QUADRATURE else method]
+    )
     # Best route first; the refusal of each is kept as the reason why it was not taken.
     for name, proof in proofs.items():
-        if method != "auto" and name not in wanted:
+        if method != "auto" and name not in proofs_to_try:
             continue
         try:
             return proof()
         except NotConjugate as error:
-            if wanted[-1] == name:
+            if proofs_to_try[-1] == name:
                 raise
             why_not[name] = str(error)
     if isinstance(method, Gibbs) or method == "gibbs":
@@ -543,7 +545,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
 
 
 @program_cache
-def _said(program: Program) -> set[str]:
+def _lines_said(program: Program) -> set[str]:
     """The lines that were written about a program in this process."""
     del program
     return set()
@@ -551,7 +553,7 @@ def _said(program: Program) -> set[str]:
 
 def _say_once(program: Program, line: str) -> None:
     """Write a line about a program on stderr, the first time: `decide` and `criticise` infer it several times."""
-    said = _said(program)
+    said = _lines_said(program)
     if line not in said:
         said.add(line)
         sys.stderr.write(line)
@@ -664,20 +666,30 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     forms = form.forms if isinstance(form, ClosedForms) else (form,)
     if len(forms) > 1 and len(forms) * math.prod((*space.shape, space.n_outcomes)) > MAX_NUMBERS:
         return None
-    has_arrays = any(isinstance(value, np.ndarray) for each in forms for value in each.numbers)
+    has_arrays = any(isinstance(value, np.ndarray) for ready_forms in forms for value in ready_forms.numbers)
     with jax.enable_x64(True):
         # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
-        copied = form._replace(forms=tuple(map(_copied, forms))) if isinstance(form, ClosedForms) else _copied(form)
-        own = ready(isolated_prior(prior), copied) if has_arrays else prior
+        copied = form._replace(forms=tuple(map(_copy, forms))) if isinstance(form, ClosedForms) else _copy(form)
+        copied_prior = ready(isolated_prior(prior), copied) if has_arrays else prior
     words = repr(space)
-    each = [ReadyMade(own, one, space, _digest(one, space, words)) for one in forms]
+    ready_forms = [
+        ReadyMade(copied_prior, ready_form, space, _digest(ready_form, space, words)) for ready_form in forms
+    ]
     if not isinstance(form, ClosedForms):
-        return _belief(each[0])
-    digest = hashlib.sha256(f"{form.site} {len(each)} {' '.join(one.fingerprint for one in each)}".encode())
-    return branches_of(own, digest.hexdigest(), form.site, range(len(each)), [_belief(one) for one in each])
+        return _belief(ready_forms[0])
+    digest = hashlib.sha256(
+        f"{form.site} {len(ready_forms)} {' '.join(ready_form.fingerprint for ready_form in ready_forms)}".encode()
+    )
+    return branches_of(
+        copied_prior,
+        digest.hexdigest(),
+        form.site,
+        range(len(ready_forms)),
+        [_belief(ready_form) for ready_form in ready_forms],
+    )
 
 
-def _copied(form: ClosedForm) -> ClosedForm:
+def _copy(form: ClosedForm) -> ClosedForm:
     # Not by jax.tree.map, which sorts a dictionary by name: the order of the hyperparameters says what they are.
     def copy(value: ArrayLike) -> ArrayLike:
         return value.copy() if isinstance(value, np.ndarray) else value

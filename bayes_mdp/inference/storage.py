@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import os
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -49,6 +48,7 @@ from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside
+from bayes_mdp.utils.messages import installed_version
 from bayes_mdp.utils.typing import Json
 
 FORMAT_VERSION = 3
@@ -133,7 +133,7 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     tree = _encode(posterior, "posterior", arrays)
     header = {
         "format": FORMAT_VERSION,
-        "libraries": {name: _version(name) for name in _LIBRARIES},
+        "libraries": {name: installed_version(name) for name in _LIBRARIES},
         "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
         "tree": tree,
     }
@@ -177,10 +177,10 @@ def load(path: str | os.PathLike[str]) -> Storable:
         posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
         _check_parts(posterior)
     except Exception as error:  # laws of NumPyro are built from the content of the file, and raise errors of any kind
-        wrote, here = _writer(header), _version("bayes-mdp")
+        wrote, version_here = _writer(header), installed_version("bayes-mdp")
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
-            f"{path} holds no posterior that bayes-mdp {here} can read (bayes-mdp {wrote} wrote it): {why}"
+            f"{path} holds no posterior that bayes-mdp {version_here} can read (bayes-mdp {wrote} wrote it): {why}"
         ) from error
     return posterior
 
@@ -224,13 +224,13 @@ def _check_parts(posterior: object) -> None:
     if not isinstance(posterior, PosteriorSamples):
         posterior.space.__check_init__()
     # Abstract evaluation: a posterior whose parts do not fit fails here, and nothing is computed.
-    found = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
+    outlines = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
     if not isinstance(posterior, PosteriorSamples) or isinstance(posterior, CountedSamples):
-        found["visits"] = jax.eval_shape(posterior.visit_counts)
-    shape = found["mean rewards"].shape if isinstance(posterior, PosteriorSamples) else posterior.space.shape
-    for name, one in found.items():
-        if one.shape != shape:
-            raise ValueError(f"its {name} have shape {one.shape}, expected {shape}")
+        outlines["visits"] = jax.eval_shape(posterior.visit_counts)
+    shape = outlines["mean rewards"].shape if isinstance(posterior, PosteriorSamples) else posterior.space.shape
+    for name, outline in outlines.items():
+        if outline.shape != shape:
+            raise ValueError(f"its {name} have shape {outline.shape}, expected {shape}")
 
 
 def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
@@ -341,10 +341,3 @@ def _read_arrays(table: list[list[Json]], content: bytes) -> list[np.ndarray]:
         arrays.append(flat.reshape(shape).astype(name))
         start += size
     return arrays
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"

@@ -148,11 +148,11 @@ def program_data(observed: Observed | None) -> dict[str, str]:
 
 def describe_observed(observed: Observed) -> str:
     """The sites that a program observes, in words."""
-    each = ", ".join(f"site {name!r} ({_count(number, 'value')})" for name, number in observed)
-    return f"the program itself observes {each}"
+    sites = ", ".join(f"site {name!r} ({_count(number, 'value')})" for name, number in observed)
+    return f"the program itself observes {sites}"
 
 
-def check_shown(posterior: object) -> None:
+def check_can_be_summarised(posterior: object) -> None:
     """Raise a TypeError unless it can be summarised."""
     if not hasattr(posterior, "pair_moments"):
         raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
@@ -178,7 +178,7 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     Raises:
         TypeError: no posterior of this package.
     """
-    check_shown(posterior)
+    check_can_be_summarised(posterior)
     import pandas as pd
 
     columns = _columns(posterior)
@@ -210,7 +210,7 @@ def layout_of(posterior: Summarised) -> Section:
     Raises:
         TypeError: no posterior of this package.
     """
-    check_shown(posterior)
+    check_can_be_summarised(posterior)
     if not is_concrete(posterior) or posterior.is_batch:
         return Section(repr(posterior))
     columns = _columns(posterior)  # not the table: pandas takes a quarter of a second to load
@@ -330,59 +330,61 @@ def _without_data(posterior: Summarised) -> list[str]:
     if missing.any() and isinstance(posterior, CanCountPrior):
         weight, is_empty = map(np.asarray, posterior.prior_weight())
         informed = missing & ~is_empty & np.isfinite(weight)
-    found = []
+    sentences = []
     if untried := int((missing & ~informed).sum()):
-        found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
+        sentences.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
     if informed.any():
-        pairs, of = _count(informed.sum(), "pair"), describe_weight(weight[informed])
-        found.append(f"{pairs} known by the prior alone (weight of {of}): right so far as its source fits here.")
-    return found
+        pairs, weight_words = _count(informed.sum(), "pair"), describe_weight(weight[informed])
+        sentences.append(
+            f"{pairs} known by the prior alone (weight of {weight_words}): right so far as its source fits here."
+        )
+    return sentences
 
 
 def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
     """One line per thing that a reader should not miss."""
     visits, share, paid, reward_sd = (columns[name] for name in ("visits", "prior_share", "reward_share", "reward_sd"))
     total, tried = float(visits.sum()), visits > 0
-    found = []
+    sentences = []
     if total == 0:
-        found.append("No data: this is the prior.")
+        sentences.append("No data: this is the prior.")
     else:
-        found += _without_data(posterior)
+        sentences += _without_data(posterior)
     if untried := untried_rewards(posterior):
-        found.append(untried.warning("a policy that maximises the mean will try them") + ".")
-    if wide := wide_law(posterior):
-        found.append(f"{wide[0].upper()}{wide[1:]}.")
+        sentences.append(untried.warning("a policy that maximises the mean will try them") + ".")
+    if heavy_tail := wide_law(posterior):
+        sentences.append(f"{heavy_tail[0].upper()}{heavy_tail[1:]}.")
     if missing := int(np.isnan(columns["reward_mean"]).sum()):
-        found.append(
+        sentences.append(
             f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "
             "concentration <= 1/2): what needs it, as the value of a policy does, is refused."
         )
     if infinite := int(np.isinf(reward_sd).sum()):
-        found.append(
+        sentences.append(
             f"{_count(infinite, 'pair')} with an infinite variance of the mean reward (concentration <= 1): "
             "intervals exist, a standard deviation does not."
         )
     # The prior's share of the concentration says how much of the answer is the data's.
     ruled = tried & (share > 0.5)
     if ruled.any():
-        found.append(
+        sentences.append(
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior outweighs the data "
             f"(median share {np.median(share[ruled]):.2f})."
         )
     ruled = tried & (paid > 0.5)
     if ruled.any():
-        found.append(
+        sentences.append(
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior of the reward outweighs the rewards "
             f"that were seen (median share {np.median(paid[ruled]):.2f})."
         )
     rewards = posterior.rewards_seen()
     if rewards is not None and rewards < total:
-        found.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
+        sentences.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
     problems = posterior.problems()
-    found += [text[0].upper() + text[1:] + "." for text in (*problems, *posterior.notes())]
+    sentences += [text[0].upper() + text[1:] + "." for text in (*problems, *posterior.notes())]
     if problems:
-        found.append(f"What such problems mean, and what to try: {see('how-to/check-a-posterior')}.")
-    return found
+        sentences.append(f"What such problems mean, and what to try: {see('how-to/check-a-posterior')}.")
+    return sentences
 
 
 def _sites(sites: LatentSites | None) -> Section | None:
@@ -398,9 +400,9 @@ def _sites(sites: LatentSites | None) -> Section | None:
         hat = sites.r_hat.get(name, np.full(values.shape[1:], np.nan))
         rows += _site_rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
     left = len(sites.draws) - SHOWN_SITES
-    more = [f"and {left} more"] if left > 0 else []
+    hidden = [f"and {left} more"] if left > 0 else []
     return Section(
-        "Latent sites (posterior)", [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows), *more]
+        "Latent sites (posterior)", [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows), *hidden]
     )
 
 
@@ -408,15 +410,16 @@ def _site_rows(
     name: str, values: np.ndarray, weights: np.ndarray, quality: tuple[np.ndarray, np.ndarray]
 ) -> list[tuple[str, ...]]:
     """One line for each element; for a large site the range of the means, the worst of the rest."""
+    # Moments by weight; draws of chains have equal ones.
     mean = np.tensordot(weights, values, 1)
     sd = np.sqrt(np.tensordot(weights, (values - mean) ** 2, 1))
     size, hat = quality
     if mean.size > SHOWN_ELEMENTS:
         least = np.min(size[np.isfinite(size)], initial=np.inf)
-        most = np.max(hat[np.isfinite(hat)], initial=0.0) or np.nan
+        largest_hat = np.max(hat[np.isfinite(hat)], initial=0.0) or np.nan
         span = f"{mean.min():.3g} to {mean.max():.3g}"
         label = f"{name} {tuple(mean.shape)}"
-        return [(label, span, f"<= {sd.max():.3g}", "", "", f">= {least:.0f}", _hat(most, "<= "))]
+        return [(label, span, f"<= {sd.max():.3g}", "", "", f">= {least:.0f}", _hat(largest_hat, "<= "))]
     low, high = _quantiles(values, weights)
     return [
         (
@@ -449,7 +452,7 @@ def _worst(columns: dict[str, np.ndarray]) -> Section:
     shown = {name: values[:SHOWN_PAIRS].tolist() for name, values in columns.items()}
     named = [name for name in PLATE_NAMES if name in columns]
     labels = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
-    short = dict(zip(map(str, labels), clipped(labels), strict=True))
+    short = dict(zip(map(str, labels), clip_names(labels), strict=True))
     text = {name: [short[str(x)] for x in shown[name]] for name in named}
     text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
     for name, heading in HEADINGS.items():
@@ -465,7 +468,7 @@ def _worst(columns: dict[str, np.ndarray]) -> Section:
     return Section(title, [Table([name.strip() for name in text], rows, words)])
 
 
-def clipped(names: Sequence[object]) -> list[str]:
+def clip_names(names: Sequence[object]) -> list[str]:
     """Names of at most `LONGEST_NAME` letters: long ones lose their end, their beginning, their middle, or all but what
     follows their common beginning, the first of these by which names that differ still do; where none does, they stay.
 
@@ -482,8 +485,8 @@ def clipped(names: Sequence[object]) -> list[str]:
         lambda x: x[: room // 2] + "..." + x[room // 2 - room :],
         lambda x: "..." + x[common : common + room],
     )
-    others = set(text) - long
-    best = next((cut for cut in ways if len({*map(cut, long)} | others) == len(set(text))), str)
+    short_names = set(text) - long
+    best = next((cut for cut in ways if len({*map(cut, long)} | short_names) == len(set(text))), str)
     return [best(x) if x in long else x for x in text]
 
 
@@ -492,6 +495,6 @@ def _count(number: RealScalar, noun: str) -> str:
 
 
 def _listing(names: list[str]) -> str:
-    more = len(names) - SHOWN_STATES
-    shown = ", ".join(clipped(names[:SHOWN_STATES]))
-    return f"{shown} and {more} more" if more > 0 else shown
+    num_hidden = len(names) - SHOWN_STATES
+    shown = ", ".join(clip_names(names[:SHOWN_STATES]))
+    return f"{shown} and {num_hidden} more" if num_hidden > 0 else shown

@@ -166,7 +166,7 @@ def moments_of(posterior: "HasMoments[Moments]") -> "Moments":
         return in_numpy(lambda belief: belief.pair_moments(), posterior)
     with jax.enable_x64(True):
         # Copies: JAX may hold 32-bit versions of the arrays themselves.
-        moments = as_numpy(_compiled_moments(jax.tree.map(np.array, posterior)))
+        moments = as_numpy(_moments_in_jit(jax.tree.map(np.array, posterior)))
     if not isinstance(posterior, _KnowsMissingMeans):
         return moments
     missing = posterior.missing_means()
@@ -180,5 +180,5 @@ class _KnowsMissingMeans(Protocol):
 
 
 @eqx.filter_jit
-def _compiled_moments(posterior: "HasMoments[Moments]") -> "Moments":
+def _moments_in_jit(posterior: "HasMoments[Moments]") -> "Moments":
     return posterior.pair_moments()

@@ -46,10 +46,10 @@ def wide_law(posterior: object) -> str | None:
     Returns:
         The sentence; None: another law, too few rewards, others than these, or it is not known.
     """
-    kept = posterior.reward_sums() if isinstance(posterior, _HasSums) else None
-    if kept is None or kept[0] not in REAL + COUNTS or kept[1].dtype != np.float64:
+    kept_sums = posterior.reward_sums() if isinstance(posterior, _HasSums) else None
+    if kept_sums is None or kept_sums[0] not in REAL + COUNTS or kept_sums[1].dtype != np.float64:
         return None
-    law, sums = kept
+    law, sums = kept_sums
     kind = _kind(sums)
     if kind is None or (law in COUNTS and kind != BINARY):
         return None

@@ -25,6 +25,7 @@ from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -103,7 +104,7 @@ def _bool(value: object) -> Any:
     return bool(value) if isinstance(value, np.bool_) else value
 
 
-class StateActionSpace(eqx.Module):
+class StateActionSpace(Module):
     """What is known of an MDP before any data: S, A, whether episodes can end, names, masks.
 
     Args:

@@ -87,12 +87,12 @@ class as_prior(Messenger):
             # What the user substitutes inside scan and cond is known there too.
             stack = msg["kwargs"].get("substitute_stack", [])
             msg["kwargs"]["substitute_stack"] = [
-                ("condition" if how == "substitute" else how, data) for how, data in stack
+                ("condition" if handler == "substitute" else handler, data) for handler, data in stack
             ]
             if msg["fn"].__name__ == "cond_wrapper":
                 _without_sites(msg)
         elif kind == "sample" and _is_jacobian(msg):
-            msg["scale"], msg["fn"] = None, _unmasked(msg["fn"])
+            msg["scale"], msg["fn"] = None, _inner_law(msg["fn"])
         elif kind == "sample" and not msg["is_observed"]:
             self._process_latent(msg)
 
@@ -145,10 +145,10 @@ def _refuse_subsampling(msg: Message) -> None:
 
 def _is_jacobian(msg: Message) -> bool:
     name = msg["name"]
-    return name.startswith("_") and name.endswith(JACOBIAN) and isinstance(_unmasked(msg["fn"]), dist.Unit)
+    return name.startswith("_") and name.endswith(JACOBIAN) and isinstance(_inner_law(msg["fn"]), dist.Unit)
 
 
-def _unmasked(law: Any) -> dist.Distribution:
+def _inner_law(law: Any) -> dist.Distribution:
     """The law inside masked, expanded and independent ones."""
     law = unwrap(law)
     while isinstance(law, dist.MaskedDistribution):
@@ -158,7 +158,7 @@ def _unmasked(law: Any) -> dist.Distribution:
 
 def _fix_delta(msg: Message) -> bool:
     """Whether the site is a Delta; it is then a number: deterministic, or observed where it has a density."""
-    law = _unmasked(msg["fn"])
+    law = _inner_law(msg["fn"])
     if not isinstance(law, dist.Delta):
         return False
     fn, shape = msg["fn"], tuple(msg["kwargs"].get("sample_shape", ()))

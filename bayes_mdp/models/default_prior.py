@@ -105,10 +105,10 @@ class DefaultPrior:
     def __str__(self) -> str:
         """Two lines."""
         low, high = min(self.concentrations), max(self.concentrations)
-        near = ", and whether outcomes near the state are likelier" if self.near else ""
+        near_words = ", and whether outcomes near the state are likelier" if self.near else ""
         return (
             f"rows: Dirichlet, one concentration for all pairs, learnt ({len(self.concentrations)} values from "
-            f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near}\nrewards: {self.rewards}"
+            f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near_words}\nrewards: {self.rewards}"
         )
 
 
@@ -152,8 +152,8 @@ def default_prior(
     check_space(space)
     factory, words = reward_law_of(log, rewards)
     concentrations, bases = concentrations_of(space), near_bases(space)
-    every = [c * base for base in (1.0, *bases) for c in concentrations]
-    table = np.stack(np.broadcast_arrays(*every))
+    candidates = [c * base for base in (1.0, *bases) for c in concentrations]
+    table = np.stack(np.broadcast_arrays(*candidates))
 
     def program(space: StateActionSpace) -> MDPSpec:
         equal: Any = dist.Categorical(probs=np.full(len(table), 1.0 / len(table)))  # typed as perhaps None by NumPyro
@@ -162,9 +162,9 @@ def default_prior(
 
     prior = DefaultPrior(program, concentrations, len(bases), words)
     forms = tuple(
-        form for form in (closed_form_of(factory(concentration=x)) for x in every) if isinstance(form, ClosedForm)
+        form for form in (closed_form_of(factory(concentration=x)) for x in candidates) if isinstance(form, ClosedForm)
     )
-    return ready(prior, ClosedForms("concentration_index", forms)) if len(forms) == len(every) else prior
+    return ready(prior, ClosedForms("concentration_index", forms)) if len(forms) == len(candidates) else prior
 
 
 def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
@@ -182,6 +182,7 @@ def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
         return []
     distance = np.ones((states, outcomes))
     distance[:, :states] = np.abs(np.subtract.outer(np.arange(states), np.arange(states)))
+    # Geometric in the distance, with a share that is alike for all outcomes; mean one over the outcomes.
     falling = [decay**distance for decay in DECAYS]
     return [
         outcomes * (ANYWHERE / outcomes + (1 - ANYWHERE) * x / x.sum(-1, keepdims=True))[:, None, :] for x in falling
@@ -197,6 +198,7 @@ def reward_law_of(log: Log | FoldedLog, rewards: RewardLaw | None = None) -> tup
     Raises:
         ValueError: as `default_prior`.
     """
+    # The law by what rewards are: 0 and 1, counts near Poisson, or numbers.
     observed = _rewards_of(log)
     moments = _moments(observed, observed.pair)
     folded = isinstance(log, FoldedLog)
@@ -269,17 +271,18 @@ def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:
     """Of rewards less their mean, whose squares keep their digits."""
     count, total = rewards.number, float(rewards.number.sum())
     centre = float((count * rewards.mean).sum() / total)
-    away = rewards.mean - centre
+    deviation = rewards.mean - centre
     _, cell = np.unique(cell, return_inverse=True)
     number = np.bincount(cell, count)  # of each cell
-    means = np.bincount(cell, count * away) / number
-    squares = float((rewards.ss + count * (away - means[cell]) ** 2).sum())
+    # One-way analysis of variance: within cells, and between their means.
+    means = np.bincount(cell, count * deviation) / number
+    squares = float((rewards.ss + count * (deviation - means[cell]) ** 2).sum())
     free = int((number - 1).sum())
     return RewardMoments(
         centre + float(means.mean()),
         squares / free if free else np.nan,
         float(means.var()) if len(means) > 1 else np.nan,
-        float((rewards.ss + count * away**2).sum() / total),
+        float((rewards.ss + count * deviation**2).sum() / total),
         int(total),
         float((count * rewards.mean).sum()),
         free,
@@ -313,6 +316,7 @@ def _check_law(law: str, rewards: Rewards, folded: bool) -> None:
     """
     if law == "poisson" and folded:
         raise ValueError('rewards is "poisson" with a folded log, which does not keep every reward, expected "normal"')
+    # A law that gives some reward density zero would refuse the log later, with a worse message.
     possible = _possible(law, rewards)
     if not possible.all():
         first = rewards.mean[np.flatnonzero(~possible)[0]]
@@ -327,6 +331,7 @@ def concentrations_of(space: StateActionSpace) -> tuple[float, ...]:
     """
     outcomes = space.n_outcomes
     cells = math.prod((*space.shape, outcomes))
+    # From LEAST_TOTAL a row to LARGEST an outcome in steps of about STEP.
     ratio = LARGEST * outcomes / LEAST_TOTAL
     number = min(1 + math.ceil(math.log(ratio) / math.log(STEP)), max(2, MOST_NUMBERS // cells))
     return tuple((LARGEST * ratio ** (-np.arange(number)[::-1] / (number - 1))).tolist())

@@ -78,7 +78,7 @@ def supported_dirichlet(
     full, possible = row_concentrations(concentration, space)
     if (possible.sum(-1) == 1).all():
         return jnp.asarray(numpyro.deterministic(name, jnp.asarray(possible, full.dtype)))
-    law = dist.Dirichlet(_repeated(full)) if possible.all() else SupportedDirichlet(_positive(full, possible), possible)
+    law = dist.Dirichlet(_repeat(full)) if possible.all() else SupportedDirichlet(_positive(full, possible), possible)
     with space.plates():
         return jnp.asarray(numpyro.sample(name, law, infer={"event_dims": [OUTCOME_DIM]}))
 
@@ -108,11 +108,11 @@ def _positive(
         return concentration
     small = compact(np.asarray(concentration))
     if (small > 0).all():
-        return _repeated(concentration)
+        return _repeat(concentration)
     return np.where(possible & (np.asarray(concentration) <= 0), 1.0, np.asarray(concentration))
 
 
-def _repeated(concentration: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A O"]:
+def _repeat(concentration: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A O"]:
     """The same; what repeats along whole axes enters a traced program once, which then computes with it once."""
     if not is_concrete(concentration):
         return concentration
@@ -222,7 +222,7 @@ class StickBreakingRows(Transform):
         # Off zero: a density of a small concentration is infinite there.
         rows = jnp.exp(self._log_left(logits)) * share
         rows = jnp.where(self.breaks | self.last, jnp.maximum(rows, jnp.finfo(rows.dtype).tiny), 0.0)
-        return self._moved(rows, self.back)
+        return self._move(rows, self.back)
 
     def _table(self, x: Float[AnyArray, "*many D"]) -> Float[Array, "*rows K"]:
         """The free numbers at their places, less the offset; zero elsewhere."""
@@ -233,14 +233,14 @@ class StickBreakingRows(Transform):
 
     def _log_left(self, logits: Float[Array, "*rows K"]) -> Float[Array, "*rows K"]:
         """log of what is left of the stick before each break."""
-        kept = jnp.where(self.breaks, jax.nn.log_sigmoid(-logits), 0.0)
-        return jnp.pad(jnp.cumsum(kept, -1)[..., :-1], [*[(0, 0)] * (kept.ndim - 1), (1, 0)])
+        log_kept = jnp.where(self.breaks, jax.nn.log_sigmoid(-logits), 0.0)
+        return jnp.pad(jnp.cumsum(log_kept, -1)[..., :-1], [*[(0, 0)] * (log_kept.ndim - 1), (1, 0)])
 
-    def _moved(self, x: Array, to: Int[np.ndarray, "*batch K"]) -> Array:
+    def _move(self, x: Array, to: Int[np.ndarray, "*batch K"]) -> Array:
         return jnp.take_along_axis(x, jnp.broadcast_to(to, x.shape), -1)
 
     def _inverse(self, y: Float[AnyArray, "*rows K"]) -> Float[Array, "*many D"]:
-        ordered = self._moved(jnp.asarray(y), self.order)
+        ordered = self._move(jnp.asarray(y), self.order)
         tiny = jnp.finfo(ordered.dtype).tiny
         # share = y / (what is left); what is left after it is the sum of the later outcomes, from the end: a sum that
         # holds the share itself, minus the share, would cancel where little is left.

@@ -68,7 +68,7 @@ def unknown_concentration(
     _check_factory(rewards)
     check_positive("weights", weights)
     if not isinstance(concentration, dist.Distribution) and np.ndim(concentration):
-        return _listed_concentration(concentration, weights, rewards)
+        return _concentration_from_list(concentration, weights, rewards)
     law: Any = concentration  # of what is no law, the check says so
     _check_hyper_prior("concentration", law)
 
@@ -78,7 +78,7 @@ def unknown_concentration(
     return program
 
 
-def _listed_concentration(values: Sequence[float], weights: ArrayLike, rewards: Callable[..., Prior]) -> Prior:
+def _concentration_from_list(values: Sequence[float], weights: ArrayLike, rewards: Callable[..., Prior]) -> Prior:
     """Rows of a concentration that is one of a few values, with the closed form of each where `rewards` has one."""
     array = np.asarray(as_real("concentration", values, "positive numbers"), np.float64)
     if array.ndim != 1 or len(array) < 2:
@@ -95,9 +95,9 @@ def _listed_concentration(values: Sequence[float], weights: ArrayLike, rewards: 
         chosen = numpyro.deterministic("concentration", jnp.asarray(array)[index])
         return rewards(concentration=chosen * _own(weights))(space)
 
-    given = [rewards(concentration=value * np.asarray(weights)) for value in array.tolist()]
-    forms = tuple(form for form in map(closed_form_of, given) if isinstance(form, ClosedForm))
-    return ready(program, ClosedForms("concentration_index", forms)) if len(forms) == len(given) else program
+    rewards_by_value = [rewards(concentration=value * np.asarray(weights)) for value in array.tolist()]
+    forms = tuple(form for form in map(closed_form_of, rewards_by_value) if isinstance(form, ClosedForm))
+    return ready(program, ClosedForms("concentration_index", forms)) if len(forms) == len(rewards_by_value) else program
 
 
 def sticky(

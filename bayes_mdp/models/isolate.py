@@ -52,12 +52,12 @@ class Isolated:
         )
         # At once: what the user changes later belongs to another program.
         self._reaching = _reaching(program)
-        for wide in (False, True):
-            self._copies[wide] = _Copier(self._reaching).copy(program)
+        for in_float64 in (False, True):
+            self._copies[in_float64] = _Copier(self._reaching).copy(program)
 
     def __call__(self, *args: object) -> Any:
-        wide = jax.dtypes.canonicalize_dtype(float) == np.float64
-        return self._copies[wide](*args)
+        in_float64 = jax.dtypes.canonicalize_dtype(float) == np.float64
+        return self._copies[in_float64](*args)
 
 
 def isolated_prior(prior: Callable[..., Any]) -> Isolated:
@@ -78,12 +78,12 @@ def _reaching(root: object) -> frozenset[int]:
     """The ids of all objects from which a 64-bit array can be reached."""
     # Forward: all that is reached, with the edges backwards. Then backwards from the arrays.
     holders: dict[int, list[int]] = {}
-    stack, seen, found = [root], {id(root): root}, []
+    stack, seen, arrays = [root], {id(root): root}, []
     while stack:
         item = stack.pop()
         if isinstance(item, np.ndarray):
             if item.dtype in _WIDE:
-                found.append(id(item))
+                arrays.append(id(item))
             continue
         for child in _children(item):
             holders.setdefault(id(child), []).append(id(item))
@@ -91,11 +91,11 @@ def _reaching(root: object) -> frozenset[int]:
                 seen[id(child)] = child
                 stack.append(child)
     reached: set[int] = set()
-    while found:
-        number = found.pop()
+    while arrays:
+        number = arrays.pop()
         if number not in reached:
             reached.add(number)
-            found.extend(holders.get(number, ()))
+            arrays.extend(holders.get(number, ()))
     return frozenset(reached)
 
 
@@ -147,7 +147,9 @@ def _globals(function: types.FunctionType) -> Iterator[tuple[str, str | None, ob
         value = function.__globals__.get(name)
         if isinstance(value, types.ModuleType):
             if _root(value.__name__) not in _LIBRARIES:
-                yield from ((name, each, vars(value)[each]) for each in names if each in vars(value))
+                yield from (
+                    (name, attribute, vars(value)[attribute]) for attribute in names if attribute in vars(value)
+                )
         elif value is not None:
             yield name, None, value
 
@@ -175,10 +177,10 @@ class _Copier:
         if id(item) not in self._reaching:
             return item
         if id(item) not in self._done:
-            self._done[id(item)] = self._copied(item)
+            self._done[id(item)] = self._copy_anew(item)
         return self._done[id(item)]
 
-    def _copied(self, item: object) -> Any:
+    def _copy_anew(self, item: object) -> Any:
         if isinstance(item, np.ndarray):
             return np.array(item)
         if isinstance(item, dict):

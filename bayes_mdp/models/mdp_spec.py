@@ -271,10 +271,10 @@ def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = F
     index = first_index(missing if space.legal is None else missing & np.asarray(space.legal))
     if index is not None:
         *step, state, action = index[1:] if draws else index
-        where = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
-        where = where + (f", step {step[0]}" if step else "") + (f", in draw {index[0]}" if draws else "")
+        pair = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+        pair = pair + (f", step {step[0]}" if step else "") + (f", in draw {index[0]}" if draws else "")
         raise ValueError(
-            f"reward of {where} has a {type(unwrap(rewards.law)).__name__} law whose mean does not exist, or is not "
+            f"reward of {pair} has a {type(unwrap(rewards.law)).__name__} law whose mean does not exist, or is not "
             "known, expected a law that has one (StudentT: df > 1): values are expected rewards"
         )
 

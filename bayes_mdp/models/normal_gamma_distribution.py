@@ -102,13 +102,13 @@ class NormalGamma(dist.Distribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        given = {"loc": loc, "pseudo_count": pseudo_count, "concentration": concentration, "rate": rate}
-        for name, value in given.items():
+        parameters = {"loc": loc, "pseudo_count": pseudo_count, "concentration": concentration, "rate": rate}
+        for name, value in parameters.items():
             if is_concrete(value):
                 (check_finite if name == "loc" else check_positive)(name, value)
-        promoted: Any = promote_shapes(*given.values())
+        promoted: Any = promote_shapes(*parameters.values())
         self.loc, self.pseudo_count, self.concentration, self.rate = promoted
-        batch_shape = jnp.broadcast_shapes(*map(jnp.shape, given.values()))
+        batch_shape = jnp.broadcast_shapes(*map(jnp.shape, parameters.values()))
         super().__init__(batch_shape, (2,), validate_args=validate_args)
 
     @property

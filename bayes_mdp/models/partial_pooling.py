@@ -49,8 +49,8 @@ def pooled_outcomes(space: StateActionSpace) -> PooledOutcomes:
             whose possible outcomes differ.
     """
     if space.horizon is not None or space.successors is not None:
-        what = f"rows for each of {space.horizon} steps" if space.horizon is not None else "listed successors"
-        raise ValueError(f"space has {what}, expected rows over all states that do not depend on the step")
+        structure = f"rows for each of {space.horizon} steps" if space.horizon is not None else "listed successors"
+        raise ValueError(f"space has {structure}, expected rows over all states that do not depend on the step")
     shape = (space.n_states, space.n_actions, space.n_outcomes)
     possible = np.ones(shape, bool) if space.support is None else np.asarray(space.support)
     legal = np.ones(shape[:2], bool) if space.legal is None else np.asarray(space.legal)
@@ -61,13 +61,14 @@ def pooled_outcomes(space: StateActionSpace) -> PooledOutcomes:
     # Which outcomes can follow is known of all open states alike: what is pooled are probabilities, not supports.
     state, action = np.nonzero(legal & is_open[:, None])
     first = possible[state[0], action[0]]
-    other = (possible[state, action] != first).any(-1)
-    if other.any() or not first[opened].all():
-        i = int(np.argmax(other)) if other.any() else 0
+    differs = (possible[state, action] != first).any(-1)
+    if differs.any() or not first[opened].all():
+        i = int(np.argmax(differs)) if differs.any() else 0
         raise ValueError(
             f"{at('space.support', (int(state[i]), int(action[i])))} differs from that of other pairs, or leaves out "
             "states with unknown rows, expected the same possible outcomes for every legal pair with an unknown row"
         )
+    # Where one level has a single alternative it is left out.
     closed = np.flatnonzero(first & ~np.isin(np.arange(shape[-1]), opened))
     levels = {"end": 2} if len(closed) else {}
     levels |= {"which": len(closed)} if len(closed) > 1 else {}
@@ -86,19 +87,20 @@ def state_rows(
         n_states, n_outcomes: S and O.
     """
     number = len(groups.open)
-    own = jnp.arange(number)
+    numbers = jnp.arange(number)
     ends = jnp.asarray(alternatives["end"])[:, 0] if "end" in alternatives else jnp.zeros(number)
     # A Dirichlet row without one of its alternatives, normalised, is Dirichlet again.
-    move = jnp.asarray(alternatives["move"]).at[own, own].set(0.0)
+    move = jnp.asarray(alternatives["move"]).at[numbers, numbers].set(0.0)
     move = move / jnp.maximum(move.sum(-1, keepdims=True), LEAST)
     stay = jnp.asarray(alternatives["stay"])
-    inside = (move * stay[:, 1:]).at[own, own].set(stay[:, 0]) * (1.0 - ends)[:, None]
+    inside = (move * stay[:, 1:]).at[numbers, numbers].set(stay[:, 0]) * (1.0 - ends)[:, None]
     rows = jnp.ones((n_states, n_outcomes), inside.dtype)
     opened, closed = groups.open, groups.closed
+    # Open states by their levels; the end and closed states share what "end" gives them.
     rows = rows.at[opened].set(0.0).at[opened[:, None], opened[None]].set(inside)
     if len(closed):
-        which = jnp.asarray(alternatives["which"]) if "which" in alternatives else jnp.ones((number, 1))
-        rows = rows.at[opened[:, None], closed[None]].set(ends[:, None] * which)
+        shares = jnp.asarray(alternatives["which"]) if "which" in alternatives else jnp.ones((number, 1))
+        rows = rows.at[opened[:, None], closed[None]].set(ends[:, None] * shares)
     return jnp.maximum(rows, LEAST)
 
 
@@ -145,9 +147,13 @@ class PartialPooling:
         power = 0.0 if self.usage is None else numpyro.sample("usage_power", self.usage_power)
         alternatives = {}
         for name, size in groups.levels.items():
-            own = numpyro.sample(f"state_concentration_{name}", self.state_concentration)
+            own_concentration = numpyro.sample(f"state_concentration_{name}", self.state_concentration)
             common = numpyro.sample(f"common_{name}", dist.Dirichlet(jnp.ones(size)))
-            law = dist.Dirichlet(jnp.maximum(own * jnp.asarray(common), LEAST)).expand((number,)).to_event(1)
+            law = (
+                dist.Dirichlet(jnp.maximum(own_concentration * jnp.asarray(common), LEAST))
+                .expand((number,))
+                .to_event(1)
+            )
             alternatives[name] = jnp.asarray(numpyro.sample(f"state_{name}", law))
         rows = state_rows(groups, alternatives, space.n_states, space.n_outcomes)
         weight = jnp.asarray(total) * jnp.asarray(self.usage_of(space, None), rows.dtype) ** jnp.asarray(power)

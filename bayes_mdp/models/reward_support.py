@@ -48,9 +48,9 @@ class RewardSupport(eqx.Module):
         """That of (step,) state, action `cell` (and `outcome`), one or many. Traceable."""
         if not jnp.ndim(self.low):
             return self
-        where = (*cell, outcome) if self.by_outcome else tuple(cell)
-        concrete = is_concrete(where, self.low)
-        return self.map_arrays(lambda values: (values if concrete else jnp.asarray(values))[where])
+        index = (*cell, outcome) if self.by_outcome else tuple(cell)
+        concrete = is_concrete(index, self.low)
+        return self.map_arrays(lambda values: (values if concrete else jnp.asarray(values))[index])
 
     def map_arrays(self, function: Callable[[AnyArray], AnyArray]) -> "RewardSupport":
         """The same with other arrays."""
@@ -73,23 +73,30 @@ class RewardSupport(eqx.Module):
                 return np.asarray(np.isfinite(reward))
         else:
             reward, xp = jnp.asarray(reward, float), jnp
-        above = (reward > self.low) | (~self.above & (reward == self.low))
-        below = (reward < self.high) | (~self.below & (reward == self.high))
-        inside = above & below & (reward > -np.inf) & (reward < np.inf) & (~self.whole | (reward == xp.floor(reward)))
+        exceeds_low = (reward > self.low) | (~self.above & (reward == self.low))
+        under_high = (reward < self.high) | (~self.below & (reward == self.high))
+        inside = (
+            exceeds_low
+            & under_high
+            & (reward > -np.inf)
+            & (reward < np.inf)
+            & (~self.whole | (reward == xp.floor(reward)))
+        )
         # One number: up to rounding.
-        near = abs(reward - self.low) <= KNOWN_TOLERANCE * (1.0 + abs(self.low))
-        held = inside | ((self.low == self.high) & ~self.whole & near)
-        return np.asarray(held) if isinstance(held, np.bool_) else held
+        is_close = abs(reward - self.low) <= KNOWN_TOLERANCE * (1.0 + abs(self.low))
+        is_possible = inside | ((self.low == self.high) & ~self.whole & is_close)
+        return np.asarray(is_possible) if isinstance(is_possible, np.bool_) else is_possible
 
     def lies_in(self, other: "RewardSupport") -> Bool[np.ndarray, "..."]:
         """Whether `other` can give all that this one can, cell by cell. Host side; nothing (`low` > `high`) can be."""
         slack = np.where(np.isfinite(other.low), ROUNDING * np.abs(other.low), 0.0)
+        # Inside up to rounding; an end of zero is not rounded, and must be open where the other one is.
         low = (self.low > other.low - slack) | ((self.low == other.low) & (~other.above | self.above))
         slack = np.where(np.isfinite(other.high), ROUNDING * np.abs(other.high), 0.0)
         high = (self.high < other.high + slack) | ((self.high == other.high) & (~other.below | self.below))
-        one = self.low == self.high
-        whole = ~np.asarray(other.whole) | self.whole | (one & (np.floor(self.low) == self.low))
-        return np.asarray((low & high & whole) | (one & other.holds(self.low)) | (self.low > self.high))
+        single_value = self.low == self.high
+        whole = ~np.asarray(other.whole) | self.whole | (single_value & (np.floor(self.low) == self.low))
+        return np.asarray((low & high & whole) | (single_value & other.holds(self.low)) | (self.low > self.high))
 
     def check(self, name: str, reward: Float[np.ndarray, "*N"], seen: ArrayLike = True) -> None:
         """Refuse rewards of these cells that they cannot give; the message calls them `name`. Host side.
@@ -122,14 +129,16 @@ class RewardSupport(eqx.Module):
         count, mean, ss = (np.asarray(x, np.float64) for x in counts.reward_moments)
         by_pair = bool(np.ndim(self.low)) and np.ndim(self.low) < count.ndim
         cells = self.map_arrays(lambda x: np.broadcast_to(x[..., None] if by_pair else x, count.shape))
-        seen, one = count > 0, (cells.low == cells.high) & ~cells.whole
-        slack = np.where(one, KNOWN_TOLERANCE, ROUNDING) * (1.0 + np.abs(mean))
+        # The support is convex (or whole numbers, whose mean may be any number between): means can be checked, sums of
+        # squares only where the reward is one number.
+        seen, single_value = count > 0, (cells.low == cells.high) & ~cells.whole
+        slack = np.where(single_value, KNOWN_TOLERANCE, ROUNDING) * (1.0 + np.abs(mean))
         index = first_index(seen & ~((mean >= cells.low - slack) & (mean <= cells.high + slack)))
         if index is not None:
             said = cells.cell(index)
             raise ValueError(f"{at(f'{name}.reward_mean', index)} is {mean[index]:g}, {said.expected(mean=True)}")
         spread = np.sqrt(np.where(seen, ss, 0.0) / np.maximum(count, 1.0))
-        index = first_index(one & (spread > KNOWN_TOLERANCE * (1.0 + np.abs(mean))))
+        index = first_index(single_value & (spread > KNOWN_TOLERANCE * (1.0 + np.abs(mean))))
         if index is not None:
             raise ValueError(
                 f"{at(f'{name}.reward_ss', index)} is {ss[index]:g}, and the prior fixes this reward at "
@@ -149,9 +158,9 @@ class RewardSupport(eqx.Module):
             of_env: it is a reward that an environment pays, not one of data.
         """
         if self.law is not None:
-            what = f"{'a mean of rewards that are ' if mean else ''}{self}"
+            label = f"{'a mean of rewards that are ' if mean else ''}{self}"
             change = "; take a prior whose reward law can give it, or scale the rewards" if of_env else ""
-            return f"expected {what} (the reward law is {self.law}){change}"
+            return f"expected {label} (the reward law is {self.law}){change}"
         otherwise = "" if of_env else ", or data without rewards (reward=None)"
         return (
             f"and the prior fixes this reward at {float(self.low):g}: expected the same; where rewards vary, give "
@@ -221,16 +230,17 @@ def _interval(support: object) -> dict[str, ArrayLike] | None:
         return {"low": 0.0, "high": 1.0, "whole": True}
     if isinstance(support, type(constraints.real)):
         return {"low": -np.inf, "high": np.inf}
+    # Whole numbers before intervals: constraints of NumPyro share base classes.
     if isinstance(support, constraints.integer_interval):
         return {"low": support.lower_bound, "high": support.upper_bound, "whole": True}
     if isinstance(support, constraints.integer_greater_than):
         return {"low": support.lower_bound, "high": np.inf, "whole": True}
     if isinstance(support, constraints.greater_than):
-        above = not isinstance(support, constraints.greater_than_eq)
-        return {"low": support.lower_bound, "high": np.inf, "above": above}
+        excludes_low = not isinstance(support, constraints.greater_than_eq)
+        return {"low": support.lower_bound, "high": np.inf, "above": excludes_low}
     if isinstance(support, constraints.less_than):
-        below = not isinstance(support, constraints.less_than_eq)
-        return {"low": -np.inf, "high": support.upper_bound, "below": below}
+        excludes_high = not isinstance(support, constraints.less_than_eq)
+        return {"low": -np.inf, "high": support.upper_bound, "below": excludes_high}
     if isinstance(support, constraints.interval):
         is_open = isinstance(support, constraints.open_interval)
         return {"low": support.lower_bound, "high": support.upper_bound, "above": is_open, "below": is_open}
@@ -244,15 +254,16 @@ def anything(law: str | None = None) -> RewardSupport:
 
 def union(supports: Sequence[RewardSupport]) -> RewardSupport:
     """The smallest support that holds all of these, of laws of one shape of cells. Host side."""
-    low, high, whole, above, below = (
+    low, high, whole, excludes_low, excludes_high = (
         np.stack(np.broadcast_arrays(*parts)) for parts in zip(*map(jax.tree.leaves, supports), strict=True)
     )
     return make_support(
         low.min(0),
         high.max(0),
         whole=whole.all(0),
-        above=(above | (low > low.min(0))).all(0),
-        below=(below | (high < high.max(0))).all(0),
+        # The end is open only if no support that reaches so far has it closed.
+        above=(excludes_low | (low > low.min(0))).all(0),
+        below=(excludes_high | (high < high.max(0))).all(0),
         law=supports[0].law,
         by_outcome=supports[0].by_outcome,
     )
@@ -274,13 +285,13 @@ def support_of_draws(table: RewardTable, law: type[dist.Distribution] | None) ->
     draws = support_of(table.law) if table.law is not None else make_support(table.known, table.known)  # pyright: ignore
     if draws is None or not np.ndim(draws.low):
         return draws or anything(getattr(law, "__name__", None))
-    low, high, whole, above, below = (np.asarray(x) for x in jax.tree.leaves(draws))
+    low, high, whole, excludes_low, excludes_high = (np.asarray(x) for x in jax.tree.leaves(draws))
     return make_support(
         np.where((low == low[0]).all(0), low[0], -np.inf),
         np.where((high == high[0]).all(0), high[0], np.inf),
         whole=whole.all(0),
-        above=above.all(0),
-        below=below.all(0),
+        above=excludes_low.all(0),
+        below=excludes_high.all(0),
         law=draws.law,
         by_outcome=table.by_outcome,
     )

@@ -155,9 +155,9 @@ class Statistics(eqx.Module):
         number = np if is_concrete(transitions, counts) else jnp
         rewards, index = number.asarray(transitions.reward, float), tuple(map(number.asarray, index))
         zeros = number.zeros(counts.reward_count.shape, counts.reward_count.dtype)
-        each = log_base_measure(law, rewards)
-        counted, _ = transitions.observed_rewards(xp.ones_like(each), by_outcome=by_outcome)
-        return cls(counts, add_at(zeros, index, xp.where(counted != 0, each, 0.0)))
+        log_base = log_base_measure(law, rewards)
+        counted, _ = transitions.observed_rewards(xp.ones_like(log_base), by_outcome=by_outcome)
+        return cls(counts, add_at(zeros, index, xp.where(counted != 0, log_base, 0.0)))
 
     @property
     def reward_value(self) -> Float[Array, "*cells 4"]:

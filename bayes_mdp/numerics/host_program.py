@@ -192,6 +192,7 @@ def _has_numbers(atom: Atom) -> bool:
 
 def seconds(jaxpr: Jaxpr, wanted: tuple[bool, ...] | None = None) -> float:
     """What evaluating a program takes at least, roughly: loops of unknown length count as one turn."""
+    # A rough count: each equation costs a constant and something for each number that it makes.
     total = 0.0
     for equation, used in needed_equations(jaxpr, (True,) * len(jaxpr.outvars) if wanted is None else wanted):
         is_call = called_jaxpr(equation) is not None

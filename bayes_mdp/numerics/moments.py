@@ -5,15 +5,14 @@ exact sums (`ExactSums`) and rounded correctly once (`exact_moments`).
 
 Sources: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample variance*, for merging; Demmel and Nguyen
 (2015), *Parallel reproducible summation*, for fixed bins; Dekker (1971), *A floating-point technique for extending the
-available precision*, for the error of a product and for pairs of floats; Ziv (1991), *Fast evaluation of elementary
-mathematical functions with correctly rounded last bit*, for rounding only where it is sure.
+available precision*, for the error of a product.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray
@@ -64,7 +63,6 @@ _TINY_SHIFT = 20
 """Digits by which tiny values are shifted up, since the errors of their squares would underflow."""
 BLOCK = 2**20
 """Terms that are added in float64 at once: 2^20 digits of 32 bits stay below 2^53, up to which integers are exact."""
-_FEW = 64
 SPLITTER = 2.0**27 + 1
 _FOLDED = 2**28
 
@@ -117,6 +115,7 @@ class ExactSums:
 def concatenated(parts: list[ExactSums]) -> ExactSums:
     """All sums of the parts, one after the other."""
     lowest = min(part.lowest for part in parts)
+    # Digits at common places, so that sums of parts with other exponents line up.
     width = max(part.lowest + part.digits.shape[1] for part in parts) - lowest
     digits = np.zeros((width, sum(map(len, parts))), np.int64)
     start = 0
@@ -137,12 +136,6 @@ def sum_and_squares(
         group: of each value, in 0 .. size - 1.
         size: number of groups.
     """
-    coded_values = _few_values(values, size)
-    if coded_values is not None:
-        # How often each value occurs in each group: the sums follow from a handful of values.
-        distinct, code = coded_values
-        table = np.bincount(group * len(distinct) + code, minlength=size * len(distinct)).reshape(size, -1)
-        return _both(distinct, lambda digit: table @ digit.astype(np.int64), size)
 
     def add(digit: Float[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
         total = np.zeros(size, np.int64)
@@ -166,20 +159,6 @@ def _both(values: Float[np.ndarray, " N"], add: Add, size: int) -> tuple[ExactSu
         for term in _square(part):
             _collect(squares, term, add, 2 * shift)
     return _of_columns(sums, size), _of_columns(squares, size)
-
-
-def _few_values(
-    values: Float[np.ndarray, " N"], size: int
-) -> tuple[Float[np.ndarray, " U"], Int[np.ndarray, " N"]] | None:
-    """The distinct values and the index of each, where they are few (a table of groups and values is small)."""
-    distinct = np.unique(values[: 16 * _FEW])
-    if len(distinct) > _FEW or not len(values):
-        return None
-    code = np.minimum(np.searchsorted(distinct, values), len(distinct) - 1)
-    if not np.array_equal(distinct[code], values):
-        distinct = np.unique(values)
-        code = np.searchsorted(distinct, values)
-    return None if len(distinct) > _FEW or size * len(distinct) > 4 * len(values) + 2**16 else (distinct, code)
 
 
 def _square(values: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
@@ -249,11 +228,6 @@ def _fits(top: Int[np.ndarray, " M"]) -> bool:
 
 # From exact sums to a mean and a sum of squared deviations, by one rounding each.
 
-_PAIR_ERROR = 2.0**-92
-_SAFE = (2.0**-400, 2.0**480)
-Pair = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
-"""A number as the sum of two floats that do not overlap: twice the digits."""
-
 
 def exact_moments(
     count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
@@ -265,19 +239,8 @@ def exact_moments(
         sums, squares: of the values, and of their squares.
     """
     mean, ss = np.zeros(len(count)), np.zeros(len(count))
-    # By machine numbers where one rounding is all that happens, or where their errors surely do not change how the
-    # result is rounded; the rest by Python's integers.
-    slow = count > 0
-    for start in range(0, len(count), BLOCK):
-        block = slice(start, start + BLOCK)
-        part = (count[block], *(ExactSums(x.lowest, x.digits[block]) for x in (sums, squares)))
-        plain = _plain_moments(*part)
-        for sure, quick_mean, quick_ss in (_by_pairs(*part), *(() if plain is None else (plain,))):
-            mean[block][sure], ss[block][sure] = quick_mean[sure], quick_ss[sure]
-            slow[block] &= ~sure
-    place = np.flatnonzero(slow)
-    if not place.size:
-        return mean, ss
+    place = np.flatnonzero(count)
+    # Python's integers: every step is exact, and its division of them rounds correctly (about 2 us a group).
     n = count[place].astype(object)
     total, square = (ExactSums(x.lowest, x.digits[place]).to_integers() for x in (sums, squares))
     sum_exponent, square_exponent = BITS * sums.lowest, BITS * squares.lowest
@@ -286,117 +249,6 @@ def exact_moments(
     spread = n * square * 2 ** (square_exponent - unit) - total * total * 2 ** (2 * sum_exponent - unit)
     mean[place], ss[place] = _quotients(total, n, sum_exponent), _quotients(spread, n, unit)
     return mean, ss
-
-
-def _by_pairs(
-    count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
-) -> tuple[Bool[np.ndarray, " M"], Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
-    """Where arithmetic of pairs of floats surely gives correctly rounded results, and these: mean, squared deviations.
-
-    Each operation on pairs has a relative error of a few 2^-104; `_PAIR_ERROR` is more than all of them together, of
-    the largest number that occurs. A result is sure where the error, added or taken away, rounds to the same float.
-    """
-    with np.errstate(all="ignore"):
-        n = np.maximum(count, 1).astype(np.float64)
-        total, total_size = _pair(sums)
-        square, square_size = _pair(squares)
-        centre = _divide(total, n)
-        mean, sure = _round_pair(centre, _PAIR_ERROR * total_size / n)
-        taken = _product(total, centre)
-        spread = _sum(square, (-taken[0], -taken[1]))
-        error = _PAIR_ERROR * (square_size + total_size * (total_size / n))
-        ss, sure_too = _round_pair(spread, error)
-        # Far from underflow and overflow, where errors are relative. One reward, or zeros alone, have no spread.
-        nothing = ~sums.digits.any(axis=1), ~squares.digits.any(axis=1)
-        safe = (total_size < _SAFE[1]) & (np.abs(ss) < _SAFE[1] ** 2) & ((square_size > _SAFE[0]) | nothing[1])
-        safe &= (total_size > _SAFE[0]) | nothing[0]
-        flat = (count == 1) | nothing[1]
-        mean, ss = np.where(nothing[0], 0.0, mean), np.where(flat, 0.0, ss)
-    return safe & (sure | nothing[0]) & (sure_too | flat) & (count > 0), mean, ss
-
-
-def _pair(sums: ExactSums) -> tuple[Pair, Float[np.ndarray, " M"]]:
-    """The sums as pairs, and the sum of the sizes of their digits."""
-    *lower, top = sums.digits.T
-    columns = [*lower, top & MASK, top >> BITS]
-    zero = np.zeros(len(top))
-    total, size = (zero, zero), zero
-    for k in reversed(range(len(columns))):
-        digit = columns[k].astype(np.float64)  # below 2^53: exact
-        scaled = np.ldexp(digit, BITS * (sums.lowest + k))
-        total, size = _sum(total, (scaled, zero)), size + np.abs(scaled)
-    return total, size
-
-
-def _two_sum(a: Float[np.ndarray, " M"], b: Float[np.ndarray, " M"]) -> Pair:
-    """a + b exactly (Knuth)."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
-def _two_product(a: Float[np.ndarray, " M"], b: Float[np.ndarray, " M"]) -> Pair:
-    """a b exactly (Dekker)."""
-    product = a * b
-    (ah, al), (bh, bl) = ((high := SPLITTER * x - (SPLITTER * x - x), x - high) for x in (a, b))
-    return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
-
-
-def _sum(one: Pair, two: Pair) -> Pair:
-    high, low = _two_sum(one[0], two[0])
-    low_sum, rest = _two_sum(one[1], two[1])
-    high, low = _two_sum(high, low + low_sum)
-    return _two_sum(high, low + rest)
-
-
-def _product(one: Pair, two: Pair) -> Pair:
-    high, low = _two_product(one[0], two[0])
-    return _two_sum(high, low + (one[0] * two[1] + one[1] * two[0]))
-
-
-def _divide(one: Pair, n: Float[np.ndarray, " M"]) -> Pair:
-    """A pair over a float: the quotient of the floats, and what is left over the same."""
-    quotient = one[0] / n
-    back, error = _two_product(quotient, n)
-    left = ((one[0] - back) - error) + one[1]
-    high, low = _two_sum(quotient, left / n)
-    back = _product((high, low), (n, np.zeros_like(n)))
-    rest = _sum(one, (-back[0], -back[1]))
-    return _two_sum(high, low + rest[0] / n)
-
-
-def _round_pair(value: Pair, error: Float[np.ndarray, " M"]) -> tuple[Float[np.ndarray, " M"], Bool[np.ndarray, " M"]]:
-    """The pair as a float, and whether no number within the error of it rounds to another."""
-    return value[0] + value[1], value[0] + (value[1] + error) == value[0] + (value[1] - error)
-
-
-def _plain_moments(
-    count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
-) -> tuple[Bool[np.ndarray, " M"], Float[np.ndarray, " M"], Float[np.ndarray, " M"]] | None:
-    """Likewise by integers of 64 bits, where they are below 2^53; None: nowhere."""
-    if sums.digits.shape[1] > 1 or squares.digits.shape[1] > 1:
-        return None
-    total, square = sums.digits[:, 0], squares.digits[:, 0]
-    zeros = [_trailing_zeros(x) for x in (total, square)]
-    total, square = total >> zeros[0], square >> zeros[1]
-    sum_exponent, square_exponent = BITS * sums.lowest + zeros[0], BITS * squares.lowest + zeros[1]
-    unit = min(square_exponent, 2 * sum_exponent)
-    if (
-        max(square_exponent - unit, 2 * sum_exponent - unit) > 52
-        or max(map(abs, (sum_exponent, square_exponent))) > 500
-    ):
-        return None
-    size = count.astype(np.float64) * square * 2.0 ** (square_exponent - unit)  # (sum x)^2 <= n sum x^2
-    easy = (count > 0) & (size < 2.0**52)
-    n, total, square = (np.where(easy, x, 1) for x in (count, total, square))
-    spread = n * (square << (square_exponent - unit)) - ((total * total) << (2 * sum_exponent - unit))
-    return easy, total / n * 2.0**sum_exponent, spread / n * 2.0**unit
-
-
-def _trailing_zeros(numbers: Int[np.ndarray, " M"]) -> int:
-    """How often two divides all of them."""
-    bits = int(np.bitwise_or.reduce(numbers))
-    return (bits & -bits).bit_length() - 1 if bits else 0
 
 
 def _quotients(numerator: np.ndarray, denominator: np.ndarray, exponent: int) -> Float[np.ndarray, " M"]:

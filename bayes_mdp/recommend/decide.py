@@ -244,7 +244,7 @@ def decide(
         log.n_transitions,
         problem.split,
         space,
-        str(whole),
+        whole,
         prior_in_words(problem.prior),
         key_in_words(key),
         log.digest or "",

@@ -13,6 +13,7 @@ from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
+from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
@@ -149,7 +150,7 @@ class Decision:
         num_transitions: of the log.
         split: share of the episodes that chose and did not judge; 0: the whole log did both.
         space: of the policies.
-        belief: the posterior of the whole log, in words.
+        posterior: of the whole log.
         prior: in words.
         key: of all draws, in words.
         digest: SHA-256 of the log's file; empty: it was none.
@@ -175,7 +176,7 @@ class Decision:
     num_transitions: int
     split: float
     space: StateActionSpace
-    belief: str
+    posterior: Fitted
     prior: str = ""
     key: str = ""
     digest: str = ""
@@ -185,6 +186,11 @@ class Decision:
     rarely_tried: RarelyTried | None = None
     practice: str = ""
     left_out: tuple[str, ...] = ()
+
+    @property
+    def belief(self) -> str:
+        """The posterior of the whole log, in words."""
+        return str(self.posterior)
 
     @property
     def lead(self) -> str | None:

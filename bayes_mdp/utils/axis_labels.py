@@ -37,17 +37,17 @@ def label_axis(axis: "Axis", names: Sequence[Hashable], inches: float) -> float:
     shown = [shorten(name) for name in names]
     longest = max(map(len, shown), default=0)
     upright = isinstance(axis, YAxis)
-    wide = CHARACTER * (longest + 1.5)
+    label_width = CHARACTER * (longest + 1.5)
     # Short names along x are thinned, long ones are turned first.
-    turned = not upright and longest > _SHORT and len(shown) * wide > inches
-    every = _thinned(len(shown), int(inches / (LINE if upright or turned else wide)))
-    axis.set_ticks(range(0, len(shown), every), shown[::every])
+    turned = not upright and longest > _SHORT and len(shown) * label_width > inches
+    stride = _stride(len(shown), int(inches / (LINE if upright or turned else label_width)))
+    axis.set_ticks(range(0, len(shown), stride), shown[::stride])
     if turned:
         axis.set_tick_params(rotation=90)
-    return wide if upright or turned else LINE
+    return label_width if upright or turned else LINE
 
 
-def _thinned(number: int, room: int) -> int:
+def _stride(number: int, room: int) -> int:
     """1, 2, 5, 10, 20, ...: the least of which at most `room` are shown."""
     power = 1
     while True:

@@ -64,11 +64,11 @@ def check_folder(path: AnyPath, name: str = "path") -> Path:
     """
     check_type(name, path, (str, os.PathLike), "a path")
     place = Path(os.path.realpath(path))
-    above = next(one for one in (place, *place.parents) if _kind(one) is not None)
-    if not above.is_dir():
-        what = _kind(above) if above == place else f"which lies in {str(above)!r}, {_kind(above)}"
-        raise ValueError(f"{name} is {str(path)!r}, {what}, expected a folder, or a name that is not taken")
-    _check_writable(above, path, name)
+    existing = next(folder for folder in (place, *place.parents) if _kind(folder) is not None)
+    if not existing.is_dir():
+        problem = _kind(existing) if existing == place else f"which lies in {str(existing)!r}, {_kind(existing)}"
+        raise ValueError(f"{name} is {str(path)!r}, {problem}, expected a folder, or a name that is not taken")
+    _check_writable(existing, path, name)
     return place
 
 
@@ -80,14 +80,14 @@ def new_folder(path: AnyPath, name: str = "path") -> Iterator[Path]:
         ValueError, PermissionError: see `check_folder`.
     """
     place = check_folder(path, name)
-    made = [one for one in (place, *place.parents) if not one.exists()]
+    made = [folder for folder in (place, *place.parents) if not folder.exists()]
     place.mkdir(parents=True, exist_ok=True)
     try:
         yield place
     except BaseException:
-        for one in made:
+        for folder in made:
             try:
-                one.rmdir()
+                folder.rmdir()
             except OSError:
                 break
         raise
@@ -104,14 +104,14 @@ def write_beside(path: AnyPath, write: Callable[[Path], object]) -> None:
             whatever `write` raises.
     """
     place = check_file(path)
-    beside = place.with_name(f".{uuid4().hex}.{place.name[-32:]}")
+    temporary = place.with_name(f".{uuid4().hex}.{place.name[-32:]}")
     try:
-        write(beside)
-        with beside.open("rb+") as file:
+        write(temporary)
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        os.replace(beside, place)
+        os.replace(temporary, place)
     except BaseException as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(error.errno, "no space left on the device for", str(path)) from error
         raise
@@ -131,14 +131,14 @@ def read_bytes(path: AnyPath, expected: str = "a file") -> bytes:
 def write_sealed(path: AnyPath, write: Callable[[Path], object]) -> None:
     """As `write_beside`; the file ends with its checksum."""
 
-    def sealed(beside: Path) -> None:
+    def write_and_seal(beside: Path) -> None:
         write(beside)
         with beside.open("rb+") as file:
             digest = hashlib.file_digest(file, _CHECKSUM).hexdigest()
             file.seek(0, os.SEEK_END)
             file.write(_SEAL + digest.encode() + b"\n")
 
-    write_beside(path, sealed)
+    write_beside(path, write_and_seal)
 
 
 def read_sealed(path: AnyPath, expected: str) -> bytes:
@@ -155,8 +155,8 @@ def read_sealed(path: AnyPath, expected: str) -> bytes:
     whole = read_bytes(path, expected)
     content, seal = whole[:-_SEAL_LENGTH], whole[-_SEAL_LENGTH:]
     if seal != _SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n":
-        what = "whose checksum does not fit" if _SEAL in whole else "which has no checksum"
-        raise ValueError(f"path is {str(path)!r}, {what}, expected {expected}")
+        problem = "whose checksum does not fit" if _SEAL in whole else "which has no checksum"
+        raise ValueError(f"path is {str(path)!r}, {problem}, expected {expected}")
     return content
 
 
@@ -176,15 +176,15 @@ def check_sealed(path: AnyPath, expected: str) -> str:
             left -= len(block)
         seal = file.read()
     if seal != _SEAL + digest.hexdigest().encode() + b"\n":
-        what = "whose checksum does not fit" if seal.startswith(_SEAL) else "which has no checksum"
-        raise ValueError(f"path is {str(path)!r}, {what}, expected {expected}")
+        problem = "whose checksum does not fit" if seal.startswith(_SEAL) else "which has no checksum"
+        raise ValueError(f"path is {str(path)!r}, {problem}, expected {expected}")
     return digest.hexdigest()
 
 
 def write_json(path: AnyPath, values: Mapping[str, object]) -> None:
     """Write JSON, beside and then renamed, with a checksum of the values among them."""
-    kept = json.loads(json.dumps(dict(values)))
-    text = json.dumps({**kept, _CHECKSUM: _checksum(kept)}, indent=1)
+    content = json.loads(json.dumps(dict(values)))
+    text = json.dumps({**content, _CHECKSUM: _checksum(content)}, indent=1)
     write_beside(path, lambda beside: beside.write_text(text + "\n", encoding="utf-8"))
 
 

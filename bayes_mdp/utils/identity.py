@@ -120,7 +120,7 @@ class _Walk:
         elif kind is types.CodeType:
             self._code(value, where)
         elif kind is frozenset:
-            self._unordered(value, where)
+            self._as_set(value, where)
         elif kind is np.ndarray or (isinstance(value, _ARRAYS) and kind.__module__.partition(".")[0] in _ARRAY_HOMES):
             self._array(value, where)
         else:
@@ -138,19 +138,19 @@ class _Walk:
             self.digest.update(f"{len(text)}:".encode() + text)
 
     def _each(self, kind: str, values: Iterable[object], where: str) -> None:
-        every = list(values)
-        self._put(kind, len(every))
-        for i, value in enumerate(every):
+        items = list(values)
+        self._put(kind, len(items))
+        for i, value in enumerate(items):
             self.feed(value, f"{where}[{i}]")
 
-    def _named(self, kind: str, values: dict[Any, Any], where: str) -> None:
+    def _by_name(self, kind: str, values: dict[Any, Any], where: str) -> None:
         """Values by name, whatever their order."""
         self._put(kind, len(values))
         for name in sorted(values, key=str):
             self._put(name)
             self.feed(values[name], f"{where}.{name}")
 
-    def _unordered(self, values: Iterable[object], where: str) -> None:
+    def _as_set(self, values: Iterable[object], where: str) -> None:
         digests = []
         for value in values:
             walk = _Walk(self._without, self._packaged, self._seen)
@@ -208,13 +208,13 @@ class _Walk:
             items = value if kind is list else [part for item in value.items() for part in item]
             self._each(kind.__name__, items, where)
         elif kind is set:
-            self._unordered(value, where)
+            self._as_set(value, where)
         elif kind in (property, staticmethod, classmethod, functools.cached_property, functools.partialmethod):
             names = ("fget", "fset", "fdel", "__func__", "func", "args", "keywords")
-            self._named(kind.__name__, {name: getattr(value, name, None) for name in names}, where)
+            self._by_name(kind.__name__, {name: getattr(value, name, None) for name in names}, where)
         elif isinstance(value, partial):
             parts = {"func": value.func, "args": value.args, "keywords": tuple(sorted(value.keywords.items()))}
-            self._named("partial", {**parts, "class": kind, "state": dict(vars(value))}, where)
+            self._by_name("partial", {**parts, "class": kind, "state": dict(vars(value))}, where)
         elif isinstance(value, (*_DESCRIPTORS, *_METHODS)):
             owner = getattr(value, "__objclass__", None)
             self._each("descriptor", (value.__name__, owner, getattr(value, "__self__", None)), where)
@@ -231,24 +231,26 @@ class _Walk:
         parts = {name: _content(cell) for name, cell in cells}
         before, self._names = self._names, frozenset(_all_names(function.__code__))
         self._code(function.__code__, where)
-        self._named("closure", parts, where)
+        self._by_name("closure", parts, where)
         self.feed(function.__defaults__, f"{where}.__defaults__")
-        self._named("keywords", function.__kwdefaults__ or {}, where)
-        self._named("attributes", vars(function), where)
+        self._by_name("keywords", function.__kwdefaults__ or {}, where)
+        self._by_name("attributes", vars(function), where)
         if _package_of(function.__module__) is None:
-            self._named("globals", _globals(function, where), where)
+            self._by_name("globals", _globals(function, where), where)
         self._names = before
 
     def _module(self, module: types.ModuleType, where: str) -> None:
         """A module of the person: what of it the function names."""
-        held = vars(module)
-        self._named(f"module {module.__name__}", {name: held[name] for name in self._names if name in held}, where)
+        members = vars(module)
+        self._by_name(
+            f"module {module.__name__}", {name: members[name] for name in self._names if name in members}, where
+        )
 
     def _class(self, kind: type, where: str) -> None:
         self._put("class", kind.__module__, kind.__qualname__)
         self._each("bases", (type(kind), *kind.__bases__), where)
         members = {name: x for name, x in vars(kind).items() if name not in _OF_EVERY_CLASS}
-        self._named("members", {name: x for name, x in members.items() if not isinstance(x, _SLOTS)}, where)
+        self._by_name("members", {name: x for name, x in members.items() if not isinstance(x, _SLOTS)}, where)
 
     def _instance(self, value: Any, where: str) -> None:
         kind, hidden = type(value), _hidden_base(type(value))
@@ -257,7 +259,7 @@ class _Walk:
         self.feed(kind, where)
         if isinstance(value, jax.custom_jvp | jax.custom_vjp):
             # Its derivatives are a part of what it computes.
-            self._named("state", vars(value), where)
+            self._by_name("state", vars(value), where)
             return
         if hidden not in (object, *_CONTAINERS) and callable(wrapped):
             # Of jit and lru_cache: the rest is how it is called, not what it computes.
@@ -265,31 +267,31 @@ class _Walk:
             return
         own_reduce = kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__
         if hidden not in (object, *_CONTAINERS) or (own_reduce and _package_of(kind.__module__) is not None):
-            self._reduced(value, where)
+            self._reduce(value, where)
             return
         if hidden in (list, tuple):
             self._each("items", hidden.__iter__(value), where)
         elif hidden is dict:
             self._each("items", [part for item in dict.items(value) for part in item], where)
         elif hidden in (set, frozenset):
-            self._unordered(hidden.__iter__(value), where)
+            self._as_set(hidden.__iter__(value), where)
         elif hidden is not object:
             self._put(_plain(_CONTENT[hidden](value)))
-        self._named("state", _state(value), where)
+        self._by_name("state", _state(value), where)
 
-    def _reduced(self, value: Any, where: str) -> None:
+    def _reduce(self, value: Any, where: str) -> None:
         """By the pickle protocol: how the object would be built."""
         try:
             registered = copyreg.dispatch_table.get(type(value))
-            how = value.__reduce_ex__(2) if registered is None else registered(value)
+            reduction = value.__reduce_ex__(2) if registered is None else registered(value)
         except Exception as error:  # pickling raises what it likes
             raise UnidentifiedError(f"{where} is a {type(value).__name__}, which does not show what it does") from error
-        if isinstance(how, str) and isinstance(value, np.ufunc):  # of np.frompyfunc: the function is out of sight
+        if isinstance(reduction, str) and isinstance(value, np.ufunc):  # of np.frompyfunc: the function is out of sight
             raise UnidentifiedError(f"{where} is a {type(value).__name__}, which does not show what it does")
-        if isinstance(how, str):
-            self._put("named", how)
+        if isinstance(reduction, str):
+            self._put("named", reduction)
             return
-        parts = [list(part) if isinstance(part, Iterator) else part for part in how]
+        parts = [list(part) if isinstance(part, Iterator) else part for part in reduction]
         self._each("reduced", parts, where)
 
 
@@ -351,14 +353,15 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _all_names(code: types.CodeType) -> Iterator[str]:
     """What a code could look up in a module: names, and words that `getattr` could be given."""
-    for one in _codes(code):
-        yield from one.co_names
-        yield from (x for x in one.co_consts if isinstance(x, str) and x.isidentifier())
+    for inner_code in _codes(code):
+        yield from inner_code.co_names
+        yield from (x for x in inner_code.co_consts if isinstance(x, str) and x.isidentifier())
 
 
 def _globals(function: types.FunctionType, where: str) -> dict[str, object]:
     """The globals that a function names, and the modules that it imports."""
-    found: dict[str, object] = {}
+    named: dict[str, object] = {}
+    # Names in the byte code, nested functions included: what a function could look up while it runs.
     for code in _codes(function.__code__):
         before: list[Any] = []
         for instruction in dis.get_instructions(code):
@@ -366,15 +369,15 @@ def _globals(function: types.FunctionType, where: str) -> dict[str, object]:
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 if name in _DYNAMIC and name not in function.__globals__:
                     raise UnidentifiedError(f"{where} calls {name}, which does not show what it does")
-                found[name] = function.__globals__.get(name, getattr(builtins, name, _MISSING))
+                named[name] = function.__globals__.get(name, getattr(builtins, name, _MISSING))
             elif instruction.opname == "IMPORT_NAME":
                 level = before[-2] if len(before) > 1 and isinstance(before[-2], int) else 0
-                found[f"import {name}"] = _imported("." * level + name, function.__globals__.get("__package__"))
+                named[f"import {name}"] = _import("." * level + name, function.__globals__.get("__package__"))
             before.append(name)
-    return found
+    return named
 
 
-def _imported(name: str, package: str | None) -> types.ModuleType | str:
+def _import(name: str, package: str | None) -> types.ModuleType | str:
     """The module that a function will import when it is called; its name where that cannot be done."""
     try:
         whole = importlib.util.resolve_name(name, package)
@@ -395,10 +398,10 @@ def package_name(value: object) -> str | None:
     package = _package_of(module)
     if package is None or module not in sys.modules:
         return None
-    found: Any = sys.modules[module]
+    reached: Any = sys.modules[module]
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{package}:{module}.{name}" if found is value else None
+        reached = getattr(reached, part, None)
+    return f"{package}:{module}.{name}" if reached is value else None
 
 
 @lru_cache(maxsize=4096)
@@ -411,8 +414,8 @@ def _package_of(module: str | None) -> str | None:
         return None
     if root in sys.stdlib_module_names:
         return "python"
-    own = __name__.partition(".")[0]
-    if root != own and not _is_installed(root):
+    this_package = __name__.partition(".")[0]
+    if root != this_package and not _is_installed(root):
         return None
     try:
         return f"{root} {version(root)}"
@@ -452,7 +455,7 @@ def _inherits_state(kind: type) -> bool:
 def _state(value: object) -> dict[str, object]:
     """Attributes in `__dict__` and slots; values that a class computes once and keeps are left out."""
     kind = type(value)
-    held = {}
+    slots_state = {}
     for base in kind.__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
@@ -460,10 +463,13 @@ def _state(value: object) -> dict[str, object]:
                 f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
             )
             if mangled not in ("__dict__", "__weakref__"):
-                held[mangled] = getattr(value, mangled, _MISSING)
-    own = getattr(value, "__dict__", {})
+                slots_state[mangled] = getattr(value, mangled, _MISSING)
+    attributes = getattr(value, "__dict__", {})
     added = added_defaults(value)
-    return {**held, **{name: x for name, x in own.items() if name not in added and not _is_cache(kind, name)}}
+    return {
+        **slots_state,
+        **{name: x for name, x in attributes.items() if name not in added and not _is_cache(kind, name)},
+    }
 
 
 def added_defaults(record: object) -> list[str]:
@@ -476,6 +482,6 @@ def added_defaults(record: object) -> list[str]:
 
 def _is_cache(kind: type, name: str) -> bool:
     """Whether the class computes this attribute when it is first read (`functools.cached_property` and kin)."""
-    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    computes = hasattr(type(found), "__get__") and not hasattr(type(found), "__set__")
-    return computes and not isinstance(found, (types.FunctionType, staticmethod, classmethod, type))
+    member = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    computes = hasattr(type(member), "__get__") and not hasattr(type(member), "__set__")
+    return computes and not isinstance(member, (types.FunctionType, staticmethod, classmethod, type))

@@ -34,10 +34,10 @@ def _free_at(tenth: int) -> int:
     groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in _lines(_OWN_GROUPS))}
     second = groups.get("", "/"), "memory.max", "memory.current"
     first = groups.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"
-    for root, (path, most, used) in ((_GROUPS, second), (_GROUPS / "memory", first)):
+    for root, (path, ceiling, used) in ((_GROUPS, second), (_GROUPS / "memory", first)):
         # Inside a container the root is often the group itself.
         for folder in {root, root / path.lstrip("/")}:
-            limit, now = ("".join(_lines(folder / name)).strip() for name in (most, used))
+            limit, now = ("".join(_lines(folder / name)).strip() for name in (ceiling, used))
             if limit.isdigit() and now.isdigit():
                 cached = [int(x.split()[1]) for x in _lines(folder / "memory.stat") if x.startswith("inactive_file ")]
                 left.append(max(int(limit) - int(now) + sum(cached), 0))

@@ -92,10 +92,22 @@ def install(extra: str) -> str:
     except metadata.PackageNotFoundError:
         lines = []
     parts = [line.partition(";") for line in lines]
-    needed = [name.strip() for name, _, when in parts if re.search(rf"""extra == ['"]{extra}['"]""", when)]
+    needed = [name.strip() for name, _, condition in parts if re.search(rf"""extra == ['"]{extra}['"]""", condition)]
     if not needed:  # run from a checkout that was not installed, or not since the extra was added
         return f"install what pyproject.toml lists for the extra {extra!r}"
     return f"pip install {' '.join(map(repr, needed))} (the extra {extra!r})"
+
+
+def installed_version(package: str) -> str:
+    """Its version, or "not installed".
+
+    Args:
+        package: as on PyPI.
+    """
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 _INSIDE = (__name__.partition(".")[0], "jaxtyping", "beartype", "contextlib")

@@ -63,6 +63,30 @@ def require(bad: ArrayLike, name: str, values: ArrayLike, expected: str) -> None
         raise ValueError(f"{at(name, index)} is {np.asarray(values)[index]!s}, expected {expected}")
 
 
+def require_alike(who: str, before: PyTree, after: PyTree, model: str, *, batch_axes: int = 0) -> None:
+    """Refuse a state that a compiled loop cannot carry: of another structure, shape or dtype than the one before.
+
+    Args:
+        who: returned it, for the message.
+        before, after: arrays or tracers.
+        model: what it has to be like, in words.
+        batch_axes: leading axes of both that are not those of `who`.
+
+    Raises:
+        TypeError: it differs; the message names what.
+    """
+    old_tree, new_tree = map(jax.tree.structure, (before, after))
+    if old_tree != new_tree:
+        raise TypeError(f"{who} returned a state of structure {new_tree}, expected that of {model}, {old_tree}")
+    for leaves in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        old, new = ((jnp.result_type(leaf), jnp.shape(leaf)[batch_axes:]) for leaf in leaves)
+        if old != new:
+            raise TypeError(
+                f"{who} returned a state with {new[0]} of shape {new[1]}, expected {old[0]} of shape {old[1]} there, "
+                f"as in {model}"
+            )
+
+
 def as_array(name: str, values: object, expected: str) -> np.ndarray:
     """`values`, nothing of it traced, as a numpy array.
 
@@ -75,8 +99,8 @@ def as_array(name: str, values: object, expected: str) -> np.ndarray:
         ragged = _ragged(values)
         if ragged is None:
             raise TypeError(f"{name} is a {type(values).__name__}, expected {expected}") from None
-    index, there, before = ragged
-    raise ValueError(f"{at(name, index)} has {there}, expected {before}, as {at(name, (*index[:-1], 0))}")
+    index, value, before = ragged
+    raise ValueError(f"{at(name, index)} has {value}, expected {before}, as {at(name, (*index[:-1], 0))}")
 
 
 def as_real(name: str, values: object, expected: str = "a finite number") -> np.ndarray:
@@ -96,8 +120,8 @@ def as_real(name: str, values: object, expected: str = "a finite number") -> np.
         index = first_index(np.reshape(bad, array.shape))
         if index is None:  # no entries at all
             raise TypeError(f"{name} is an empty array of dtype {array.dtype}, expected {expected}")
-        there: object = array[index]
-        shown = repr(there.item() if isinstance(there, np.generic) and array.dtype.kind in "US" else there)
+        value: object = array[index]
+        shown = repr(value.item() if isinstance(value, np.generic) and array.dtype.kind in "US" else value)
         raise TypeError(f"{at(name, index)} is {_short(shown)}, expected {expected}")
     try:
         return array.astype(np.float64)
@@ -174,18 +198,13 @@ def check_finite(name: str, values: object) -> None:
 
 
 def check_positive(name: str, values: object) -> None:
-    """Every entry is finite and greater than zero."""
-    expected = "a finite number greater than zero"
-    array = as_real(name, values, expected)
-    require(~(np.isfinite(array) & (array > 0)), name, array, expected)
+    """Every entry, where it is concrete, is finite and greater than zero."""
+    check_that(name, values, lambda array: np.isfinite(array) & (array > 0), "a finite number greater than zero")
 
 
 def check_not_negative(name: str, values: object) -> None:
     """Every entry, where it is concrete, is finite, zero or greater."""
-    if is_concrete(values):
-        expected = "a finite number, zero or greater"
-        array = as_real(name, values, expected)
-        require(~(np.isfinite(array) & (array >= 0)), name, array, expected)
+    check_that(name, values, lambda array: np.isfinite(array) & (array >= 0), "a finite number, zero or greater")
 
 
 def check_that(name: str, values: object, holds: Callable[[np.ndarray], ArrayLike], expected: str) -> None:
@@ -313,8 +332,8 @@ def check_probability_rows(name: str, rows: object, extra: ArrayLike | None = No
     total = array.sum(-1) if extra is None else array.sum(-1) + np.asarray(extra, np.float64)
     index = first_index(np.abs(total - 1.0) > tolerance)
     if index is not None:
-        what = "" if extra is None else " together with its end probability"
-        raise ValueError(f"{at(name, index)} sums to {total[index]:.8g}{what}, expected a row that sums to 1")
+        suffix = "" if extra is None else " together with its end probability"
+        raise ValueError(f"{at(name, index)} sums to {total[index]:.8g}{suffix}, expected a row that sums to 1")
 
 
 def check_initial(initial: ArrayLike | None, n_states: int, name: str = "initial") -> None:
@@ -363,8 +382,8 @@ def check_name(what: str, value: object, known: Iterable[str], also: str = "") -
     """One of the known names; the sentence ends with the nearest one. `also`: what else would do, ", or a number"."""
     names = list(known)
     if not isinstance(value, str) or value not in names:
-        near = did_you_mean(value, names) if isinstance(value, str) else ""
-        raise ValueError(f"{what} is {described(value)}, expected one of {', '.join(names)}{also}{near}")
+        suggestion = did_you_mean(value, names) if isinstance(value, str) else ""
+        raise ValueError(f"{what} is {described(value)}, expected one of {', '.join(names)}{also}{suggestion}")
 
 
 def check_names(name: str, names: object) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import read_start
-from bayes_mdp.inference.pair_draws import PairRows, at_most_held, pair_draws
+from bayes_mdp.inference.pair_draws import PairRows, limit_draws, pair_draws
 from bayes_mdp.mdp import CanBoundRows, CanMean, CanSample, Objective
 from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
@@ -151,7 +151,7 @@ def _from_draws(
     key: PRNGKeyArray, posterior: CanSample, sizes: Sizes, probability: float, floor: float, num_draws: int
 ) -> tuple[Float[np.ndarray, "*H S A O"], Float[np.ndarray, "*H S A O"], Float[np.ndarray, "*H S A"], int]:
     """Lower and upper ends, mean rewards, and how many draws they are from."""
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     second = num_draws // 2
     rank = math.ceil(probability * (second + 1) - 1e-9)
     if rank > second:

@@ -4,15 +4,16 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import PSRL
-from bayes_mdp.experiments.agent_values import outline_of
 from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, StateActionSpace
+from bayes_mdp.models import random_environment
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -76,7 +77,7 @@ def _priors() -> tuple[Any, Any]:
 def _regret(prior: Any, worlds: Any, key: PRNGKeyArray, num_seeds: int, num_steps: int) -> "xr.DataArray":
     result = run(
         PSRL(REPLAN),
-        outline_of(worlds, SPACE, np.full(SPACE.n_states, 1 / SPACE.n_states)),
+        random_environment(jax.random.key(0), worlds, SPACE, initial=np.full(SPACE.n_states, 1 / SPACE.n_states)),
         prior=prior,
         objective=Discounted(DISCOUNT),
         key=key,

@@ -9,7 +9,6 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import BAMCP, OneAction
-from bayes_mdp.experiments.agent_values import bayes_values
 from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.experiments.rollout.regret import truth_of
 from bayes_mdp.experiments.rollout.simulator import Segment
@@ -55,18 +54,17 @@ def test_close_to_the_bayes_optimum():
     for prior, space, horizon, scale in ((bandit, ARMS, 8, 3.0), (two_state, SPACE, 6, 3.0)):
         start = np.eye(space.n_states)[0]
         best = bm.decisions.bayes_optimal(prior, space, objective=bm.Episodic(horizon), initial=start)
-        agents = {"BAMCP": BAMCP(num_simulations=300, exploration=scale, episodes=1)}
-        found = bayes_values(
-            agents,
-            prior,
-            space,
-            bm.Episodic(horizon),
-            initial=start,
+        rewards = bm.run(
+            BAMCP(num_simulations=300, exploration=scale, episodes=1),
+            bm.models.random_environment(jax.random.key(0), prior, space),
+            objective=bm.Episodic(horizon),
             key=jax.random.key(0),
+            prior=prior,
+            num_episodes=1,
             num_seeds=600,
-            optimum=best,
-        )
-        assert found.share.item() > 0.92
+            regret="bayes",
+        )["reward"]
+        assert float(rewards.mean()) / best.value > 0.92
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):

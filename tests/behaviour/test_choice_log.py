@@ -27,7 +27,7 @@ def test_next_state_skips_what_was_not_observed():
 @pytest.mark.parametrize("traced", [False, True])
 def test_filled_repeats_records_of_the_same_person(traced):
     log = ChoiceLog(STATE, ACTION, REWARD, STATE, observed=OBSERVED)
-    full = jax.jit(ChoiceLog.filled)(log) if traced else log.filled()
+    full = jax.jit(ChoiceLog.fill_missing)(log) if traced else log.fill_missing()
     assert np.asarray(full.reward).tolist() == [[0, 0, 2], [0, 0, 0]]
     assert np.asarray(full.state).tolist() == [[0, 0, 1], [0, 0, 0]]
 
@@ -58,4 +58,4 @@ def test_wrong_logs_are_refused():
 def test_what_was_not_observed_may_hold_anything():
     log = ChoiceLog([[0, 9]], [[0, 7]], [[1.0, np.inf]], [[0, 0]], observed=[[True, False]], states=[0], actions=[0, 1])
     assert log.num_choices == 1
-    assert jnp.isfinite(log.filled().reward).all()
+    assert jnp.isfinite(log.fill_missing().reward).all()

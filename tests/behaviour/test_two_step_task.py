@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.behaviour import TwoStep, TwoStepTask, simulate, two_step_log
-from bayes_mdp.behaviour.two_step import _reflected
+from bayes_mdp.behaviour.two_step import _reflect
 
 UNIFORM = {"a": 0.3, "beta": 0.0, "pi": 0.0, "w": 0.5}
 
@@ -24,7 +24,7 @@ def test_common_transitions_alternation_of_stages_and_rewards():
 
 def test_reflection_stays_inside_and_folds_at_the_bound():
     x = jnp.array([[0.2, 0.8], [0.5, -0.4]])
-    np.testing.assert_allclose(_reflected(x, 0.25, 0.75), [[0.3, 0.7], [0.5, 0.6]], atol=1e-6)
+    np.testing.assert_allclose(_reflect(x, 0.25, 0.75), [[0.3, 0.7], [0.5, 0.6]], atol=1e-6)
 
 
 def test_trials_become_two_records_each():

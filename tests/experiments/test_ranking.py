@@ -8,7 +8,6 @@ import xarray as xr
 from bayes_mdp.experiments.ranking import (
     STATISTICS,
     THRESHOLDS,
-    interquartile_mean,
     leaderboard,
     statistics_of,
 )
@@ -16,27 +15,6 @@ from bayes_mdp.experiments.ranking import (
 pytestmark = pytest.mark.numerics
 
 RNG = np.random.default_rng(0)
-
-
-@pytest.mark.parametrize("size", [*range(1, 14), 50])
-def test_interquartile_mean_is_the_trimmed_mean(size):
-    """Of any number of scores, in any order, with ties."""
-    scores = np.round(RNG.normal(size=size), 1)
-    middle = np.sort(scores)[size // 4 : size - size // 4]
-    assert interquartile_mean(scores) == pytest.approx(middle.mean())
-
-
-def test_interquartile_mean_by_hand():
-    """1 .. 8 without 1, 2, 7, 8; of 1 .. 5 one is left out on either side."""
-    assert interquartile_mean(np.array([8, 1, 7, 2, 6, 3, 5, 4.0])) == 4.5
-    assert interquartile_mean(np.array([1.0, 2.0, 3.0, 5.0, 90.0])) == pytest.approx(10 / 3)
-
-
-def test_interquartile_mean_refuses():
-    with pytest.raises(ValueError, match=r"scores\[1\] is nan, expected a finite number"):
-        interquartile_mean(np.array([0.0, np.nan]))
-    with pytest.raises(ValueError, match="scores is empty"):
-        interquartile_mean(np.array([]))
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3), (3, 5), (4, 4)])

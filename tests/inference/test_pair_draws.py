@@ -20,7 +20,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.draws.weighted_samples import posterior_samples
-from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, pair_draws, sampled_pair_draws
+from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, pair_draws, pair_draws_of_samples
 from bayes_mdp.random.host_generator import ElementStreams
 
 KEY = jax.random.key(0)
@@ -161,7 +161,7 @@ def test_draws_have_the_law_of_whole_mdps(name):
     posterior = POSTERIORS[name]()
     needed = posterior.sizes().possible
     found = quantities(pair_draws(KEY, posterior, needed), NUM)
-    expected = quantities(sampled_pair_draws(jax.random.key(1), posterior, needed), NUM)
+    expected = quantities(pair_draws_of_samples(jax.random.key(1), posterior, needed), NUM)
     spread = np.sqrt((found.var(0) + expected.var(0)) / NUM)
     off = np.abs(found.mean(0) - expected.mean(0))
     assert (off <= 6.5 * spread + 1e-6).all(), np.max(off / np.maximum(spread, 1e-12))

@@ -56,8 +56,8 @@ def test_nuts_on_the_joint_model_agrees_with_a_tied_posterior(key):
     transitions = _data(program)
     mdps = _draws(program, transitions, key, 2000)
     assert _worst_error(mdps, infer(key, program.prior, transitions, space=program.space)) < 6.0
-    untied = dirichlet_bernoulli(1.0, 1.5, 0.5)
-    assert _worst_error(mdps, infer(key, untied, transitions, space=program.space)) > 10.0
+    break_ties = dirichlet_bernoulli(1.0, 1.5, 0.5)
+    assert _worst_error(mdps, infer(key, break_ties, transitions, space=program.space)) > 10.0
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
-from bayes_mdp.inference.summary import clipped, describe, table
+from bayes_mdp.inference.summary import clip_names, describe, table
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 WIDEST = 100  # of a line of the tables
@@ -190,4 +190,4 @@ def test_printing_does_not_load_pandas(monkeypatch):
 )
 def test_names_are_cut_where_they_differ(names, shown):
     """ "customer-..., customer-..." told nobody anything."""
-    assert clipped(names) == shown
+    assert clip_names(names) == shown

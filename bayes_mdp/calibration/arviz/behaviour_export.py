@@ -13,8 +13,8 @@ from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
 from bayes_mdp.behaviour import BehaviourPosterior, predict_choices, subject_log_likelihood
-from bayes_mdp.behaviour.likelihood import chosen_log_probs
-from bayes_mdp.calibration.arviz.generation import arviz, as_tree, untied
+from bayes_mdp.behaviour.likelihood import action_log_likelihood
+from bayes_mdp.calibration.arviz.generation import arviz, as_tree, break_ties
 from bayes_mdp.utils.validation import check_count, check_name, check_type
 
 if TYPE_CHECKING:
@@ -44,28 +44,30 @@ def behaviour_groups(
     check_name("log_likelihood", unit, UNITS)
     check_count("num_draws", num_draws)
     log, chains = posterior.log, posterior.mcmc.num_chains
-    each = max(1, min(posterior.mcmc.num_samples, num_draws // chains))
-    kept = np.linspace(0, posterior.mcmc.num_samples - 1, each).round().astype(int)
-    flat = _thinned(posterior, kept)
+    per_chain = max(1, min(posterior.mcmc.num_samples, num_draws // chains))
+    draw_index = np.linspace(0, posterior.mcmc.num_samples - 1, per_chain).round().astype(int)
+    flat = _thin(posterior, draw_index)
     person, time = np.nonzero(np.asarray(log.observed))
     key_prior, key_predict, key_subject = jax.random.split(key, 3)
-    by_draw = lambda x: x.reshape(chains, each, *x.shape[1:])  # noqa: E731
+    by_draw = lambda x: x.reshape(chains, per_chain, *x.shape[1:])  # noqa: E731
 
-    def predicted() -> Variables:
-        drawn = np.asarray(predict_choices(key_predict, flat, num_draws=chains * each))
+    def predict() -> Variables:
+        drawn = np.asarray(predict_choices(key_predict, flat, num_draws=chains * per_chain))
         return {"chosen_action": (("chain", "draw", "choice"), by_draw(drawn[:, person, time]))}
 
     def likelihood() -> Variables:
         if unit == "choice":
-            return {"chosen_action": (("chain", "draw", "choice"), by_draw(untied(_per_choice(flat)[:, person, time])))}
-        values = untied(subject_log_likelihood(key_subject, flat))
+            return {
+                "chosen_action": (("chain", "draw", "choice"), by_draw(break_ties(_per_choice(flat)[:, person, time])))
+            }
+        values = break_ties(subject_log_likelihood(key_subject, flat))
         return {"subject_integrated": (("chain", "draw", "subject"), by_draw(values))}
 
     makers: dict[str, Callable[[], Variables]] = {
         "posterior": lambda: _draws(flat),
         "observed_data": lambda: {"chosen_action": (("choice",), np.asarray(log.action)[person, time])},
-        "prior": lambda: _prior(key_prior, posterior, chains, each),
-        "posterior_predictive": predicted,
+        "prior": lambda: _prior(key_prior, posterior, chains, per_chain),
+        "posterior_predictive": predict,
         "log_likelihood": likelihood,
         "sample_stats": lambda: _statistics(flat),
     }
@@ -91,7 +93,7 @@ def _statistics(posterior: BehaviourPosterior) -> Variables:
     return {name: (("chain", "draw"), np.asarray(x)) for name, x in stats.items() if x is not None}
 
 
-def _thinned(posterior: BehaviourPosterior, kept: np.ndarray) -> BehaviourPosterior:
+def _thin(posterior: BehaviourPosterior, kept: np.ndarray) -> BehaviourPosterior:
     """The same posterior with some draws of each chain."""
     params, mcmc = jax.tree.map(lambda x: np.asarray(x)[:, kept], (posterior.params, posterior.mcmc))
     return BehaviourPosterior(params, mcmc, posterior.model, posterior.log, posterior.pooling)
@@ -100,9 +102,9 @@ def _thinned(posterior: BehaviourPosterior, kept: np.ndarray) -> BehaviourPoster
 def _per_choice(posterior: BehaviourPosterior) -> np.ndarray:
     """[D P T], log-probability of each choice under each draw."""
     params = jax.tree.map(lambda x: jnp.asarray(x, float), posterior.each_person())
-    each = lambda one: chosen_log_probs(posterior.model, one, posterior.log)  # noqa: E731
+    likelihood = lambda params: action_log_likelihood(posterior.model, params, posterior.log)  # noqa: E731
     # In float64: ArviZ finds no number where draws in float32 differ by their last bit alone.
-    return np.asarray(jax.jit(lambda params: jax.lax.map(each, params))(params), np.float64)
+    return np.asarray(jax.jit(lambda params: jax.lax.map(likelihood, params))(params), np.float64)
 
 
 def _prior(key: PRNGKeyArray, posterior: BehaviourPosterior, chains: int, each: int) -> Variables:
@@ -175,11 +177,11 @@ def compare_behaviour(
     first = next(iter(posteriors.values()))
     for name, posterior in posteriors.items():
         check_type(f"posteriors[{name!r}]", posterior, BehaviourPosterior, "what bayes_mdp.behaviour.fit returns")
-        same = all(
+        same_choices = all(
             np.array_equal(np.asarray(getattr(first.log, field)), np.asarray(getattr(posterior.log, field)))
             for field in ("action", "observed", "state")
         )
-        if not same:
+        if not same_choices:
             raise ValueError(f"posteriors[{name!r}] was fitted to another log, expected one log for all")
     trees = {}
     for name, posterior in posteriors.items():

@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.export import dataset
-from bayes_mdp.calibration.arviz.generation import Tree, arviz, pareto_smoothed
+from bayes_mdp.calibration.arviz.generation import Tree, arviz, smooth_weights
 from bayes_mdp.calibration.belief.draws import check_posterior
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.inference.draws.chains import (
@@ -139,10 +139,10 @@ def diagnose(posterior: Fitted) -> Diagnosis:
     diverging = None if chains is None or chains.diverging is None else int(np.sum(chains.diverging))
     sites = None if chains is None else _site_table(chains, posterior.derived_tables())
     size = None if posterior.on_grid else float(weighted.effective_sample_size())
-    found = posterior.problems()
-    if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):
-        found = [*found, *_by_arviz(sites)]
-    return Diagnosis(posterior.method, sites, len(posterior.log_weights), diverging, size, found, posterior.notes())
+    problems = posterior.problems()
+    if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in problems):
+        problems = [*problems, *_by_arviz(sites)]
+    return Diagnosis(posterior.method, sites, len(posterior.log_weights), diverging, size, problems, posterior.notes())
 
 
 def _site_table(chains: Chains, tables: Mapping[str, Scalars]) -> pd.DataFrame:
@@ -156,25 +156,25 @@ def _scalars(chains: Chains, name: str) -> tuple[np.ndarray, int, int]:
     """The scalars [C N e] of a site that moved, its number of elements, and how many of them moved."""
     values = np.asarray(chains.draws[name], np.float64).reshape(chains.num_chains, chains.num_samples, -1)
     moved = (values != values[:1, :1]).any((0, 1))
-    kept = values[..., moved]
+    moving = values[..., moved]
     # A discrete site with few values is a label: an indicator for each value takes its place.
-    levels = np.unique(kept) if name in chains.discrete else ()
+    levels = np.unique(moving) if name in chains.discrete else ()
     if 2 < len(levels) <= MOST_VALUES:
-        kept = np.concatenate([(kept == level).astype(np.float64) for level in levels], axis=-1)
-        kept = kept[..., (kept != kept[:1, :1]).any((0, 1))]
-    return kept, values.shape[-1], int(moved.sum())
+        moving = np.concatenate([(moving == level).astype(np.float64) for level in levels], axis=-1)
+        moving = moving[..., (moving != moving[:1, :1]).any((0, 1))]
+    return moving, values.shape[-1], int(moved.sum())
 
 
 def _table_row(chains: Chains, table: Scalars) -> tuple[float, ...]:
     number = chains.num_chains * chains.num_samples
     r_hat, size = table.measure(split_r_hat, number), table.measure(effective_size, number)
     moved = np.flatnonzero(~np.isnan(size) | ~np.isnan(r_hat))
-    asked = moved
+    examined = moved
     # Half of the elements given to ArviZ have the largest split r-hat, half the smallest effective sample size.
     if len(moved) > MOST_ASKED:
         by_r_hat, by_size = moved[np.argsort(-r_hat[moved])], moved[np.argsort(size[moved])]
-        asked = np.unique(np.concatenate([by_r_hat[: MOST_ASKED // 2], by_size[: MOST_ASKED // 2]]))
-    return _site_row(table.steady(table.places[asked]), len(table.places), len(moved))
+        examined = np.unique(np.concatenate([by_r_hat[: MOST_ASKED // 2], by_size[: MOST_ASKED // 2]]))
+    return _site_row(table.steady(table.places[examined]), len(table.places), len(moved))
 
 
 def _site_row(values: np.ndarray, elements: int, moved: int) -> tuple[float, ...]:
@@ -235,11 +235,11 @@ def predictive_loo(posterior: Fitted, data: Data, *, key: PRNGKeyArray | None = 
     terms = dataset(posterior, "log_likelihood", num_draws=num_draws, key=key, log_likelihood="transition", data=data)
     values = terms["observed_transition"].to_numpy().reshape(-1, terms.sizes["transition"])
     # The same transition again has the same terms, which are smoothed once.
-    distinct, again = np.unique(values.T, axis=0, return_inverse=True)
-    log_weights, pareto_k = pareto_smoothed(-distinct)
+    distinct, copy_of = np.unique(values.T, axis=0, return_inverse=True)
+    log_weights, pareto_k = smooth_weights(-distinct)
     # elpd_i = log sum_n w_n p(y_i | draw n) with weights near 1 / p(y_i | draw n) [LOO17].
-    elpd = np.logaddexp.reduce(log_weights + distinct, axis=-1)[again]
-    share = float(np.mean(pareto_k[again] > LARGE_PARETO_K))
+    elpd = np.logaddexp.reduce(log_weights + distinct, axis=-1)[copy_of]
+    share = float(np.mean(pareto_k[copy_of] > LARGE_PARETO_K))
     return Loo(float(elpd.sum()), float((elpd.size * elpd.var()) ** 0.5), share)
 
 

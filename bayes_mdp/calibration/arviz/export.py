@@ -19,24 +19,24 @@ import bayes_mdp
 from bayes_mdp.behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
-from bayes_mdp.calibration.arviz.generation import Tree, as_tree, untied
+from bayes_mdp.calibration.arviz.generation import Tree, as_tree, break_ties
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import (
     Draws,
     Run,
+    chains_of_draws,
     check_draws,
     check_posterior,
     draw,
     draw_prior,
     has_sums,
-    kept_chains,
     key_or_first,
 )
 from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe, why_no_kept_data
 from bayes_mdp.calibration.belief.program_run import (
     ProgramRun,
     SiteFacts,
-    closed_log_prior,
+    log_prior_of_closed_form,
     run_program,
     site_facts,
     top_sites,
@@ -92,22 +92,22 @@ def contents(posterior: Fitted, data: Data, log_likelihood: str | None) -> Conte
     """What there is for a posterior and the `data` that are at hand. Arguments and errors: as `to_arviz`."""
     if log_likelihood is not None and log_likelihood not in UNITS:
         raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition', 'cell', 'none' or None")
-    of = posterior.reference
+    reference = posterior.reference
     left_out = _of_the_model(posterior)
     rows = cells = None
-    without = why_no_kept_data(of) if data is None else None
+    without = why_no_kept_data(reference) if data is None else None
     if without is None:
-        rows, cells = observe(of, data)
+        rows, cells = observe(reference, data)
         without = None if cells.transition_counts.any() else NO_DATA
     elif log_likelihood in ("transition", "cell"):
-        observe(of, data)  # raises why
+        observe(reference, data)  # raises why
     else:
         without = f"it needs `data`: {without}"
     if log_likelihood == "transition" and rows is None:
         raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
     if without is not None:
         return Contents(None, None, None, {**left_out, **dict.fromkeys(OF_DATA, without)})
-    law = of.reward_law
+    law = reference.reward_law
     unit = log_likelihood or ("transition" if rows is not None else "cell")
     if unit == "none":
         unit, left_out["log_likelihood"] = None, "log_likelihood is 'none'"
@@ -119,25 +119,25 @@ def contents(posterior: Fitted, data: Data, log_likelihood: str | None) -> Conte
 
 def _of_the_model(posterior: Fitted) -> dict[str, str]:
     """What is left out whatever the data."""
-    found: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     prior, density = posterior.why_no_prior(), why_no_log_prior(posterior)
     if prior is not None:
-        found |= {"prior": prior, "prior_predictive": prior}
+        left_out |= {"prior": prior, "prior_predictive": prior}
     if density is not None:
-        found["log_prior"] = density
+        left_out["log_prior"] = density
     program = posterior.program
     if program is None:
-        found["deterministics"] = NO_PROGRAM
+        left_out["deterministics"] = NO_PROGRAM
     else:
         known, sites = known_sites(posterior), site_facts(program, posterior.space)
         missing = [name for name, site in sites.items() if site.kind == "latent" and name not in known]
         if missing:
             why = f"the values of site {missing[0]!r} are not known in every draw"
-            found |= {"deterministics": why, "log_prior": why}
-    if kept_chains(posterior) is None:
+            left_out |= {"deterministics": why, "log_prior": why}
+    if chains_of_draws(posterior) is None:
         ran = posterior.chains is not None
-        found["sample_stats"] = "the draws were resampled by weight" if ran else "no chains were run"
-    return found
+        left_out["sample_stats"] = "the draws were resampled by weight" if ran else "no chains were run"
+    return left_out
 
 
 class GroupBuilder:
@@ -184,15 +184,15 @@ class GroupBuilder:
         number = 0 if rows is None else rows.outcome.size
         replicate = 4 * probs + reward if rows is None else 8 * number
         # The values of the sites beside the tables, in float64.
-        beside = 8 * sum(math.prod(x.shape) for x in self._facts.values())
-        unit = 8 * (number if self._contents.unit == "transition" or cells is None else cells.tried[0].size)
+        site_bytes = 8 * sum(math.prod(x.shape) for x in self._facts.values())
+        unit = 8 * (number if self._contents.unit == "transition" or cells is None else cells.pairs_with_data[0].size)
         sizes = {
-            "posterior": beside,
+            "posterior": site_bytes,
             "posterior_predictive": replicate,
             "log_likelihood": unit,
             "log_prior": 8 * sum(math.prod(x.shape[: x.batch]) for x in self._facts.values()),
             # The prior has draws of its own.
-            "prior": 2 * 4 * probs + reward + beside,
+            "prior": 2 * 4 * probs + reward + site_bytes,
             "prior_predictive": replicate,
         }
         of_rows = number if set(wanted) & set(OF_DATA) else 0
@@ -220,37 +220,37 @@ class GroupBuilder:
     def _own_attributes(self) -> dict[str, str | float]:
         """How the posterior was inferred."""
         posterior = self._posterior
-        found: dict[str, str | float] = {"inference_method": posterior.method}
+        attributes: dict[str, str | float] = {"inference_method": posterior.method}
         if posterior.known_log_evidence is not None:
-            found["log_evidence"] = posterior.known_log_evidence
-        return found
+            attributes["log_evidence"] = posterior.known_log_evidence
+        return attributes
 
     def posterior(self) -> xr.Dataset:
-        made = self._sampled(self._parameters(self._draws, self._run), self._draws.run)
+        made = self._sample_dataset(self._parameters(self._draws, self._run), self._draws.run)
         left_out = [f"{name}: {why}" for name, why in self._contents.left_out.items()]
         return made.assign_attrs(left_out=left_out) if left_out else made
 
     def prior(self) -> xr.Dataset:
         draws = self._prior_draws
-        return self._sampled(self._parameters(draws, self._run_at(draws)), draws.run)
+        return self._sample_dataset(self._parameters(draws, self._run_at(draws)), draws.run)
 
     def log_prior(self) -> xr.Dataset:
         draws = self._draws
         if self._program is None:
-            sums = closed_log_prior(self._posterior, draws)
-            return self._sampled(sums, draws.run, dict.fromkeys(sums, ()))
+            sums = log_prior_of_closed_form(self._posterior, draws)
+            return self._sample_dataset(sums, draws.run, dict.fromkeys(sums, ()))
         top = top_sites(self._program, self._posterior.space)
         latent = {site: self._variables.name(site) for site, facts in self._facts.items() if facts.kind == "latent"}
-        found = {name: np.asarray(self._run.log_density[site]) for site, name in latent.items()}
+        densities = {name: np.asarray(self._run.log_density[site]) for site, name in latent.items()}
         dims = {name: self._variables.dims(site)[: self._facts[site].batch] for site, name in latent.items()}
-        made = self._sampled(found, draws.run, dims)
+        made = self._sample_dataset(densities, draws.run, dims)
         return made.assign_attrs(without_parents=[name for site, name in latent.items() if site in top])
 
     def posterior_predictive(self) -> xr.Dataset:
-        return self._sampled(self._replicates("posterior_predictive", self._draws), self._draws.run)
+        return self._sample_dataset(self._replicates("posterior_predictive", self._draws), self._draws.run)
 
     def prior_predictive(self) -> xr.Dataset:
-        return self._sampled(self._replicates("prior_predictive", self._prior_draws), self._prior_draws.run)
+        return self._sample_dataset(self._replicates("prior_predictive", self._prior_draws), self._prior_draws.run)
 
     def log_likelihood(self) -> xr.Dataset:
         draws, rows = self._draws, self._contents.rows
@@ -258,23 +258,23 @@ class GroupBuilder:
             values = {"observed_transition": predictive.log_likelihood_rows(draws, rows)}
         else:
             values = {"observed_cell": predictive.log_likelihood_cells(draws, self._cells)}
-        return self._sampled({name: untied(x) for name, x in values.items()}, draws.run)
+        return self._sample_dataset({name: break_ties(x) for name, x in values.items()}, draws.run)
 
     def sample_stats(self) -> xr.Dataset:
-        return self._sampled(dict(self._draws.run.stats), self._draws.run)
+        return self._sample_dataset(dict(self._draws.run.stats), self._draws.run)
 
     def observed_data(self) -> xr.Dataset:
         has_rewards = self._reference.reward_law is not None
         if self._contents.rows is not None:
-            return self._dataset(predictive.observed_rows(self._contents.rows, has_rewards), (), self._dims)
-        return self._dataset(predictive.observed_cells(self._cells, has_rewards), (), self._dims)
+            return self._dataset(predictive.rows_by_name(self._contents.rows, has_rewards), (), self._dims)
+        return self._dataset(predictive.cells_by_name(self._cells, has_rewards), (), self._dims)
 
     def constant_data(self) -> xr.Dataset:
-        held = {"visit_counts": self._cells.transition_counts.sum(-1)}
+        constants = {"visit_counts": self._cells.transition_counts.sum(-1)}
         if self._reference.reward_law is not None:
-            held["reward_count"] = self._cells.rewards.count
+            constants["reward_count"] = self._cells.rewards.count
         known = self._reference.known_reward
-        return self._dataset(held if known is None else {**held, "reward_mean": known}, (), self._dims)
+        return self._dataset(constants if known is None else {**constants, "reward_mean": known}, (), self._dims)
 
     @property
     def _cells(self) -> Cells:
@@ -290,9 +290,9 @@ class GroupBuilder:
     def _parameters(self, draws: Draws, run: ProgramRun) -> dict[str, np.ndarray]:
         """The standard variables, then the sites of the program in its order."""
         values = {**draws.run.sites, **run.deterministic}
-        return draws.shown() | {self._variables.name(site): values[site] for site in self._facts}
+        return draws.variables() | {self._variables.name(site): values[site] for site in self._facts}
 
-    def _sampled(
+    def _sample_dataset(
         self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None
     ) -> xr.Dataset:
         """Arrays [N ...] by chain and draw."""
@@ -316,7 +316,7 @@ class GroupBuilder:
         if "transition" in sizes and self._contents.rows is not None:
             coords.update(item_coordinates("transition", self._contents.rows.cell, self._axes))
         if "cell" in sizes:
-            coords.update(item_coordinates("cell", self._cells.tried, self._axes))
+            coords.update(item_coordinates("cell", self._cells.pairs_with_data, self._axes))
         return xr.Dataset(arrays, coords=coords, attrs={**self._attributes(lead), **run.attributes})
 
     def _attributes(self, lead: tuple[str, ...]) -> dict[str, str | float | list[str]]:
@@ -349,7 +349,7 @@ def item_coordinates(unit: str, cell: tuple[np.ndarray, ...], axes: dict[str, np
     """
     parts = {name: axes[name][index] for name, index in zip(PLATE_NAMES[-len(cell) :], cell, strict=True)}
     number = np.arange(cell[0].size)
-    text = np.asarray([", ".join(map(str, each)) for each in zip(*parts.values(), strict=True)], dtype=str)
+    text = np.asarray([", ".join(map(str, words)) for words in zip(*parts.values(), strict=True)], dtype=str)
     return {unit: number if unit == "transition" else text, **{f"{unit}_{n}": (unit, x) for n, x in parts.items()}}
 
 
@@ -398,8 +398,8 @@ class SiteVariables:
     def _dims_of(self, name: str, facts: SiteFacts) -> tuple[str, ...]:
         dims: list[str] = []
         for i, (plate, size) in enumerate(zip(facts.axes, facts.shape, strict=True)):
-            kept = plate is not None and plate not in dims and self._is_free(plate, size)
-            dims.append(plate if kept and plate is not None else f"{name}_dim_{i}")
+            is_named = plate is not None and plate not in dims and self._is_free(plate, size)
+            dims.append(plate if is_named and plate is not None else f"{name}_dim_{i}")
         return tuple(dims)
 
     def _is_free(self, plate: str, size: int) -> bool:
@@ -506,16 +506,16 @@ def to_arviz(
     if isinstance(posterior, BehaviourPosterior):
         return as_tree(_of_behaviour(posterior, num_draws, key, log_likelihood, data))
     if isinstance(posterior, HoldsDraws):
-        return as_tree({"posterior": _of_given(posterior, num_draws)})
+        return as_tree({"posterior": _draws_dataset(posterior, num_draws)})
     check_posterior(posterior, num_draws)
     key = key_or_first(key)
-    there = contents(posterior, data, log_likelihood)
-    builder, wanted = _builder_that_fits(posterior, num_draws, key, there, log_likelihood)
-    made = {name: getattr(builder, name)() for name in wanted}
+    present = contents(posterior, data, log_likelihood)
+    builder, groups = _builder_that_fits(posterior, num_draws, key, present, log_likelihood)
+    made = {name: getattr(builder, name)() for name in groups}
     return as_tree(made)
 
 
-def _of_given(posterior: HoldsDraws, num_draws: int) -> xr.Dataset:
+def _draws_dataset(posterior: HoldsDraws, num_draws: int) -> xr.Dataset:
     """Draws of another program as they are, the same number of each chain, evenly spaced."""
     check_count("num_draws", num_draws)
     space = posterior.space
@@ -555,20 +555,21 @@ def _builder_that_fits(
         ValueError: not even the draws fit.
     """
     # A log-likelihood that was asked for is not dropped in silence.
+    # Groups are dropped one at a time, the least missed first, until the rest fits.
     droppable = [name for name in OPTIONAL if log_likelihood is None or name != "log_likelihood"]
     while True:
-        wanted = [name for name in GROUPS if name not in there.left_out]
+        groups = [name for name in GROUPS if name not in there.left_out]
         builder = GroupBuilder(posterior, num_draws, key, there)
         try:
-            builder.check_size(wanted)
+            builder.check_size(groups)
         except ValueError:
-            name = next((name for name in droppable if name in wanted), None)
+            name = next((name for name in droppable if name in groups), None)
             if name is None:
                 raise
             why = f"{num_draws} draws of it would not fit in memory beside the other groups"
             there = there._replace(left_out={**there.left_out, name: why})
         else:
-            return builder, wanted
+            return builder, groups
 
 
 def dataset(
@@ -604,10 +605,10 @@ def dataset(
     check_name("group", group, GROUPS)
     check_posterior(posterior, num_draws)
     key = key_or_first(key)
-    there = contents(posterior, data, log_likelihood)
-    if group in there.left_out:
-        raise ValueError(f"group is {group!r}, expected another: {there.left_out[group]}")
-    builder = GroupBuilder(posterior, num_draws, key, there)
+    present = contents(posterior, data, log_likelihood)
+    if group in present.left_out:
+        raise ValueError(f"group is {group!r}, expected another: {present.left_out[group]}")
+    builder = GroupBuilder(posterior, num_draws, key, present)
     builder.check_size((group,))
     made: xr.Dataset = getattr(builder, group)()
     return made

@@ -45,7 +45,7 @@ def as_tree(groups: Mapping[str, xr.Dataset]) -> Tree:
     return arviz().InferenceData(**groups)
 
 
-def untied(log_likelihood: Float[np.ndarray, "N *T"]) -> Float[np.ndarray, "N *T"]:
+def break_ties(log_likelihood: Float[np.ndarray, "N *T"]) -> Float[np.ndarray, "N *T"]:
     """Log-likelihoods for `az.loo`, which cannot smooth equal weights: it raises (1.x), or reports a Pareto k of inf.
 
     Terms whose five smallest values are equal (those that do not depend on the parameters) are spread evenly by
@@ -60,7 +60,7 @@ def untied(log_likelihood: Float[np.ndarray, "N *T"]) -> Float[np.ndarray, "N *T
     return values + tied * spread
 
 
-def pareto_smoothed(
+def smooth_weights(
     log_weights: Float[np.ndarray, "*T N"],
 ) -> tuple[Float[np.ndarray, "*T N"], Float[np.ndarray, "*T"]]:
     """Log weights of independent draws after Pareto smoothing (Vehtari et al. 2024), normalised; Pareto k."""

@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.calibration.arviz.generation import arviz, generation, pareto_smoothed
+from bayes_mdp.calibration.arviz.generation import arviz, generation, smooth_weights
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import Draws, check_draws, check_posterior, draw, key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data, observe
@@ -156,12 +156,12 @@ def prior_sensitivity(
     names = [label for name, x in looked.items() for label in _labels(name, x.shape[1:], posterior.space)]
     values = np.concatenate([x.reshape(len(x), -1) for x in looked.values()], axis=1)
     chains = draws.run.markov_chains
-    both = [sensitivity(values, density, chains) for density in densities]
+    sensitivities = [sensitivity(values, density, chains) for density in densities]
     # The thresholds: sensitivities of pure noise, which depends on neither density.
     null = host_generator(key_null).standard_normal((len(values), NUM_NULL))
     chance = [float(np.quantile(sensitivity(null, density, chains), 0.95)) for density in densities]
     thresholds = max(THRESHOLD, chance[0]), max(THRESHOLD, chance[1])
-    return PriorSensitivity(_table(names, both, thresholds), tuple(terms), thresholds, len(values))
+    return PriorSensitivity(_table(names, sensitivities, thresholds), tuple(terms), thresholds, len(values))
 
 
 def sensitivity(
@@ -178,11 +178,11 @@ def sensitivity(
         num_chains: number of chains in the N draws.
     """
     varies = np.ptp(values, axis=0) > 0
-    found = np.full(values.shape[1], np.nan)
+    sensitivities = np.full(values.shape[1], np.nan)
     if varies.any():
-        by = _by_arviz if generation() >= 1 else by_formula
-        found[varies] = by(values[:, varies], log_density, num_chains)
-    return found
+        method = _by_arviz if generation() >= 1 else by_formula
+        sensitivities[varies] = method(values[:, varies], log_density, num_chains)
+    return sensitivities
 
 
 def _by_arviz(values: np.ndarray, log_density: np.ndarray, num_chains: int) -> Float[np.ndarray, " M"]:
@@ -199,7 +199,7 @@ def by_formula(values: np.ndarray, log_density: np.ndarray, num_chains: int = 1)
     rates = []
     for alpha in ALPHAS:
         # Importance weights p(theta)^(alpha - 1); the distance is not symmetric in the sign of the quantity.
-        weights = np.exp(pareto_smoothed((alpha - 1.0) * log_density)[0])
+        weights = np.exp(smooth_weights((alpha - 1.0) * log_density)[0])
         distance = np.maximum(_distance(values, weights), _distance(-values, weights))
         rates.append(distance / abs(np.log2(alpha)))
     return np.mean(rates, axis=0)
@@ -211,6 +211,7 @@ def _distance(values: Float[np.ndarray, "N M"], weights: Float[np.ndarray, " N"]
     With the ECDFs P and Q and their mean M, it is the root of the integral of P log2(P / M) + Q log2(Q / M), over its
     upper bound, the integral of P + Q. Both ECDFs are steps between the sorted draws.
     """
+    # Integrals of step functions between sorted draws: sums of heights times widths.
     order = np.argsort(values, axis=0)
     width = np.diff(np.take_along_axis(values, order, 0), axis=0)
     number = len(values)
@@ -236,8 +237,8 @@ def _table(names: list[str], both: list[np.ndarray], thresholds: tuple[float, fl
     table = pd.DataFrame({"quantity": names, "prior": both[0], "likelihood": both[1]})
     # Constant quantities are left out.
     table = pd.DataFrame(table[np.isfinite(both[0]) & np.isfinite(both[1])].reset_index(drop=True))
-    above = zip(table["prior"] >= thresholds[0], table["likelihood"] >= thresholds[1], strict=True)
-    table["verdict"] = [VERDICTS[bool(prior), bool(likelihood)] for prior, likelihood in above]
+    exceeds = zip(table["prior"] >= thresholds[0], table["likelihood"] >= thresholds[1], strict=True)
+    table["verdict"] = [VERDICTS[bool(prior), bool(likelihood)] for prior, likelihood in exceeds]
     return table
 
 
@@ -249,21 +250,23 @@ def _quantities(
     asked: Mapping[str, Quantity] | None,
 ) -> dict[str, Float[np.ndarray, "N ..."]]:
     # The conjugate sites of a closed form are the elements of its rows and rewards.
-    found = {name: np.asarray(draws.run.sites[name], np.float64) for name in sites}
+    values_by_name = {name: np.asarray(draws.run.sites[name], np.float64) for name in sites}
     if objective is None and asked is None:
-        found["transition_probs"] = draws.transition_probs.astype(np.float64)
-        return found | ({"reward_mean": draws.rewards.mean} if "reward_mean" in draws.rewards.shown() else {})
+        values_by_name["transition_probs"] = draws.transition_probs.astype(np.float64)
+        return values_by_name | (
+            {"reward_mean": draws.rewards.mean} if "reward_mean" in draws.rewards.variables() else {}
+        )
     functions: dict[str, Callable[[MDP], Array | dict[str, Array]]] = dict(asked or {})
     if objective is not None:
-        functions = {"": lambda mdp: _planned(mdp, objective), **functions}
+        functions = {"": lambda mdp: _plan(mdp, objective), **functions}
     mdps = _mdps(draws, space)
     for name, function in functions.items():
         answer = jax.jit(jax.vmap(function))(mdps)
-        found |= answer if name == "" else {name: answer}
-    return {name: np.asarray(x, np.float64) for name, x in found.items()}
+        values_by_name |= answer if name == "" else {name: answer}
+    return {name: np.asarray(x, np.float64) for name, x in values_by_name.items()}
 
 
-def _planned(mdp: MDP, objective: Objective) -> dict[str, Array]:
+def _plan(mdp: MDP, objective: Objective) -> dict[str, Array]:
     solution = solve(mdp, objective)
     named = {"value": solution.v, "q": solution.q}
     return {**named, "gain": solution.gain} if isinstance(objective, AverageReward) else named

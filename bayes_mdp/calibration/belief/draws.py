@@ -69,18 +69,18 @@ class RewardDraws(NamedTuple):
         """Whether the density of several rewards of a cell follows from their moments."""
         return has_sums(None if self.law is None else type(self.law))
 
-    def shown(self) -> dict[str, Drawn]:
+    def variables(self) -> dict[str, Drawn]:
         """The parameters that differ between draws: `reward_mean`, and `reward_precision` of normal rewards.
 
         Of a single draw, which cannot differ: those of a law.
         """
-        found = {"reward_mean": self.mean}
+        values = {"reward_mean": self.mean}
         if type(self.law) is dist.Normal:
             scale = np.asarray(self.law.scale, np.float64)
-            found["reward_precision"] = np.where(self.known, np.nan, scale) ** -2.0
+            values["reward_precision"] = np.where(self.known, np.nan, scale) ** -2.0
         if len(self.mean) == 1 and self.law is not None:
-            return {name: x for name, x in found.items() if np.isfinite(x).any()}
-        return {name: x for name, x in found.items() if _differs(x)}
+            return {name: x for name, x in values.items() if np.isfinite(x).any()}
+        return {name: x for name, x in values.items() if _differs(x)}
 
     def log_prob(self, reward: Float[np.ndarray, "*where"], counted: Bool[np.ndarray, "*where"], where: Index) -> Drawn:
         """[N *where], log density of one reward in each cell at the index `where`.
@@ -124,17 +124,18 @@ class RewardDraws(NamedTuple):
     def _total_of_each(self, rng: np.random.Generator, count: Float[np.ndarray, "*where"], where: Index) -> Drawn:
         """The same, for a law whose sums have no known law: every reward is drawn, a block of draws at a time."""
         cells = tuple(np.ravel(i) for i in np.broadcast_arrays(*_mesh(where, self.known.shape)))
+        # One entry for each reward that is summed: the cell that it belongs to.
         number = np.round(np.broadcast_to(count, self.known[where].shape)).astype(np.int64).ravel()
-        each = np.repeat(np.arange(number.size), number)
-        many = len(self.mean)
-        found = np.zeros((many, number.size))
-        size = max(1, NUMBERS_AT_ONCE // max(1, each.size))
-        for start in range(0, many, size):
-            law = self._at(tuple(i[each] for i in cells), slice(start, start + size))
+        cell_of_reward = np.repeat(np.arange(number.size), number)
+        num_draws = len(self.mean)
+        totals = np.zeros((num_draws, number.size))
+        size = max(1, NUMBERS_AT_ONCE // max(1, cell_of_reward.size))
+        for start in range(0, num_draws, size):
+            law = self._at(tuple(i[cell_of_reward] for i in cells), slice(start, start + size))
             drawn = np.asarray(law.sample(jax.random.key(int(rng.integers(2**32)))), np.float64)
-            for total, rewards in zip(found[start : start + size], drawn, strict=True):
-                np.add.at(total, each, rewards)
-        return found.reshape(many, *self.known[where].shape)
+            for total, rewards in zip(totals[start : start + size], drawn, strict=True):
+                np.add.at(total, cell_of_reward, rewards)
+        return totals.reshape(num_draws, *self.known[where].shape)
 
     def _at(self, where: Index, draws: slice = slice(None)) -> dist.Distribution:
         """The laws [N *where] of the cells at the index `where`."""
@@ -146,7 +147,7 @@ class RewardDraws(NamedTuple):
             raise TypeError("the rewards are known, expected rewards with a law")
         cells = np.broadcast_arrays(*_mesh(where, self.known.shape))
         index = np.arange(len(self.mean))[draws].reshape(-1, *(1,) * cells[0].ndim)
-        return self.law, (index, *(each[None] for each in cells))
+        return self.law, (index, *(axis_index[None] for axis_index in cells))
 
 
 @jax.jit
@@ -221,9 +222,9 @@ class Draws(NamedTuple):
     rewards: RewardDraws
     run: Run = Run()
 
-    def shown(self) -> dict[str, np.ndarray]:
+    def variables(self) -> dict[str, np.ndarray]:
         """The standard variables of a posterior: rows, and what is unknown of the rewards."""
-        return {"transition_probs": self.transition_probs, **self.rewards.shown()}
+        return {"transition_probs": self.transition_probs, **self.rewards.variables()}
 
 
 def run_in_parts(
@@ -299,11 +300,11 @@ def draw(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
     key_choice, key_draws = jax.random.split(key)
     # Draws of hyperparameters are not to stand on the nodes of a grid.
     posterior = posterior.without_nodes(key_choice, num_draws)
-    index, run = choose(host_generator(key_choice), posterior, _held(posterior, num_draws))
+    index, run = choose(host_generator(key_choice), posterior, _limit_draws(posterior, num_draws))
     return draws_of(posterior.draw_laws(key_draws, index), run)
 
 
-def _held(posterior: Fitted, num_draws: int) -> int:
+def _limit_draws(posterior: Fitted, num_draws: int) -> int:
     """`num_draws`, but no more than the posterior holds."""
     return num_draws if posterior.most_draws is None else min(num_draws, posterior.most_draws)
 
@@ -324,11 +325,13 @@ def check_draws(posterior: Fitted, num_draws: int, transitions: int = 0, beside:
     table = pairs * posterior.space.n_outcomes
     cells = table if posterior.reference.rewards_by_outcome else pairs
     # Joining the blocks holds every draw twice for a moment.
-    each = 2 * 4 * table + PAIR_BYTES * cells + ROW_BYTES * transitions + beside
+    draw_bytes = 2 * 4 * table + PAIR_BYTES * cells + ROW_BYTES * transitions + beside
     at_once = 4 * SCRATCH * table * block_size(table) + 16 * 8 * table
-    held = f", {transitions} transitions" if transitions else ""
+    log_words = f", {transitions} transitions" if transitions else ""
     check_memory(
-        f"num_draws is {num_draws}{held}", _held(posterior, num_draws) * each + at_once, "fewer draws take less"
+        f"num_draws is {num_draws}{log_words}",
+        _limit_draws(posterior, num_draws) * draw_bytes + at_once,
+        "fewer draws take less",
     )
 
 
@@ -344,12 +347,12 @@ def choose(rng: np.random.Generator, posterior: Fitted, num_draws: int) -> tuple
         num_draws: number of draws to show, at most.
     """
     log_weights, sites = np.asarray(posterior.log_weights, np.float64), posterior.site_draws
-    chains = kept_chains(posterior)
+    chains = chains_of_draws(posterior)
     if chains is not None:
         per_chain = min(chains.num_samples, max(1, num_draws // chains.num_chains))
-        kept = np.arange(per_chain) * chains.num_samples // per_chain
-        index = (np.arange(chains.num_chains)[:, None] * chains.num_samples + kept).ravel()
-        return index, Run(_picked(sites, index), chains.num_chains, _picked(stats_of(chains, posterior), index))
+        draw_index = np.arange(per_chain) * chains.num_samples // per_chain
+        index = (np.arange(chains.num_chains)[:, None] * chains.num_samples + draw_index).ravel()
+        return index, Run(_pick(sites, index), chains.num_chains, _pick(stats_of(chains, posterior), index))
     weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
     # Copies of one component come out next to each other and would look like a chain that does not move: shuffle.
     index = rng.permutation(systematic_on_host(rng, weights, num_draws))
@@ -358,14 +361,14 @@ def choose(rng: np.random.Generator, posterior: Fitted, num_draws: int) -> tuple
         "weights_ess": float(1 / (weights**2).sum()),
     }
     if posterior.in_closed_form:
-        what = "independent draws"
+        origin = "independent draws"
     else:
         approximate = posterior.method in ("svi", "laplace") and np.ptp(log_weights) <= EQUAL
-        what = "independent draws of an approximation" if approximate else "draws resampled by weight"
-    return index, run_in_parts(len(index), _picked(sites, index), what, attributes)
+        origin = "independent draws of an approximation" if approximate else "draws resampled by weight"
+    return index, run_in_parts(len(index), _pick(sites, index), origin, attributes)
 
 
-def kept_chains(posterior: Fitted) -> Chains | None:
+def chains_of_draws(posterior: Fitted) -> Chains | None:
     """The chains whose draws, equally weighted, are those of the posterior; None: there are none."""
     chains = posterior.chains
     if chains is None:
@@ -384,15 +387,15 @@ def stats_of(chains: Chains, posterior: Fitted) -> dict[str, np.ndarray]:
         "lp": chains.log_density,
         "energy": chains.energy,
     }
-    found = {name: np.asarray(x).reshape(-1) for name, x in named.items() if x is not None}
+    stats = {name: np.asarray(x).reshape(-1) for name, x in named.items() if x is not None}
     options = posterior.chain_options
-    if "n_steps" in found and options is not None and options.kernel is None:
+    if "n_steps" in stats and options is not None and options.kernel is None:
         # NUTS doubles its trajectory: a tree of depth d has at most 2^d - 1 leapfrog steps.
-        found["tree_depth"] = np.ceil(np.log2(found["n_steps"] + 1.0)).astype(np.int64)
-    return found
+        stats["tree_depth"] = np.ceil(np.log2(stats["n_steps"] + 1.0)).astype(np.int64)
+    return stats
 
 
-def _picked(arrays: Mapping[str, AnyArray], index: np.ndarray) -> dict[str, np.ndarray]:
+def _pick(arrays: Mapping[str, AnyArray], index: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.asarray(values)[index] for name, values in arrays.items()}
 
 
@@ -415,13 +418,14 @@ def draw_prior(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
 
 def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_draws: int) -> Draws:
     """Independent draws of the program, with every latent site in `run.sites`."""
+    # Blocks of one size: one compiled program, and bounded memory.
     size = block_size(math.prod((*space.shape, space.n_outcomes)))
 
     @jax.jit
     def block(keys: Key[Array, " N"]) -> tuple[Array, RewardTable, dict[str, Array]]:
         return jax.vmap(lambda each: _run_program(prior, space, each))(keys)
 
-    drawn = [block(jax.random.split(each, size)) for each in jax.random.split(key, -(-num_draws // size))]
+    drawn = [block(jax.random.split(chunk_key, size)) for chunk_key in jax.random.split(key, -(-num_draws // size))]
     probs, rewards, sites = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *drawn)
     return draws_of(LawDraws.of_tables(probs, rewards), run_in_parts(num_draws, sites))
 

@@ -46,12 +46,12 @@ class Cells(NamedTuple):
     rewards: Moments
 
     @property
-    def tried(self) -> tuple[Int[np.ndarray, " C"], ...]:
+    def pairs_with_data(self) -> tuple[Int[np.ndarray, " C"], ...]:
         """Indices of the C pairs with data."""
         return np.nonzero(self.transition_counts.sum(-1))
 
 
-def kept_data(posterior: Fitted) -> tuple[Rows | None, Cells]:
+def data_in_posterior(posterior: Fitted) -> tuple[Rows | None, Cells]:
     """The data that the posterior keeps, as rows (None if there are only sums) and as cells.
 
     Rows follow the order of the data, those without an observed reward last.
@@ -62,19 +62,19 @@ def kept_data(posterior: Fitted) -> tuple[Rows | None, Cells]:
     why = why_no_kept_data(posterior)
     if why is not None:
         raise ValueError(f"data is None, expected the data that the posterior was inferred from: {why}")
-    seen, part, counts = posterior.reward_data, posterior.exact_part, _kept_counts(posterior)
+    seen, part, counts = posterior.reward_data, posterior.exact_part, _outcome_counts(posterior)
     if seen is None:
         nothing = np.zeros((*posterior.space.shape, posterior.space.n_outcomes))
-        return None, Cells(nothing, Moments(*[nothing[..., 0]] * 3)) if part is None else kept_sums(part)
+        return None, Cells(nothing, Moments(*[nothing[..., 0]] * 3)) if part is None else sums_of_closed_form(part)
     assert counts is not None  # it keeps its rewards
     if isinstance(seen, Statistics):
         return None, Cells(counts, Moments(*map(_float64, seen.counts.reward_moments)))
-    return _kept_rows(counts, seen), _sums_of_rows(counts, seen, posterior.rewards_by_outcome)
+    return _rows_of_statistics(counts, seen), _sums_of_rows(counts, seen, posterior.rewards_by_outcome)
 
 
 def why_no_kept_data(posterior: Fitted) -> str | None:
     """Why what the posterior keeps does not say what was observed at each pair, in words; None: it does."""
-    visits, counts = np.asarray(posterior.visit_counts()), _kept_counts(posterior)
+    visits, counts = np.asarray(posterior.visit_counts()), _outcome_counts(posterior)
     if not visits.any():
         return None
     if counts is None:
@@ -99,10 +99,10 @@ def why_no_kept_data(posterior: Fitted) -> str | None:
     return f"it does not keep the {law} rewards of each pair"
 
 
-def _kept_counts(posterior: Fitted) -> Float[np.ndarray, "*H S A O"] | None:
+def _outcome_counts(posterior: Fitted) -> Float[np.ndarray, "*H S A O"] | None:
     """Counts of the outcomes at every pair; of a closed form over all pairs that share a row. None: it keeps none."""
     if posterior.exact_part is not None:
-        return kept_sums(posterior.exact_part).transition_counts
+        return sums_of_closed_form(posterior.exact_part).transition_counts
     seen = posterior.reward_data
     return None if seen is None else _float64(conditioned_program.outcome_counts(seen))
 
@@ -119,7 +119,7 @@ def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_progra
     return None if whole else "its transitions have weights that are neither 0 nor 1"
 
 
-def kept_sums(posterior: ConjugatePosterior) -> Cells:
+def sums_of_closed_form(posterior: ConjugatePosterior) -> Cells:
     """The sums that a closed form keeps, at every pair: over all pairs that share a row or reward; zero if unknown."""
     rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
     with jax.enable_x64(True):
@@ -133,6 +133,7 @@ def kept_sums(posterior: ConjugatePosterior) -> Cells:
     else:
         cell = np.asarray(rewards.cell)
         sums = np.where((cell < 0)[..., None], 0.0, data[cell])
+    # Moments as the family keeps them, then in units of the reward.
     count, mean, ss = np.moveaxis(sums, -1, 0)
     if rewards.coefficient is not None and rewards.offset is not None:
         # The family keeps x of rewards coefficient * x + offset.
@@ -141,23 +142,24 @@ def kept_sums(posterior: ConjugatePosterior) -> Cells:
     return Cells(counts, Moments(count, mean, ss))
 
 
-def _kept_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.Rows) -> Rows:
-    kept = np.asarray(seen.weight) != 0
-    where, reward = np.asarray(seen.where)[kept], np.asarray(seen.reward, np.float64)[kept]
+def _rows_of_statistics(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.Rows) -> Rows:
+    counted = np.asarray(seen.weight) != 0
+    places, reward = np.asarray(seen.where)[counted], np.asarray(seen.reward, np.float64)[counted]
+    # Transitions less those with a reward, outcome by outcome.
     without = np.round(counts).astype(np.int64)
-    np.add.at(without, tuple(where.T), -1)
+    np.add.at(without, tuple(places.T), -1)
     # What is left was seen without its reward.
-    others = np.repeat(np.argwhere(without > 0), without[without > 0], axis=0)
-    *cell, outcome = np.concatenate([where, others]).astype(np.int32).T
-    return Rows(tuple(cell), outcome, np.concatenate([reward, np.full(len(others), np.nan)]))
+    unrewarded = np.repeat(np.argwhere(without > 0), without[without > 0], axis=0)
+    *cell, outcome = np.concatenate([places, unrewarded]).astype(np.int32).T
+    return Rows(tuple(cell), outcome, np.concatenate([reward, np.full(len(unrewarded), np.nan)]))
 
 
 def _sums_of_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.Rows, by_outcome: bool) -> Cells:
-    kept = np.asarray(seen.weight) != 0
-    where = np.asarray(seen.where)[kept].T
-    index = tuple(where if by_outcome else where[:-1])
+    counted = np.asarray(seen.weight) != 0
+    places = np.asarray(seen.where)[counted].T
+    index = tuple(places if by_outcome else places[:-1])
     count, total, ss = (np.zeros(counts.shape if by_outcome else counts.shape[:-1]) for _ in range(3))
-    reward = np.asarray(seen.reward, np.float64)[kept]
+    reward = np.asarray(seen.reward, np.float64)[counted]
     np.add.at(count, index, 1.0)
     np.add.at(total, index, reward)
     mean = total / np.maximum(count, 1.0)
@@ -184,13 +186,14 @@ def observe(posterior: Fitted, data: Data) -> tuple[Rows | None, Cells]:
         TypeError: `data` of another type.
     """
     if data is None:
-        return kept_data(posterior)
+        return data_in_posterior(posterior)
     data = data.transitions if isinstance(data, Log) else data
     if not isinstance(data, Transitions | Counts):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
     space, by_outcome = posterior.space, posterior.rewards_by_outcome
     cells = _cells(data, space, by_outcome)
-    counts, visits = _kept_counts(posterior), np.asarray(posterior.visit_counts(), np.float64)
+    # Each kind of posterior keeps what it needs: what it has is compared, the most telling first.
+    counts, visits = _outcome_counts(posterior), np.asarray(posterior.visit_counts(), np.float64)
     if posterior.exact_part is not None:
         _check_close("transitions from", _axes(posterior), cells.transition_counts.sum(-1), visits)
         _check_same(data, cells, posterior.exact_part)
@@ -229,15 +232,15 @@ def _check_same_rewards(cells: Cells, posterior: Fitted) -> None:
     """Refuse other rewards than those that a posterior by draws keeps as moments."""
     seen = posterior.reward_data
     if isinstance(seen, Statistics) and posterior.reward_law is not None:
-        own = Moments(*(np.asarray(x, np.float64) for x in seen.counts.reward_moments))
-        _check_close("rewards of", _axes(posterior), cells.rewards.count, own.count)
-        _check_close("as the mean reward of", _axes(posterior), cells.rewards.mean, own.mean, _slack(own))
+        learnt = Moments(*(np.asarray(x, np.float64) for x in seen.counts.reward_moments))
+        _check_close("rewards of", _axes(posterior), cells.rewards.count, learnt.count)
+        _check_close("as the mean reward of", _axes(posterior), cells.rewards.mean, learnt.mean, _slack(learnt))
 
 
 def _slack(own: Moments) -> float:
     """Tolerance of a mean reward: the posterior may have been updated in float32."""
-    each = 1e-4 * np.abs(own.mean) + 1e-4 * np.sqrt(own.ss / np.maximum(own.count, 1.0))
-    return float(each.max(initial=1e-9))
+    tolerance = 1e-4 * np.abs(own.mean) + 1e-4 * np.sqrt(own.ss / np.maximum(own.count, 1.0))
+    return float(tolerance.max(initial=1e-9))
 
 
 def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePosterior) -> None:
@@ -246,15 +249,22 @@ def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePo
     rewards, prior = posterior.reward_cells, posterior.before_data()
     with jax.enable_x64(True):
         if rewards.learns and not rewards.has_moments:
-            again = prior.update(data)
+            # A law without moments: the sufficient statistics themselves are learnt again.
+            relearnt = prior.update(data)
         else:
             counts = Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards)))
-            again = prior.update(counts if rewards.learns or rewards.law else without_rewards(counts))
-        own, new = kept_sums(posterior), kept_sums(again)
-    _check_close("transitions from", axes, new.transition_counts, own.transition_counts)
-    _check_close("rewards of", axes, new.rewards.count, own.rewards.count)
-    _check_close("as the mean reward of", axes, new.rewards.mean, own.rewards.mean, _slack(own.rewards))
-    pairs = zip(jax.tree.leaves(again.reward_cells), jax.tree.leaves(rewards), strict=True)
+            relearnt = prior.update(counts if rewards.learns or rewards.law else without_rewards(counts))
+        posterior_sums, data_sums = sums_of_closed_form(posterior), sums_of_closed_form(relearnt)
+    _check_close("transitions from", axes, data_sums.transition_counts, posterior_sums.transition_counts)
+    _check_close("rewards of", axes, data_sums.rewards.count, posterior_sums.rewards.count)
+    _check_close(
+        "as the mean reward of",
+        axes,
+        data_sums.rewards.mean,
+        posterior_sums.rewards.mean,
+        _slack(posterior_sums.rewards),
+    )
+    pairs = zip(jax.tree.leaves(relearnt.reward_cells), jax.tree.leaves(rewards), strict=True)
     if not rewards.has_moments and not all(np.allclose(x, y, rtol=UNLIKE, atol=UNLIKE) for x, y in pairs):
         raise ValueError("data has other rewards than those that the posterior was inferred from, expected the same")
 

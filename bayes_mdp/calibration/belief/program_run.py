@@ -66,13 +66,13 @@ class ProgramRun(NamedTuple):
 @traced_alone
 def site_facts(prior: Prior, space: StateActionSpace) -> dict[str, SiteFacts]:
     """What is fixed about the latent and deterministic sites, in order. Nothing is drawn or compiled."""
-    found: dict[str, SiteFacts] = {}
+    facts: dict[str, SiteFacts] = {}
 
     def program(key: PRNGKeyArray) -> None:
-        found.update({name: _facts(site) for name, site in _traced(prior, space, key, {}).items() if _kind(site)})
+        facts.update({name: _facts(site) for name, site in _trace(prior, space, key, {}).items() if _kind(site)})
 
     jax.eval_shape(program, jax.random.key(0))
-    return found
+    return facts
 
 
 def run_program(prior: Prior, space: StateActionSpace, sites: Sites, num_draws: int) -> ProgramRun:
@@ -87,7 +87,7 @@ def run_program(prior: Prior, space: StateActionSpace, sites: Sites, num_draws: 
 
     @traced_alone
     def one(key: PRNGKeyArray, values: Sites) -> ProgramRun:
-        traced = _traced(prior, space, key, values)
+        traced = _trace(prior, space, key, values)
         latent = {name: site for name, site in traced.items() if _kind(site) == "latent"}
         return ProgramRun(
             {name: jnp.asarray(site["value"]) for name, site in traced.items() if _kind(site) == "deterministic"},
@@ -102,8 +102,8 @@ def run_program(prior: Prior, space: StateActionSpace, sites: Sites, num_draws: 
         places = np.resize(np.arange(num_draws), (number, size))
         keys = jax.random.split(jax.random.key(0), (number, size))
         runs = [
-            jax.tree.map(np.asarray, block(keys[i], {name: _float64(x[at]) for name, x in sites.items()}))
-            for i, at in enumerate(places)
+            jax.tree.map(np.asarray, block(keys[i], {name: _float64(x[draw_index]) for name, x in sites.items()}))
+            for i, draw_index in enumerate(places)
         ]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *runs)
 
@@ -117,11 +117,12 @@ def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
     shapes: dict[str, jax.ShapeDtypeStruct] = {}
 
     def densities(values: Sites) -> dict[str, Array]:
-        traced = _traced(prior, space, jax.random.key(0), values)
+        traced = _trace(prior, space, jax.random.key(0), values)
         latent = {name: site for name, site in traced.items() if _kind(site) == "latent"}
         shapes.update({name: jax.ShapeDtypeStruct(x["value"].shape, x["value"].dtype) for name, x in latent.items()})
         return {name: site["fn"].log_prob(site["value"]) for name, site in latent.items()}
 
+    # First the shapes of the latent sites, then which inputs each log density depends on.
     jax.eval_shape(densities, {})
     names = tuple(shapes)
     # `eval_provenance` takes the sites as keywords, and their names need not be identifiers: number them.
@@ -134,11 +135,11 @@ def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
     return frozenset(name for i, name in enumerate(names) if parents[name] <= {f"site{i}"})
 
 
-def _traced(prior: Prior, space: StateActionSpace, key: PRNGKeyArray, values: Sites) -> dict[str, Site]:
+def _trace(prior: Prior, space: StateActionSpace, key: PRNGKeyArray, values: Sites) -> dict[str, Site]:
     """The trace of one run at `values`; an improper site without a value has some possible one."""
     data: Any = dict(values)  # the annotation of NumPyro is too narrow
-    somewhere, given = handlers.substitute(substitute_fn=improper_value), handlers.substitute(data=data)
-    with handlers.trace() as traced, somewhere, handlers.seed(rng_seed=key), given:
+    somewhere, substituted = handlers.substitute(substitute_fn=improper_value), handlers.substitute(data=data)
+    with handlers.trace() as traced, somewhere, handlers.seed(rng_seed=key), substituted:
         prior(space)
     return dict(traced)
 
@@ -165,6 +166,7 @@ def _facts(site: Site) -> SiteFacts:
 
 def _axes(site: Site, shape: tuple[int, ...], batch: int) -> tuple[str | None, ...]:
     axes: list[str | None] = [None] * len(shape)
+    # A plate of dimension d is the axis d before the event axes; an axis of another size was not broadcast to it.
     for frame in site["cond_indep_stack"]:
         place = batch + frame.dim
         if 0 <= place < len(shape) and shape[place] == frame.size:
@@ -212,7 +214,7 @@ def log_prior_of(posterior: Fitted, draws: Draws) -> Terms:
         raise ValueError(f"posterior has no density of its prior, expected one from infer: {why}")
     program = posterior.program
     if program is None:
-        return closed_log_prior(posterior, draws)
+        return log_prior_of_closed_form(posterior, draws)
     run = run_program(program, posterior.space, draws.run.sites, len(draws.transition_probs))
     top = top_sites(program, posterior.space)
     densities = {name: np.asarray(x) for name, x in run.log_density.items() if name in top}
@@ -233,14 +235,15 @@ def why_no_log_prior(posterior: Fitted) -> str | None:
     return None if plain else f"{NO_PROGRAM}, and the density of its beliefs about rewards has no formula here"
 
 
-def closed_log_prior(posterior: Fitted, draws: Draws) -> Terms:
+def log_prior_of_closed_form(posterior: Fitted, draws: Draws) -> Terms:
     """Of the Dirichlet rows and of the reward parameters; one that several pairs share counts once."""
     part = posterior.exact_part
     assert part is not None  # else its density is not known
     prior = part.before_data()
-    found = {"transition_probs": _log_prior_rows(prior.transition_probs, draws.transition_probs)}
+    terms = {"transition_probs": _log_prior_rows(prior.transition_probs, draws.transition_probs)}
     rewards = prior.reward_cells
     if isinstance(rewards, RewardCells):
+        # The density of each shared parameter once: at the first cell that uses it.
         site = np.arange(draws.rewards.known.size) if rewards.cell is None else np.ravel(rewards.cell)
         first = _first_places(site)
         parameters = [np.asarray(x, np.float64)[site[first]] for x in vars(rewards.prior).values()]
@@ -250,14 +253,15 @@ def closed_log_prior(posterior: Fitted, draws: Draws) -> Terms:
         values = belief.laws[type(law)](law)
         drawn = (np.asarray(values[name], np.float64) for name in belief.sites)
         at = [x.reshape(len(x), site.size, *x.shape[1 + draws.rewards.known.ndim :]) for x in drawn]
-        found["rewards"] = belief.log_prior(tuple(_inside_support(x[:, first], belief) for x in at)).sum(1)
-    return found
+        terms["rewards"] = belief.log_prior(tuple(_inside_support(x[:, first], belief) for x in at)).sum(1)
+    return terms
 
 
 def _log_prior_rows(rows: DirichletRows, probs: Float[np.ndarray, "N *H S A O"]) -> Float[np.ndarray, " N"]:
     prior = np.asarray(rows.concentration, np.float64).reshape(-1, probs.shape[-1])
     table = np.arange(len(prior)) if rows.row is None else np.ravel(rows.row)
     first = _first_places(table)
+    # log Dirichlet density without its constant, which no draw changes.
     flat = probs.reshape(len(probs), *prior.shape)[:, first].astype(np.float64)
     possible = prior[first] > 0
     # A probability may underflow to zero in float32: take the smallest normal number in its place.
@@ -273,8 +277,8 @@ def _first_places(table: np.ndarray) -> np.ndarray:
 
 def _inside_support(drawn: Float[np.ndarray, "N ..."], belief: RewardBelief) -> Float[np.ndarray, "N ..."]:
     """Draws on the boundary of the support, by rounding, moved inside."""
-    ((family, *_), *more) = belief.sites.values()
+    ((family, *_), *remaining) = belief.sites.values()
     tiny = np.finfo(np.float32).tiny
     if family in ("Beta", "Dirichlet"):
         return np.clip(drawn, tiny, 1.0 - np.finfo(np.float64).epsneg)
-    return np.maximum(drawn, tiny) if family == "Gamma" and not more else drawn
+    return np.maximum(drawn, tiny) if family == "Gamma" and not remaining else drawn

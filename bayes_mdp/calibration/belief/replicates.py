@@ -43,9 +43,12 @@ def _number_of(data: object) -> int:
 
 def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[str, np.ndarray]:
     """Per draw and transition [N T], another outcome of the same pair, and another reward."""
-    pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
+    # Rows of the pairs in the data alone, however large the space is.
+    pairs, pair_of_row = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     probs = draws.transition_probs[(slice(None), *pairs)]
-    made: dict[str, np.ndarray] = {"observed_next_state": _categorical(rng, probs, which.reshape(-1)).astype(np.int32)}
+    made: dict[str, np.ndarray] = {
+        "observed_next_state": _categorical(rng, probs, pair_of_row.reshape(-1)).astype(np.int32)
+    }
     rewards = draws.rewards
     if rewards.law is not None:
         reward = rewards.total(rng, np.ones(rows.reward.shape), rows.reward_cell(rewards.by_outcome))
@@ -55,7 +58,7 @@ def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[s
 
 def replicate_cells(rng: np.random.Generator, draws: Draws, cells: Cells) -> dict[str, np.ndarray]:
     """Per draw and pair, outcomes and the sum of the rewards, with as many visits of each pair as in the data."""
-    tried = cells.tried
+    tried = cells.pairs_with_data
     counts = np.zeros(draws.transition_probs.shape, np.int32)
     n = np.round(cells.transition_counts[tried].sum(-1)).astype(np.int64)
     probs = draws.transition_probs[(slice(None), *tried)].astype(np.float64)
@@ -66,13 +69,13 @@ def replicate_cells(rng: np.random.Generator, draws: Draws, cells: Cells) -> dic
     return made
 
 
-def observed_rows(rows: Rows, has_rewards: bool) -> dict[str, np.ndarray]:
+def rows_by_name(rows: Rows, has_rewards: bool) -> dict[str, np.ndarray]:
     """The data, under the names of `replicate_rows`."""
     made = {"observed_next_state": rows.outcome.astype(np.int32)}
     return {**made, "observed_reward": rows.reward} if has_rewards else made
 
 
-def observed_cells(cells: Cells, has_rewards: bool) -> dict[str, np.ndarray]:
+def cells_by_name(cells: Cells, has_rewards: bool) -> dict[str, np.ndarray]:
     """The data, under the names of `replicate_cells`."""
     made = {"transition_counts": np.round(cells.transition_counts).astype(np.int32)}
     return {**made, "reward_total": cells.rewards.count * cells.rewards.mean} if has_rewards else made
@@ -94,15 +97,16 @@ def log_likelihood_cells(draws: Draws, cells: Cells) -> Float[np.ndarray, "N C"]
 
     Terms without parameters (- log r! of Poisson rewards) are left out: they do not follow from sums.
     """
-    tried = cells.tried
+    tried = cells.pairs_with_data
     outcome = xlogy(cells.transition_counts[tried], draws.transition_probs[(slice(None), *tried)]).sum(-1)
     if draws.rewards.law is None:
         return outcome
+    # Rewards of a pair as a sequence, by their moments.
     moments = Moments(*(x[tried] for x in cells.rewards))
     if not draws.rewards.by_outcome:
         return outcome + draws.rewards.log_prob_of_sums(moments, tried)
-    each = (*(i[:, None] for i in tried), np.arange(cells.transition_counts.shape[-1]))
-    return outcome + draws.rewards.log_prob_of_sums(moments, each).sum(-1)
+    index = (*(i[:, None] for i in tried), np.arange(cells.transition_counts.shape[-1]))
+    return outcome + draws.rewards.log_prob_of_sums(moments, index).sum(-1)
 
 
 def _categorical(
@@ -129,5 +133,5 @@ def _search(
     row = start[:, which]
     # Rounding must not carry a draw into the next row.
     target = np.minimum(row + uniform, np.nextafter(row + 1.0, 0.0))
-    found = np.searchsorted((cumulative + start[..., None]).reshape(-1), target, side="right")
-    return found - (row * o).astype(np.int64)
+    places = np.searchsorted((cumulative + start[..., None]).reshape(-1), target, side="right")
+    return places - (row * o).astype(np.int64)

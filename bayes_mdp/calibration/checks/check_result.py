@@ -82,8 +82,8 @@ class Check:
     @property
     def coverage_error(self) -> tuple[float, float]:
         """The largest |coverage - nominal| over quantities and levels, and its Monte Carlo standard error."""
-        error, _, at = self._worst_coverage()
-        nominal = float(self.dataset["level"][at])
+        error, _, level = self._worst_coverage()
+        nominal = float(self.dataset["level"][level])
         return error, float(np.sqrt(nominal * (1 - nominal) / self.dataset.sizes["simulation"]))
 
     @property
@@ -127,7 +127,7 @@ class Check:
         """The verdict, the simulations, each score, and advice."""
         attrs = self.dataset.attrs
         facts = {
-            "tried": self._tried(),
+            "tried": self._tests_in_words(),
             "coverage": self._coverage(),
             "z-score": self._z_score(),
             "contraction": self._contraction(),
@@ -145,12 +145,12 @@ class Check:
         return self.dataset.isel(quantity=np.flatnonzero(self.dataset["varies"].to_numpy()))
 
     def _worst_coverage(self) -> tuple[float, str, int]:
-        found = self._varying["coverage"]
-        error = abs(found - found["level"]).to_numpy()
+        coverage = self._varying["coverage"]
+        error = abs(coverage - coverage["level"]).to_numpy()
         row, column = np.unravel_index(int(error.argmax()), error.shape)
-        return float(error[row, column]), str(found["quantity"].to_numpy()[row]), int(column)
+        return float(error[row, column]), str(coverage["quantity"].to_numpy()[row]), int(column)
 
-    def _tried(self) -> str:
+    def _tests_in_words(self) -> str:
         attrs, sizes = self.dataset.attrs, self.dataset.sizes
         constant = sizes["quantity"] - self._varying.sizes["quantity"]
         known = f" ({constant} more are the same in every truth, and left out)" if constant else ""
@@ -161,12 +161,13 @@ class Check:
         )
 
     def _coverage(self) -> str:
-        error, name, at = self._worst_coverage()
-        found = self._varying["coverage"]
-        mean = float(np.abs(found - found["level"]).mean())
+        error, name, level = self._worst_coverage()
+        coverage = self._varying["coverage"]
+        mean = float(np.abs(coverage - coverage["level"]).mean())
         return (
-            f"largest error {error:.3f} +- {self.coverage_error[1]:.3f} ({name}: its {float(found['level'][at]):.0%} "
-            f"interval holds the truth in {float(found.sel(quantity=name)[at]):.0%}), mean {mean:.3f}"
+            f"largest error {error:.3f} +- {self.coverage_error[1]:.3f} ({name}: its "
+            f"{float(coverage['level'][level]):.0%} interval holds the truth in "
+            f"{float(coverage.sel(quantity=name)[level]):.0%}), mean {mean:.3f}"
         )
 
     def _z_score(self) -> str:
@@ -178,9 +179,9 @@ class Check:
         )
 
     def _contraction(self) -> str:
-        each = self._varying["contraction"].mean("simulation")
+        contraction = self._varying["contraction"].mean("simulation")
         return (
-            f"{float(each.min()):.2f} to {float(each.max()):.2f}, mean {self.contraction:.2f} "
+            f"{float(contraction.min()):.2f} to {float(contraction.max()):.2f}, mean {self.contraction:.2f} "
             "(0: the data teach nothing of a quantity, 1: everything)"
         )
 
@@ -214,16 +215,18 @@ class Check:
     def _symptom(self) -> str:
         """How the clearest finding deviates, by its z-scores or its Brier score."""
         data, number = self.dataset, self.dataset.sizes["simulation"]
-        name = next((each for each in self.findings if each not in (JOINT, OPTIMAL)), self.findings[0])
+        name = next((moment for moment in self.findings if moment not in (JOINT, OPTIMAL)), self.findings[0])
         if name == OPTIMAL:
             sure = float(data["brier_z"]) > 0
             return (
                 f"The forecasts of which action is optimal are {'too sure, or wrong' if sure else 'not sure enough'}."
             )
         if name == JOINT:
-            far = float(data["joint_rank"].mean()) > data.attrs["num_draws"] / 2
-            return f"The quantities together are off: their draws lie too {'near each other' if far else 'far apart'}."
-        mean, sd = (float(self.z_score[each].sel(quantity=name)) for each in ("mean", "sd"))
+            far_off = float(data["joint_rank"].mean()) > data.attrs["num_draws"] / 2
+            return (
+                f"The quantities together are off: their draws lie too {'near each other' if far_off else 'far apart'}."
+            )
+        mean, sd = (float(self.z_score[moment].sel(quantity=name)) for moment in ("mean", "sd"))
         words = []
         if abs(mean) > STRONG * sd / number**0.5:
             words.append(f"lies {abs(mean):.2f} posterior sd too {'low' if mean > 0 else 'high'}")
@@ -290,8 +293,8 @@ def plot_check(check: Check) -> "Figure":
     pictures += [plot_reliability] if "optimal" in check.dataset else []
     figure = NotebookFigure(figsize=(13.5, 8.0), layout="constrained")
     axes = figure.subplots(2, 3).ravel()
-    for draw, where in zip(pictures, axes, strict=False):
-        draw(check, axes=where)
+    for draw, panel in zip(pictures, axes, strict=False):
+        draw(check, axes=panel)
     for unused in axes[len(pictures) :]:
         unused.remove()
     state = "calibrated" if check.calibrated else "NOT CALIBRATED"
@@ -302,69 +305,69 @@ def plot_check(check: Check) -> "Figure":
 
 def plot_recovery(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """Posterior means and intervals against the truths, in standard deviations of the truths from their mean."""
-    figure, where = _place(axes)
+    figure, panel = _place(axes)
     limits = [0.0, 0.0]
     for name, color, data in _quantities(check, only_named=True):
         mean, sd = float(data["truth"].mean()), float(data["truth"].std(ddof=1))
         shown = slice(MOST_POINTS)
         names = ("truth", "posterior_mean", "interval_low", "interval_high")
-        truth, middle, low, high = ((data[each].to_numpy()[shown] - mean) / sd for each in names)
+        truth, middle, low, high = ((data[variable].to_numpy()[shown] - mean) / sd for variable in names)
         bars = np.maximum([middle - low, high - middle], 0.0)
-        where.errorbar(truth, middle, bars, fmt="o", color=color, ms=2.5, elinewidth=0.5, alpha=0.6, label=name)
+        panel.errorbar(truth, middle, bars, fmt="o", color=color, ms=2.5, elinewidth=0.5, alpha=0.6, label=name)
         limits = [min(limits[0], low.min(), truth.min()), max(limits[1], high.max(), truth.max())]
-    where.plot(limits, limits, "k-", linewidth=0.8)
+    panel.plot(limits, limits, "k-", linewidth=0.8)
     probability = check.dataset["interval_low"].attrs["probability"]
-    where.set(
+    panel.set(
         title=f"recovery: posterior mean, {probability:.0%} interval", xlabel="truth (prior sd)", ylabel="posterior"
     )
-    where.legend(fontsize="small")
+    panel.legend(fontsize="small")
     return figure
 
 
 def plot_ecdf(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """ECDF of the ranks minus that of uniform ranks, with the band of the test."""
-    figure, where = _place(axes)
+    figure, panel = _place(axes)
     num_draws, alarm = int(check.dataset.attrs["num_draws"]), check.dataset.attrs["false_alarm"]
     x = np.arange(1, num_draws + 2) / (num_draws + 1)
     number = check.dataset.sizes["simulation"]
     band = simultaneous_band(number, num_draws, alarm / len(check.p_values))
-    where.fill_between(x, band.low / number - x, band.high / number - x, step="post", label="band", **BAND)
+    panel.fill_between(x, band.low / number - x, band.high / number - x, step="post", label="band", **BAND)
     for name, color, data in _quantities(check):
-        where.step(x, _ecdf(data["rank"].to_numpy(), num_draws) - x, where="post", color=color, label=name, linewidth=1)
+        panel.step(x, _ecdf(data["rank"].to_numpy(), num_draws) - x, where="post", color=color, label=name, linewidth=1)
     if "joint_rank" in check.dataset:
         joint = _ecdf(check.dataset["joint_rank"].to_numpy(), num_draws) - x
-        where.step(x, joint, "k--", where="post", label="joint", linewidth=1)
-    where.axhline(0, color="k", linewidth=0.8)
-    where.set(title="ranks: ECDF difference", xlabel="rank of the truth / draws", ylabel="ECDF - uniform", xlim=(0, 1))
-    where.legend(fontsize="small")
+        panel.step(x, joint, "k--", where="post", label="joint", linewidth=1)
+    panel.axhline(0, color="k", linewidth=0.8)
+    panel.set(title="ranks: ECDF difference", xlabel="rank of the truth / draws", ylabel="ECDF - uniform", xlim=(0, 1))
+    panel.legend(fontsize="small")
     return figure
 
 
 def plot_coverage(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """Fraction of simulations whose central interval holds the truth against its level, and the band of one level."""
-    figure, where = _place(axes)
+    figure, panel = _place(axes)
     number = check.dataset.sizes["simulation"]
     level = np.linspace(0.0, 1.0, 201)
     low, high = stats.binom.interval(LEVEL, number, level)
-    where.fill_between(level, low / number, high / number, label=f"{LEVEL:.0%} at one level", **BAND)
+    panel.fill_between(level, low / number, high / number, label=f"{LEVEL:.0%} at one level", **BAND)
     for name, color, data in _quantities(check):
-        where.plot(data["level"], data["coverage"], ".-", color=color, label=name, linewidth=1, markersize=3)
-    where.plot([0, 1], [0, 1], "k-", linewidth=0.8)
-    where.set(title="coverage of central intervals", xlabel="nominal", ylabel="coverage", xlim=(0, 1), ylim=(0, 1))
-    where.legend(fontsize="small", loc="upper left")
+        panel.plot(data["level"], data["coverage"], ".-", color=color, label=name, linewidth=1, markersize=3)
+    panel.plot([0, 1], [0, 1], "k-", linewidth=0.8)
+    panel.set(title="coverage of central intervals", xlabel="nominal", ylabel="coverage", xlim=(0, 1), ylim=(0, 1))
+    panel.legend(fontsize="small", loc="upper left")
     return figure
 
 
 def plot_z_score(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """z-score of the truth against contraction, a point for each simulation and quantity."""
-    figure, where = _place(axes)
+    figure, panel = _place(axes)
     for name, color, data in _quantities(check):
-        where.plot(data["contraction"], data["z_score"], ".", color=color, label=name, markersize=3, alpha=0.6)
+        panel.plot(data["contraction"], data["z_score"], ".", color=color, label=name, markersize=3, alpha=0.6)
     for z in (-2, 2):
-        where.axhline(z, color="k", linewidth=0.8, linestyle=":")
-    where.axhline(0, color="k", linewidth=0.8)
-    where.set(title="z-score and contraction (2 in 3 within 1)", xlabel="contraction", ylabel="(truth - mean) / sd")
-    where.legend(fontsize="small")
+        panel.axhline(z, color="k", linewidth=0.8, linestyle=":")
+    panel.axhline(0, color="k", linewidth=0.8)
+    panel.set(title="z-score and contraction (2 in 3 within 1)", xlabel="contraction", ylabel="(truth - mean) / sd")
+    panel.legend(fontsize="small")
     return figure
 
 
@@ -376,24 +379,24 @@ def plot_joint(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """
     if "joint_rank" not in check.dataset:
         raise ValueError("check holds one quantity that varies, expected at least two for a joint score")
-    figure, where = _place(axes)
+    figure, panel = _place(axes)
     num_bins = 10
     rank = (check.dataset["joint_rank"].to_numpy() + 0.5) / (int(check.dataset.attrs["num_draws"]) + 1)
     number = len(rank)
     low, high = stats.binom.interval(LEVEL, number, 1 / num_bins)
-    where.axhspan(low / number, high / number, label=f"{LEVEL:.0%} of one bar", **BAND)
-    where.hist(
+    panel.axhspan(low / number, high / number, label=f"{LEVEL:.0%} of one bar", **BAND)
+    panel.hist(
         rank, np.linspace(0, 1, num_bins + 1).tolist(), weights=np.full(number, 1 / number), color="0.4", rwidth=0.9
     )
-    where.axhline(1 / num_bins, color="k", linewidth=0.8)
+    panel.axhline(1 / num_bins, color="k", linewidth=0.8)
     p_value = float(check.dataset["joint_p_value"])
-    where.set(
+    panel.set(
         title=f"joint energy score of the truth, p = {p_value:.2g}",
         xlabel="rank among the draws (left: too wide, right: too narrow or off)",
         ylabel="share of simulations",
         xlim=(0, 1),
     )
-    where.legend(fontsize="small")
+    panel.legend(fontsize="small")
     return figure
 
 
@@ -405,22 +408,22 @@ def plot_reliability(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """
     if "optimal" not in check.dataset:
         raise ValueError("check holds no probabilities of optimal actions, expected those of an objective with actions")
-    figure, where = _place(axes)
+    figure, panel = _place(axes)
     names = ("forecast", "frequency", "error", "count")
     forecast, frequency, error, count = (check.dataset[f"reliability_{name}"].to_numpy() for name in names)
     bars = stats.norm.ppf((1 + LEVEL) / 2) * error
-    where.errorbar(forecast, frequency, bars, fmt="o", color="tab:blue", label=f"{LEVEL:.0%} interval", capsize=2)
-    where.bar(forecast, count / count.sum(), width=0.03, color=GREY, label="share of the forecasts")
-    where.plot([0, 1], [0, 1], "k-", linewidth=0.8)
+    panel.errorbar(forecast, frequency, bars, fmt="o", color="tab:blue", label=f"{LEVEL:.0%} interval", capsize=2)
+    panel.bar(forecast, count / count.sum(), width=0.03, color=GREY, label="share of the forecasts")
+    panel.plot([0, 1], [0, 1], "k-", linewidth=0.8)
     score, expected = float(check.dataset["brier_score"]), float(check.dataset["brier_expected"])
-    where.set(
+    panel.set(
         title=f"P(optimal): Brier score {score:.3f}, {expected:.3f} expected",
         xlabel="forecast",
         ylabel="frequency",
         xlim=(-0.02, 1.02),
         ylim=(-0.02, 1.02),
     )
-    where.legend(fontsize="small", loc="upper left")
+    panel.legend(fontsize="small", loc="upper left")
     return figure
 
 
@@ -428,8 +431,8 @@ def _quantities(check: Check, *, only_named: bool = False) -> Iterator[tuple[str
     """Label, colour and data of each quantity that varies; the named ones last, on top."""
     data = check.dataset
     order = np.argsort(np.where(data["varies"], data["p_value"], np.inf))[: int(data["varies"].sum())]
-    named, others = order[:NAMED], order[NAMED:]
-    for index in () if only_named else others:
+    named, unnamed = order[:NAMED], order[NAMED:]
+    for index in () if only_named else unnamed:
         yield None, GREY, data.isel(quantity=index)
     for place, index in enumerate(named):
         yield str(data["quantity"].to_numpy()[index]), f"C{place}", data.isel(quantity=index)

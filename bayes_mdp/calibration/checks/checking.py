@@ -32,8 +32,8 @@ from bayes_mdp.calibration.simulation_based.prior_sbc import identity_of, option
 from bayes_mdp.calibration.simulation_based.quantities import (
     CHOSEN_POLICY,
     Quantity,
-    chosen_policy,
     optimal_actions,
+    value_of_chosen_policy,
     values,
     varying,
 )
@@ -121,18 +121,19 @@ def _varying_quantities(simulated: Simulated) -> np.ndarray:
 def _marginal(simulated: Simulated, varies: np.ndarray) -> Variables:
     num_draws = simulated.draws.shape[1]
     moments = posterior_moments(simulated.truth, simulated.draws)
+    # Central intervals of the draws, one a simulation and quantity.
     low, high = np.quantile(simulated.draws, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2], axis=1)
-    each = ("simulation", "quantity")
+    dims = ("simulation", "quantity")
     ranks = zip(simulated.rank.T, varies, strict=True)
     return {
-        "truth": (each, simulated.truth),
-        "rank": (each, simulated.rank),
-        "posterior_mean": (each, moments.mean),
-        "posterior_sd": (each, moments.sd),
-        "interval_low": (each, low, {"probability": INTERVAL}),
-        "interval_high": (each, high, {"probability": INTERVAL}),
-        "z_score": (each, moments.z_score),
-        "contraction": (each, moments.contraction),
+        "truth": (dims, simulated.truth),
+        "rank": (dims, simulated.rank),
+        "posterior_mean": (dims, moments.mean),
+        "posterior_sd": (dims, moments.sd),
+        "interval_low": (dims, low, {"probability": INTERVAL}),
+        "interval_high": (dims, high, {"probability": INTERVAL}),
+        "z_score": (dims, moments.z_score),
+        "contraction": (dims, moments.contraction),
         "varies": ("quantity", varies),
         "p_value": ("quantity", np.array([p_value(r, num_draws) if v else np.nan for r, v in ranks])),
     }
@@ -154,10 +155,10 @@ def _joint(rng: np.random.Generator, simulated: Simulated, varies: np.ndarray) -
 def _optimal(simulated: Simulated) -> Variables:
     scored = brier(simulated.happened, simulated.event)
     bins = reliability(simulated.happened, simulated.event)
-    each = ("simulation", "pair")
+    dims = ("simulation", "pair")
     return {
-        "optimal": (each, simulated.event),
-        "forecast": (each, simulated.happened.mean(1)),
+        "optimal": (dims, simulated.event),
+        "forecast": (dims, simulated.happened.mean(1)),
         **{f"brier_{name}": ((), value) for name, value in scored._asdict().items()},
         **{f"reliability_{name}": ("bin", value) for name, value in bins._asdict().items()},
     }
@@ -210,6 +211,7 @@ def coverage(rank: Int[np.ndarray, "N K"], num_draws: int) -> tuple[Float[np.nda
         rank: number of draws below the truth, ties broken at random.
         num_draws: L.
     """
+    # j for each level: the truth falls below the j-th draw with probability j / (L + 1), and above as often.
     cut = np.unique(np.clip(np.round((1 - LEVELS) * (num_draws + 1) / 2), 1, num_draws // 2).astype(int))[::-1]
     inside = (rank[..., None] >= cut) & (rank[..., None] <= num_draws - cut)
     return 1 - 2 * cut / (num_draws + 1), inside.mean(0)
@@ -240,6 +242,7 @@ def energy_scores(
     """
     everyone = np.concatenate([truth[:, None], draws], axis=1)
     scale = everyone.std((0, 1))
+    # Every point takes the place of the truth once: the scores are exchangeable under calibration.
     scores = np.stack([_energy(points / np.where(scale > 0, scale, 1.0)) for points in everyone])
     first, rest = scores[:, :1], scores[:, 1:]
     # Ties are broken at random.
@@ -249,7 +252,7 @@ def energy_scores(
 
 def _energy(points: Float[np.ndarray, "M K"]) -> Float[np.ndarray, " M"]:
     """Energy score of each of M points against the M - 1 others."""
-    others = len(points) - 1
+    num_others = len(points) - 1
     # |x - y|^2 = |x|^2 + |y|^2 - 2 x.y by one matrix product; centring keeps the cancellation small.
     centred = points - points.mean(0)
     square = (centred**2).sum(-1)
@@ -257,8 +260,8 @@ def _energy(points: Float[np.ndarray, "M K"]) -> Float[np.ndarray, " M"]:
     squared = square[:, None] + square - 2 * centred @ centred.T
     distance = np.sqrt(np.where(squared > 1e-12 * square.max(initial=1e-300), squared, 0.0))
     # Of each point x: E|x - X| over the others, minus half of E|X - X'| over pairs of the others.
-    own = distance.sum(1)
-    return own / others - (own.sum() - 2 * own) / (2 * others**2)
+    total_distance = distance.sum(1)
+    return total_distance / num_others - (total_distance.sum() - 2 * total_distance) / (2 * num_others**2)
 
 
 def brier(happened: Float[np.ndarray, "N L E"], event: Float[np.ndarray, "N E"]) -> Brier:
@@ -273,8 +276,10 @@ def brier(happened: Float[np.ndarray, "N L E"], event: Float[np.ndarray, "N E"])
         event: the same of the truth.
     """
     everyone = np.concatenate([event[:, None], happened], axis=1)
-    others = (everyone.sum(1, keepdims=True) - everyone) / happened.shape[1]
-    scores = ((others - everyone) ** 2).mean(-1)
+    # The forecast for each point is made of all others.
+    leave_one_out = (everyone.sum(1, keepdims=True) - everyone) / happened.shape[1]
+    scores = ((leave_one_out - everyone) ** 2).mean(-1)
+    # Given the draws of a simulation, the truth's score is one of its L + 1 at random: mean and variance are known.
     excess = scores - scores.mean(1, keepdims=True)
     error = np.sqrt(excess.var(1).sum())
     if error == 0:
@@ -310,10 +315,10 @@ def reliability(happened: Float[np.ndarray, "N L E"], event: Float[np.ndarray, "
         happened, event: as for `brier`.
     """
     halves = happened[:, 0::2].mean(1), happened[:, 1::2].mean(1)
-    by = np.stack([halves[0], halves[1]], axis=1)
+    forecasts = np.stack([halves[0], halves[1]], axis=1)
     forecast = np.stack([halves[1], halves[0]], axis=1)
-    where = np.minimum((by * NUM_BINS).astype(int), NUM_BINS - 1)
-    columns = [_bin(where == b, forecast, event[:, None]) for b in range(NUM_BINS)]
+    bins = np.minimum((forecasts * NUM_BINS).astype(int), NUM_BINS - 1)
+    columns = [_bin(bins == b, forecast, event[:, None]) for b in range(NUM_BINS)]
     return Reliability(*(np.array(column) for column in zip(*columns, strict=True)))
 
 
@@ -324,6 +329,7 @@ def _bin(
     count = int(inside.sum())
     if count == 0:
         return np.nan, np.nan, np.nan, 0
+    # Events of one simulation depend on each other: the variance is that of sums over simulations.
     gap = np.where(inside, event - forecast, 0.0).sum((1, 2)) / count
     mean = float(np.where(inside, forecast, 0.0).sum() / count)
     frequency = float(np.where(inside, np.broadcast_to(event, forecast.shape), 0.0).sum() / count)
@@ -446,7 +452,7 @@ def check(
         True
     """
     check_key("key", key)
-    kept = None if path is None else _kept_beside(path)
+    chunk_file = None if path is None else _chunk_path(path)
     check_count("num_simulations", num_simulations, 10)
     check_space(space)
     check_type("options", options, CheckOptions, "CheckOptions")
@@ -460,11 +466,11 @@ def check(
     fit = fit_for(prior, space, method, sampler=sampler(num_draws))
     objective = _objective(objective, space)
     source = _source(data, space, options.num_transitions, behaviour)
-    asked = values(space, objective) if quantities is None else dict(quantities)
+    judged = values(space, objective) if quantities is None else dict(quantities)
     events = optimal_actions(space, objective) if quantities is None else {}
     if quantity is not None:
-        asked, events = chosen_policy(space), {}
-    design = Design(prior, space, num_draws, source.num_transitions, {**asked, **events}, behaviour, objective)
+        judged, events = value_of_chosen_policy(space), {}
+    design = Design(prior, space, num_draws, source.num_transitions, {**judged, **events}, behaviour, objective)
     design = design._replace(chooses=quantity is not None)
     key_posterior, key_simulations, key_ties = jax.random.split(key, 3)
     if source.log is not None:
@@ -472,18 +478,18 @@ def check(
         design = design._replace(draw_truth=truths_near(posterior, source.log, design))
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
     program = identity_of((prior, space, quantities, quantity, behaviour, objective, method, source.log))
-    shared = _shared(attributes, method) | {"program": program}
-    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept, options.executor)
+    shared = _common_attributes(attributes, method) | {"program": program}
+    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, chunk_file, options.executor)
     rng = host_generator(key_ties)
-    dataset = numbers(rng, _split(simulated, list(asked), list(events)))
+    dataset = numbers(rng, _split(simulated, list(judged), list(events)))
     answer = Check(dataset.assign_attrs(attributes, false_alarm=options.false_alarm))
-    if path is not None and kept is not None:
+    if path is not None and chunk_file is not None:
         answer.to_netcdf(path)
-        kept.unlink(missing_ok=True)
+        chunk_file.unlink(missing_ok=True)
     return answer
 
 
-def _kept_beside(path: str | Path) -> Path:
+def _chunk_path(path: str | Path) -> Path:
     """The file of finished chunks. Both files are checked before any work.
 
     Raises:
@@ -549,7 +555,7 @@ def _configuration(
     }
 
 
-def _shared(attributes: dict[str, str | int], method: str | Method) -> dict[str, str]:
+def _common_attributes(attributes: dict[str, str | int], method: str | Method) -> dict[str, str]:
     """The attributes that finished chunks must have in common with the call that resumes from them."""
     names = ("prior", "method", "objective", "source", "precision", "key", "versions")
     return {**{name: str(attributes[name]) for name in names}, "options": options_of(method)}
@@ -561,11 +567,11 @@ def truths_near(posterior: Fitted, log: Transitions, design: Design) -> Callable
     The new transitions start from the pairs of the log, in its order, and their rewards are observed where its are. The
     likelihood is conditional on states and actions, so any choice of them is valid.
     """
-    observed = _filled(log, design.space)
+    observed = _fill_columns(log, design.space)
 
     def draw_truth(key_truth: PRNGKeyArray, key_data: PRNGKeyArray) -> Truth:
-        one = design._replace(num_draws=1)
-        laws, sites = look_at_draws(key_truth, posterior, one, lambda law: law)
+        single_draw = design._replace(num_draws=1)
+        laws, sites = look_at_draws(key_truth, posterior, single_draw, lambda law: law)
         rewards = laws.rewards
         known = None if rewards.known is None else rewards.known[0]
         of_one = None if rewards.law is None else law_of_first(rewards.law)
@@ -577,7 +583,7 @@ def truths_near(posterior: Fitted, log: Transitions, design: Design) -> Callable
     return draw_truth
 
 
-def _filled(log: Transitions, space: StateActionSpace) -> Transitions:
+def _fill_columns(log: Transitions, space: StateActionSpace) -> Transitions:
     """The log with all columns that its replicates have."""
     number = np.size(log.state)
     zero, no = np.zeros(number, np.int32), np.zeros(number, bool)

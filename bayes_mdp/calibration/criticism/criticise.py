@@ -13,10 +13,10 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.calibration.belief.draws import check_posterior
 from bayes_mdp.calibration.criticism.log_checks import (
     ReturnCheck,
-    chosen_value,
     good_turing,
     new_outcomes,
     return_check,
+    value_of_choice,
 )
 from bayes_mdp.decisions.behaviour import greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, read_start, start_of_log
@@ -112,8 +112,8 @@ def kind_of_rows(posterior: InferredPosterior) -> str:
         return SHARED
     prior = np.asarray(rows.prior, np.float64)
     possible = prior > 0
-    most, least = np.where(possible, prior, 0.0).max(-1), np.where(possible, prior, np.inf).min(-1)
-    alike = (most <= least * (1 + 1e-5))[possible.any(-1)].all()
+    largest, least = np.where(possible, prior, 0.0).max(-1), np.where(possible, prior, np.inf).min(-1)
+    alike = (largest <= least * (1 + 1e-5))[possible.any(-1)].all()
     if posterior.reference is not posterior:
         return LEARNT if alike else SHARED
     return ALIKE if alike else INFORMED
@@ -177,8 +177,8 @@ class Criticism:
     @property
     def alarms(self) -> tuple[str, ...]:
         """Names of the checks that sound, the clearest first."""
-        some = [name for name, finding in self.findings.items() if finding.p_value <= self.threshold]
-        return tuple(sorted(some, key=lambda name: self.findings[name].p_value))
+        failing = [name for name, finding in self.findings.items() if finding.p_value <= self.threshold]
+        return tuple(sorted(failing, key=lambda name: self.findings[name].p_value))
 
     def said(self, name: str) -> str:
         """What a check found and, where it fails, what to try next.
@@ -243,8 +243,8 @@ class Criticism:
                     f"{name} rests on the prior of the rewards most at {describe_parts(basis.rewards.weakest)}"
                 )
         if self.log_density:
-            each = ", ".join(f"{name} {density:.4g}" for name, density in self.log_density.items())
-            parts.append(f"log predictive density of the second half, per transition: {each}")
+            densities = ", ".join(f"{name} {density:.4g}" for name, density in self.log_density.items())
+            parts.append(f"log predictive density of the second half, per transition: {densities}")
         return Section(f"Criticism, {describe_objective(self.objective)}: {self.headline}", parts)
 
 
@@ -313,18 +313,23 @@ def criticise(
         raise ValueError(
             f"posterior has rows for each of {space.horizon} steps, expected rows that do not depend on it"
         )
+    # 1. Halves by episodes, and the belief of the first half alone.
     keys = jax.random.split(key, 5)
     first, second = split_log(keys[0], log)
     start, _, words = read_start(sizes_of(posterior), start_of_log(log) if initial is None else initial, space)
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
+    # 2. New outcomes of the second half, and where they lead.
     kind = kind_of_rows(half)
     findings |= _new(keys[2], half, first, second, int(num_replicates), kind)
     if WHERE not in findings:
         skipped[WHERE] = "the space has one state for all outcomes that the log does not have"
+    # 3. The optimiser's curse: the value of the policy that the first half chooses, under the frequencies of the
+    # second.
     policy = np.asarray(greedy(half, objective) if choose_by is None else choose_by(half))
-    findings[CHOSEN] = _chosen(keys[3], half, policy, objective, start, second, int(num_replicates), kind)
+    findings[CHOSEN] = _check_choice(keys[3], half, policy, objective, start, second, int(num_replicates), kind)
+    # 4. The value of the behaviour against the returns of the log, by the belief from all data.
     check = return_check(keys[4], posterior, log, space, objective, start)
     if isinstance(check, ReturnCheck):
         findings[RETURNS] = Finding(
@@ -337,9 +342,10 @@ def criticise(
         )
     else:
         skipped[RETURNS] = check
-    gained = {"this prior": _gained(posterior, half)} if rivals else {}
+    gained = {"this prior": _log_gain(posterior, half)} if rivals else {}
     for name, prior in rivals.items():
-        gained[name] = _gained(*(_infer(keys[1], prior, part, space) for part in (log, first)))
+        gained[name] = _log_gain(*(_infer(keys[1], prior, part, space) for part in (log, first)))
+    # 5. log p(second | first) = log p(both) - log p(first), for each prior with a closed form.
     number = len(second.transitions.state)
     density = {name: gain / number for name, gain in gained.items() if gain is not None}
     bases = _bases(posterior, log, objective, start)
@@ -370,28 +376,28 @@ def _new(
         f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space):.2g})"
     )
     step = next_step(NEW, above=number.observed > expected, kind=kind)
-    found = {NEW: Finding(number.observed, expected, number.p_two_sided, how_many, step)}
+    findings = {NEW: Finding(number.observed, expected, number.two_sided_p_value, how_many, step)}
     if space.unseen is not None:
-        return found
+        return findings
     came, none_new = new.arrivals, number.observed == 0
     usual = float(came.replicates.mean())
-    here, there = amount(np.expm1(came.observed), 2), amount(np.expm1(usual), 2)
+    seen_factor, usual_factor = amount(np.expm1(came.observed), 2), amount(np.expm1(usual), 2)
     if none_new:
-        where = (
+        arrivals = (
             "no held-out outcome was new in its row; the belief expects new ones, which lead to states that the first "
-            f"half reached {there} times (geometric mean)"
+            f"half reached {usual_factor} times (geometric mean)"
         )
     else:
-        where = (
-            f"outcomes that are new in their row lead to states that the first half reached {here} times (geometric "
-            f"mean), the belief expects {there} times"
+        arrivals = (
+            f"outcomes that are new in their row lead to states that the first half reached {seen_factor} times "
+            f"(geometric mean), the belief expects {usual_factor} times"
         )
     step = next_step(WHERE, above=came.observed > usual, kind=kind, none_new=none_new)
-    found[WHERE] = Finding(came.observed, usual, came.p_two_sided, where, step)
-    return found
+    findings[WHERE] = Finding(came.observed, usual, came.two_sided_p_value, arrivals, step)
+    return findings
 
 
-def _chosen(
+def _check_choice(
     key: PRNGKeyArray,
     half: InferredPosterior,
     policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
@@ -402,7 +408,7 @@ def _chosen(
     kind: str,
 ) -> Finding:
     with bar_of(num_replicates, " replicates") as bar:
-        value = chosen_value(key, half, policy, objective, start, second.transitions, num_replicates, bar.update)
+        value = value_of_choice(key, half, policy, objective, start, second.transitions, num_replicates, bar.update)
     expected = float(value.replicates.mean())
     return Finding(
         value.observed,
@@ -414,7 +420,7 @@ def _chosen(
     )
 
 
-def _gained(whole: InferredPosterior, half: InferredPosterior) -> float | None:
+def _log_gain(whole: InferredPosterior, half: InferredPosterior) -> float | None:
     """log p(second half | first half), where the evidence has a closed form."""
     before, after = half.known_log_evidence, whole.known_log_evidence
     return None if before is None or after is None else after - before

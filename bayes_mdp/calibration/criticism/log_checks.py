@@ -83,6 +83,7 @@ def row_draws(key: PRNGKeyArray, posterior: Posterior, needed: Bool[np.ndarray, 
     state, action = np.nonzero(needed)
     next_state, mean = _rows(posterior.mean_mdp(), state, action)
     draws = pair_draws(key, posterior, needed)
+    # Draws list the possible outcomes of each pair one after the other: `place` puts them into the table [Q K].
     layout = RowDraws(state, action, next_state, mean, lambda: mean)
     place = layout.place(draws.rows.pair, draws.rows.next_state)
 
@@ -100,33 +101,37 @@ def _rows(
     mdp: MDP | SparseMDP, state: Int[np.ndarray, " Q"], action: Int[np.ndarray, " Q"]
 ) -> tuple[Int[np.ndarray, "Q K"], Float[np.ndarray, "Q K"]]:
     """The state of each place, and its probability."""
-    probs = np.asarray(mdp.row_probs[state, action], np.float64)
+    # Taken in NumPy: JAX would compile a program for each number of pairs.
+    probs = np.asarray(mdp.row_probs)[state, action].astype(np.float64)
     if isinstance(mdp, SparseMDP):
-        reached = np.asarray(mdp.successor[state, action])
+        reached = np.asarray(mdp.successor)[state, action]
     else:
         reached = np.broadcast_to(np.arange(mdp.n_states), probs.shape)
-    ends = np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs[state, action], np.float64)
+    ends = (
+        np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs)[state, action].astype(np.float64)
+    )
     last = np.full((len(state), 1), mdp.n_states)
     return np.concatenate([reached, last], 1), np.concatenate([probs, ends[:, None]], 1)
 
 
-def drawn_outcomes(
+def draw_outcomes(
     rng: np.random.Generator, rows: Float[np.ndarray, "Q K"], pair: Int[np.ndarray, " N"]
 ) -> Int[np.ndarray, " N"]:
     """A place of its row for each of N transitions, flat."""
     cumulative = np.cumsum(rows.reshape(-1))
     width = rows.shape[1]
     before = np.concatenate([[0.0], cumulative[width - 1 :: width]])
+    # Inverse transform: a uniform point within the stretch of the pair's own row on the cumulated probabilities of all.
     target = before[pair] + rng.random(len(pair)) * (before[pair + 1] - before[pair])
     return np.clip(np.searchsorted(cumulative, target, side="right"), pair * width, pair * width + width - 1)
 
 
-def drawn_counts(
+def draw_counts(
     rng: np.random.Generator, rows: Float[np.ndarray, "Q K"], pair: Int[np.ndarray, " N"]
 ) -> Int[np.ndarray, "Q K"]:
     """How many of N transitions of these pairs come to each place of their row."""
     if len(pair) <= rows.size:
-        return np.bincount(drawn_outcomes(rng, rows, pair), minlength=rows.size).reshape(rows.shape)
+        return np.bincount(draw_outcomes(rng, rows, pair), minlength=rows.size).reshape(rows.shape)
     # A number for each place costs less than one for each transition.
     number = np.bincount(pair, minlength=len(rows))
     return rng.multinomial(number, rows / rows.sum(-1, keepdims=True))
@@ -149,7 +154,7 @@ class Replicated(NamedTuple):
         return float((1 + np.sum(self.replicates <= self.observed)) / (1 + len(self.replicates)))
 
     @property
-    def p_two_sided(self) -> float:
+    def two_sided_p_value(self) -> float:
         """Twice the smaller tail."""
         high = float((1 + np.sum(self.replicates >= self.observed)) / (1 + len(self.replicates)))
         return min(1.0, 2 * min(self.p_low, high))
@@ -195,6 +200,7 @@ def new_outcomes(
     """
     rng = host_generator(key)
     first, second = first.with_next_state(), second.with_next_state()
+    # An outcome is new where the first half has no transition of the same pair to the same state.
     known = np.unique(_codes(first, space))
     state, action = np.asarray(second.state), np.asarray(second.action)
     count = np.zeros((space.n_states, space.n_actions), np.int64)
@@ -206,7 +212,7 @@ def new_outcomes(
         return float(familiar[reached].mean()) if len(reached) else 0.0
 
     new = ~np.isin(_codes(second, space), known)
-    draw = unseen_outcomes(key, posterior, space, known, count)
+    draw = draw_new_outcomes(key, posterior, space, known, count)
     replicates = [draw(rng) for _ in range(num_replicates)]
     numbers = np.array([len(reached) for reached in replicates])
     return NewOutcomes(
@@ -224,7 +230,7 @@ def _codes(transitions: Transitions, space: StateActionSpace) -> Int[np.ndarray,
     return pair * (space.n_states + 1) + reached
 
 
-def unseen_outcomes(
+def draw_new_outcomes(
     key: PRNGKeyArray,
     posterior: Posterior,
     space: StateActionSpace,
@@ -245,6 +251,8 @@ def unseen_outcomes(
     number = count[needed]
     part = posterior.exact_part if isinstance(posterior, Fitted) else None
     if part is None or not part.independent_rows or part.transition_probs.known is not None:
+        # Without a closed form: the mass of the places without data in a draw of the row, then which of them by their
+        # probabilities.
         rows = row_draws(key, posterior, needed)
         base = rows.state.astype(np.int64) * space.n_actions + rows.action
         unseen = ~np.isin(base[:, None] * size + rows.next_state, known)
@@ -252,7 +260,7 @@ def unseen_outcomes(
         def from_rows(rng: np.random.Generator) -> Int[np.ndarray, " new"]:
             part = rows.draw() * unseen
             new = rng.binomial(number, np.clip(part.sum(-1), 0.0, 1.0))
-            return rows.next_state.ravel()[drawn_outcomes(rng, part, np.repeat(np.arange(len(new)), new))]
+            return rows.next_state.ravel()[draw_outcomes(rng, part, np.repeat(np.arange(len(new)), new))]
 
         return from_rows
     # The unseen outcomes of a Dirichlet row together have a beta distribution; which of them it is, is independent of
@@ -261,6 +269,8 @@ def unseen_outcomes(
     pair = entries.pair
     base = entries.state.astype(np.int64) * space.n_actions + entries.action
     unseen = ~np.isin(base[pair] * size + entries.next_state, known)
+    # Of every pair: the concentration of outcomes with data, and of those without; the latter's urns lie one after the
+    # other.
     old = np.bincount(pair, weight * ~unseen, len(number))
     rest = np.bincount(pair, weight * unseen, len(number))
     ends = np.cumsum(np.bincount(pair, unseen, len(number))).astype(np.int64)
@@ -271,6 +281,7 @@ def unseen_outcomes(
     mixed = (old > 0) & (rest > 0)
 
     def from_urns(rng: np.random.Generator) -> Int[np.ndarray, " new"]:
+        # Mass of the unseen outcomes: Beta(rest, old); so many of the transitions are new.
         mass = np.where(mixed, rng.beta(np.where(mixed, rest, 1.0), np.where(mixed, old, 1.0)), rest > 0)
         new = rng.binomial(number, mass)
         urn = np.repeat(np.arange(len(new)), new)
@@ -280,11 +291,13 @@ def unseen_outcomes(
         # Each is a copy of an earlier one, any of them alike, or drawn afresh, which at first is sure.
         fresh = rng.random(len(urn)) * (rest[urn] + turn) < rest[urn]
         source = np.where(fresh, place, first + (rng.random(len(urn)) * turn).astype(np.int64))
+        # A copy of a copy is a copy of the first: follow the links until nothing changes (their number halves each
+        # time).
         while not np.array_equal(source, source[source]):
             source = source[source]
-        at = np.searchsorted(cumulative, before[urn] + rng.random(len(urn)) * rest[urn], side="right")
-        at = np.clip(at, starts[urn], ends[urn] - 1)
-        return reached[at[source]]
+        atom = np.searchsorted(cumulative, before[urn] + rng.random(len(urn)) * rest[urn], side="right")
+        atom = np.clip(atom, starts[urn], ends[urn] - 1)
+        return reached[atom[source]]
 
     return from_urns
 
@@ -298,7 +311,7 @@ def good_turing(transitions: Transitions, space: StateActionSpace) -> float:
     return float((counts == 1).sum() / counts.sum())
 
 
-def chosen_value(
+def value_of_choice(
     key: PRNGKeyArray,
     posterior: Posterior,
     policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
@@ -329,6 +342,7 @@ def chosen_value(
     probs = _action_probs(policy, mean.reward.shape[-1])
     used = np.asarray((probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0))
     rows = row_draws(key, posterior, used)
+    # Transitions of pairs that the policy never uses do not bear on its value.
     number = np.full(used.shape, -1)
     number[rows.state, rows.action] = np.arange(len(rows.state))
     pair = number[np.asarray(second.state), np.asarray(second.action)]
@@ -344,7 +358,7 @@ def chosen_value(
     observed = statistic(seen)
     replicates = []
     for _ in range(num_replicates):
-        replicates.append(statistic(drawn_counts(rng, rows.draw(), pair)))
+        replicates.append(statistic(draw_counts(rng, rows.draw(), pair)))
         done()
     return Replicated(observed, np.array(replicates))
 
@@ -370,11 +384,11 @@ def _value_of(
     if isinstance(objective, FirstExit) and probs.ndim == 2 and _ends_surely(rows, len(probs)):
         return _value_of_chain(mean, rows, probs, 1.0, start)
     with jax.enable_x64(True):
-        wide, aim = to_float64(mean), to_float64(objective)
+        mean64, objective64 = to_float64(mean), to_float64(objective)
 
     def value(new: Float[np.ndarray, "Q K"]) -> float:
         with jax.enable_x64(True):
-            return float(_evaluate(wide, (rows.state, rows.action), policy, aim, start, new))
+            return float(_evaluate(mean64, (rows.state, rows.action), policy, objective64, start, new))
 
     return value
 
@@ -387,6 +401,7 @@ def _value_of_chain(
     start: Float[np.ndarray, " S"],
 ) -> Callable[[Float[np.ndarray, "Q K"]], float]:
     """start' (I - discount P)^-1 r, P and r weighed by the probabilities of the actions."""
+    # The Markov chain of the policy as a dense matrix, its entries added up from the rows of the used pairs.
     size, width = len(policy), rows.next_state.shape[1] - 1
     weight = policy[rows.state, rows.action]
     reward = np.bincount(rows.state, weight * np.asarray(mean.reward, np.float64)[rows.state, rows.action], size)
@@ -401,6 +416,7 @@ def _value_of_chain(
 
 def _ends_surely(rows: RowDraws, n_states: int) -> bool:
     """Whether an end can be reached from every state, by the mean rows of the actions in use."""
+    # Backwards from the end: states from which some step leads to what is reached, until no more come.
     reached = np.append(np.zeros(n_states, bool), True)
     while True:
         steps = ((rows.mean > 0) & reached[rows.next_state]).any(-1)
@@ -422,7 +438,7 @@ def _evaluate(
     probs, ends = jnp.asarray(rows)[:, :-1], jnp.asarray(rows)[:, -1]
     if isinstance(objective, Episodic) or jnp.issubdtype(policy.dtype, jnp.floating):
         # The policy may take several actions in a state: its rows are put into the whole MDP.
-        mdp = eqx.tree_at(_stored_rows, mean, _stored_rows(mean).at[pairs].set(probs))
+        mdp = eqx.tree_at(_row_arrays, mean, _row_arrays(mean).at[pairs].set(probs))
         if mean.end_probs is not None:
             mdp = eqx.tree_at(lambda m: m.end_probs, mdp, mean.end_probs.at[pairs].set(ends))
         return value_at_start(evaluate(mdp, jnp.asarray(policy), objective), objective, start)
@@ -432,11 +448,11 @@ def _evaluate(
         chain = SparseMDP(mean.successor[pairs][:, None], probs[:, None], reward, end_probs=end_probs)
     else:
         chain = MDP(probs[:, None], reward, end_probs=end_probs)
-    found = evaluate(chain, jnp.zeros(mean.n_states, int), objective)
-    return value_at_start(found, objective, start)
+    values = evaluate(chain, jnp.zeros(mean.n_states, int), objective)
+    return value_at_start(values, objective, start)
 
 
-def _stored_rows(mdp: MDP | SparseMDP) -> Any:
+def _row_arrays(mdp: MDP | SparseMDP) -> Any:
     # No array where `tree_at` asks which leaf it is.
     return mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
 
@@ -480,6 +496,7 @@ def return_check(
     if isinstance(returns, str):
         return f"it does not apply: {returns}" if returns.startswith((NO_EPISODES, NO_END)) else returns
     policy = policy_of(log, space, objective)
+    # Draws of a large MDP cost too much: mean and variance to first order there.
     error = returns.std(ddof=1) / len(returns) ** 0.5
     large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE
     linear = isinstance(posterior, HasVariances) and posterior.independent_rows

@@ -54,11 +54,12 @@ def history(log: ChoiceLog) -> History:
     num_states, num_actions = len(log.states), len(log.actions)
     ends = np.zeros(state.shape, bool) if log.terminated is None else np.asarray(log.terminated)
     previous = np.full(state.shape, -1)
+    # The last record in the same state before each record: running maxima of its times, shifted by one.
     for s in range(num_states):
-        here = seen & (state == s)
-        last = np.maximum.accumulate(np.where(here, np.arange(times), -1), axis=1)
+        in_state = seen & (state == s)
+        last = np.maximum.accumulate(np.where(in_state, np.arange(times), -1), axis=1)
         before = np.concatenate([np.full((persons, 1), -1), last[:, :-1]], axis=1)
-        previous = np.where(here, before, previous)
+        previous = np.where(in_state, before, previous)
     # Rewards from a record on, to the end of the episode or the next record in its state: backwards over time.
     outcome, running = np.zeros(state.shape), np.zeros((persons, num_states))
     reward = np.where(seen, np.asarray(log.reward, float), 0.0)
@@ -68,10 +69,12 @@ def history(log: ChoiceLog) -> History:
         running += reward[:, t, None]
         outcome[:, t] = running[rows, state[:, t]]
         running[rows[seen[:, t]], state[seen[:, t], t]] = 0.0
+    # Won: more than the mean of what follows from that state.
     count, total = (np.bincount(state[seen], w, num_states) for w in (None, outcome[seen]))
     won = outcome > (total / np.maximum(count, 1))[state]
     following = np.where(ends, num_states, following)
     index = (state[seen], action[seen], following[seen])
+    # Rare: not the most frequent outcome of the pair, over all persons.
     counts = np.zeros((num_states, num_actions, num_states + 1))
     np.add.at(counts, index, 1.0)
     return History(previous, won, following != counts.argmax(-1)[state, action])
@@ -80,15 +83,15 @@ def history(log: ChoiceLog) -> History:
 def stays(log: ChoiceLog, action: Int[np.ndarray, "P T"]) -> Float[np.ndarray, "S 2 2"]:
     """How often the last action in a state is repeated: [state, lost / won, common / rare]; nan where never asked."""
     past = history(log)
-    asked = past.previous >= 0
-    at = np.where(asked, past.previous, 0)
-    before = np.take_along_axis(np.asarray(log.action), at, axis=1)
+    has_previous = past.previous >= 0
+    previous = np.where(has_previous, past.previous, 0)
+    before = np.take_along_axis(np.asarray(log.action), previous, axis=1)
     state = np.where(log.observed, log.state, 0)
-    cell = (state, *(np.take_along_axis(x, at, axis=1).astype(int) for x in (past.won, past.rare)))
+    cell = (state, *(np.take_along_axis(x, previous, axis=1).astype(int) for x in (past.won, past.rare)))
     shape = (len(log.states), 2, 2)
-    number = np.ravel_multi_index(cell, shape)[asked]
+    number = np.ravel_multi_index(cell, shape)[has_previous]
     count = np.bincount(number, minlength=4 * len(log.states)).astype(float)
-    stayed = np.bincount(number, (action == before)[asked], 4 * len(log.states))
+    stayed = np.bincount(number, (action == before)[has_previous], 4 * len(log.states))
     with np.errstate(invalid="ignore"):
         return (stayed / np.where(count > 0, count, np.nan)).reshape(shape)
 
@@ -96,10 +99,10 @@ def stays(log: ChoiceLog, action: Int[np.ndarray, "P T"]) -> Float[np.ndarray, "
 def stay_spread(log: ChoiceLog, action: Int[np.ndarray, "P T"]) -> float:
     """Standard deviation over persons of the share of repeated actions."""
     past = history(log)
-    asked = past.previous >= 0
-    before = np.take_along_axis(np.asarray(log.action), np.where(asked, past.previous, 0), axis=1)
-    share = ((action == before) & asked).sum(1) / np.maximum(asked.sum(1), 1)
-    return float(share[asked.any(1)].std())
+    has_previous = past.previous >= 0
+    before = np.take_along_axis(np.asarray(log.action), np.where(has_previous, past.previous, 0), axis=1)
+    share = ((action == before) & has_previous).sum(1) / np.maximum(has_previous.sum(1), 1)
+    return float(share[has_previous.any(1)].std())
 
 
 def action_shares(log: ChoiceLog, action: Int[np.ndarray, "P T"]) -> Float[np.ndarray, "B S A"]:
@@ -165,11 +168,11 @@ class ChoiceCheck(NamedTuple):
 
     def layout(self) -> Section:
         """A line for each statistic, and those that are surprising."""
-        how = "running freely" if self.free else "one step ahead, the past as observed"
-        title = f"Predictive check: {self.num_draws} replicates of {self.log.num_choices} choices, {how}"
-        where = lambda index: f" at {index}" if index else ""  # noqa: E731
+        manner = "running freely" if self.free else "one step ahead, the past as observed"
+        title = f"Predictive check: {self.num_draws} replicates of {self.log.num_choices} choices, {manner}"
+        place_words = lambda index: f" at {index}" if index else ""  # noqa: E731
         verdict = "These choices are not what this model would make."
-        return lay_out_comparisons(title, self.comparisons, where, verdict, NEXT_STEPS)
+        return lay_out_comparisons(title, self.comparisons, place_words, verdict, NEXT_STEPS)
 
 
 def check_choices(
@@ -210,18 +213,18 @@ def check_choices(
     check_functions("statistics", statistics)
     check_count("num_draws", num_draws)
     log, chains = posterior.log, 1
-    found: dict[str, Comparison] = {}
+    comparisons: dict[str, Comparison] = {}
     key, key_free = jax.random.split(key)
     if environment is None:
         drawn, of_data, of_drawn = one_step_fit(key, posterior, num_draws)
         replicates = [(log, actions) for actions in drawn]
         if statistics is None:
-            found[LIKELIHOOD] = compare_statistic(of_data.astype(float), of_drawn.astype(float), chains)
+            comparisons[LIKELIHOOD] = compare_statistic(of_data.astype(float), of_drawn.astype(float), chains)
     else:
         runs = predict_freely(key_free, posterior, environment, num_draws=num_draws, horizon=horizon)
         replicates = [(run, np.asarray(run.action)) for run in runs]
     for name, function in (CHOICE_STATISTICS if statistics is None else statistics).items():
         # The data first: their statistic has the shape of the replicates'.
-        both = stack_statistic(name, [function(*x) for x in ((log, np.asarray(log.action)), *replicates)])
-        found[name] = compare_statistic(np.broadcast_to(both[0], both[1:].shape), both[1:], chains)
-    return ChoiceCheck(found, len(replicates), log, environment is not None)
+        stacked = stack_statistic(name, [function(*x) for x in ((log, np.asarray(log.action)), *replicates)])
+        comparisons[name] = compare_statistic(np.broadcast_to(stacked[0], stacked[1:].shape), stacked[1:], chains)
+    return ChoiceCheck(comparisons, len(replicates), log, environment is not None)

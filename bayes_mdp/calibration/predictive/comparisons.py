@@ -51,21 +51,21 @@ class Comparison(NamedTuple):
     @property
     def is_large(self) -> bool:
         """Whether it is larger in the data than in the replicates on average, in the worst cell."""
-        here = (slice(None), *self.worst)
-        return bool(self.observed[here].mean() > self.replicated[here].mean())
+        worst_cell = (slice(None), *self.worst)
+        return bool(self.observed[worst_cell].mean() > self.replicated[worst_cell].mean())
 
     @property
     def worst(self) -> tuple[int, ...]:
         """Index of the cell with the largest standardised deviation; () for a number."""
         if self.p.ndim == 0:
             return ()
-        far = np.abs(_standardised(self.observed, self.observed, self.replicated)).mean(0)
-        return tuple(int(i) for i in np.unravel_index(np.nanargmax(np.nan_to_num(far)), far.shape))
+        distance = np.abs(_standardise(self.observed, self.observed, self.replicated)).mean(0)
+        return tuple(int(i) for i in np.unravel_index(np.nanargmax(np.nan_to_num(distance)), distance.shape))
 
 
 def surprises(comparisons: Mapping[str, Comparison]) -> list[str]:
     """Names of the statistics with a two-sided p-value below 1 %."""
-    return [name for name, each in comparisons.items() if each.p_overall < LEVEL]
+    return [name for name, comparison in comparisons.items() if comparison.p_overall < LEVEL]
 
 
 def comparison_table(
@@ -78,11 +78,11 @@ def comparison_table(
         axes_of: shape of a statistic -> its axes; None: they have numbers.
     """
     made = {}
-    for name, each in comparisons.items():
-        stack = [each.observed.mean(0), each.replicated.mean(0), each.replicated.std(0), each.p]
-        dims, coords = axes_of(each.p.shape) or (tuple(f"{name}_dim_{i}" for i in range(each.p.ndim)), {})
+    for name, comparison in comparisons.items():
+        stack = [comparison.observed.mean(0), comparison.replicated.mean(0), comparison.replicated.std(0), comparison.p]
+        dims, coords = axes_of(comparison.p.shape) or (tuple(f"{name}_dim_{i}" for i in range(comparison.p.ndim)), {})
         coords = {**coords, "quantity": ["observed", "replicated_mean", "replicated_sd", "p"]}
-        attributes = {"p_overall": each.p_overall, "p_overall_error": each.error}
+        attributes = {"p_overall": comparison.p_overall, "p_overall_error": comparison.error}
         made[name] = xr.DataArray(np.stack(stack), coords, ("quantity", *dims), attrs=attributes)
     return xr.Dataset(made)
 
@@ -104,16 +104,16 @@ def lay_out_comparisons(
         next_steps: statistic -> what to try where it is surprisingly large, and small; `OWN` of those not in it.
     """
     rows = []
-    for name, each in comparisons.items():
-        here = (slice(None), *each.worst)
-        low, high = np.quantile(each.replicated[here], [0.05, 0.95])
+    for name, comparison in comparisons.items():
+        worst_cell = (slice(None), *comparison.worst)
+        low, high = np.quantile(comparison.replicated[worst_cell], [0.05, 0.95])
         rows.append(
             (
                 name,
-                f"{each.observed[here].mean():.4g}",
+                f"{comparison.observed[worst_cell].mean():.4g}",
                 f"{low:.4g} to {high:.4g}",
-                f"{each.p_overall:.3f} +- {each.error:.3f}",
-                where(each.worst).strip(),
+                f"{comparison.p_overall:.3f} +- {comparison.error:.3f}",
+                where(comparison.worst).strip(),
             )
         )
     surprising = surprises(comparisons)
@@ -152,7 +152,7 @@ def compare_statistic(observed: np.ndarray, replicated: np.ndarray, num_chains: 
         return Comparison(observed, replicated, p, overall, 2.0 * _error(hits, num_chains))
     # Several cells: the largest deviation from the mean of the replicates, in their standard deviations.
     largest, of_data = (
-        np.nan_to_num(np.abs(_standardised(x, observed, replicated))).reshape(len(x), -1).max(1, initial=0.0)
+        np.nan_to_num(np.abs(_standardise(x, observed, replicated))).reshape(len(x), -1).max(1, initial=0.0)
         for x in (replicated, observed)
     )
     hits = _exceeds(largest, of_data)
@@ -170,15 +170,15 @@ def _exceeds(one: np.ndarray, other: np.ndarray) -> Float[np.ndarray, "N *cells"
     return np.where(close, 0.5, one > other)
 
 
-def _standardised(values: np.ndarray, observed: np.ndarray, replicated: np.ndarray) -> Float[np.ndarray, "N *cells"]:
+def _standardise(values: np.ndarray, observed: np.ndarray, replicated: np.ndarray) -> Float[np.ndarray, "N *cells"]:
     """In standard deviations from the mean of the replicates and, if it does not depend on the draw, the data.
 
     With the data, these are treated as the replicates are: an event that is rare in a cell has the same deviation
     wherever it comes up. nan where nothing varies.
     """
     fixed = bool(np.all((observed == observed[:1]) | np.isnan(observed)))
-    every = np.concatenate([replicated, observed[:1]]) if fixed else replicated
-    mean, sd = every.mean(0), every.std(0)
+    reference = np.concatenate([replicated, observed[:1]]) if fixed else replicated
+    mean, sd = reference.mean(0), reference.std(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return (values - mean) / sd
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.diagnostics import LARGE_PARETO_K
-from bayes_mdp.calibration.arviz.generation import pareto_smoothed
+from bayes_mdp.calibration.arviz.generation import smooth_weights
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import Draws, key_or_first
 from bayes_mdp.calibration.belief.observed_data import Data, Rows
@@ -151,7 +151,7 @@ def loo_pit(posterior: Fitted, data: Data, *, num_draws: int = 1000, key: PRNGKe
     key_draws, key_numbers = jax.random.split(key_or_first(key))
     draws, rows = predictive.draws_and_rows(key_draws, posterior, data, num_draws, "posterior")
     # Leaving transition t out divides the weight of a draw by the likelihood of t under it.
-    log_weights, pareto_k = pareto_smoothed(-predictive.log_likelihood_rows(draws, rows).T)
+    log_weights, pareto_k = smooth_weights(-predictive.log_likelihood_rows(draws, rows).T)
     weights = np.exp(log_weights)
     rng = host_generator(key_numbers)
     variables = {"next_state": _pit(_next_state(rng, draws, rows, weights))}
@@ -167,23 +167,24 @@ def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Flo
     """PIT of the outcomes, from their probabilities under each draw: less noise than from replicates."""
     pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     which = which.reshape(-1)
-    upto, at = np.zeros((2, len(draws.transition_probs), which.size))
+    # Of each draw: the probability up to the outcome, and of the outcome itself.
+    upto, prob_equal = np.zeros((2, len(draws.transition_probs), which.size))
     for n, probs in enumerate(draws.transition_probs):  # one draw at a time, to save memory
         tried = probs[tuple(pairs)].astype(np.float64)
-        upto[n], at[n] = np.cumsum(tried, axis=-1)[which, rows.outcome], tried[which, rows.outcome]
-    below, at = ((weights * x.T).sum(1) for x in (upto - at, at))
-    return below + rng.random(at.shape) * at
+        upto[n], prob_equal[n] = np.cumsum(tried, axis=-1)[which, rows.outcome], tried[which, rows.outcome]
+    prob_below, prob_equal = ((weights * x.T).sum(1) for x in (upto - prob_equal, prob_equal))
+    return prob_below + rng.random(prob_equal.shape) * prob_equal
 
 
 def _reward(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
     """PIT of the rewards, from one replicate of each draw."""
-    again = draws.rewards.total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.rewards.by_outcome)).T
+    replicated = draws.rewards.total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.rewards.by_outcome)).T
     reward = rows.reward[:, None]
-    below, equal = ((weights * x).sum(1) for x in (again < reward, again == reward))
+    prob_below, equal = ((weights * x).sum(1) for x in (replicated < reward, replicated == reward))
     # A reward below, or above, all replicates lies within 1 / N of the end.
-    share = np.where((below == 0) | (below + equal >= 1), 1.0 / weights.shape[1], 0.0)
-    low, high = np.clip(below - share, 0.0, 1.0), np.clip(below + equal + share, 0.0, 1.0)
-    return low + rng.random(below.shape) * (high - low)
+    share = np.where((prob_below == 0) | (prob_below + equal >= 1), 1.0 / weights.shape[1], 0.0)
+    low, high = np.clip(prob_below - share, 0.0, 1.0), np.clip(prob_below + equal + share, 0.0, 1.0)
+    return low + rng.random(prob_below.shape) * (high - low)
 
 
 def _pit(values: Values) -> Pit:

@@ -81,6 +81,8 @@ def previous_states(data: Transitions) -> Int[np.ndarray, " T"]:
         ended |= False if flag is None else np.asarray(flag)
     seen = np.ones(state.shape, bool) if data.next_observed is None else np.asarray(data.next_observed)
     ended |= ~seen
+    # Rows follow one another in a log: one leads to the next where its next state is that one's state, and nothing
+    # ended in between.
     joined = (next_state[:-1] == state[1:]) & ~ended[:-1]
     return np.concatenate([[-1], np.where(joined, state[:-1], -1)])[: state.size][seen]
 
@@ -109,6 +111,7 @@ def serial_dependence(sample: Sample) -> float:
     2 sum n log(n N / (row total * column total)) over the table (previous state, outcome) of each pair (Anderson and
     Goodman 1957, *Statistical inference about Markov chains*). Large if the process is not Markov.
     """
+    # Four sums of n log n, over (pair, before, outcome), pair, (pair, before), (pair, outcome).
     known = sample.previous >= 0
     pair, before, outcome = sample.pair[known], sample.previous[known], sample.outcome[known]
     n_states, n_outcomes = sample.space.n_states, sample.space.n_outcomes
@@ -189,15 +192,16 @@ def _sums(sample: Sample) -> tuple[Pairs, Pairs, Pairs]:
     pair, reward = sample.pair, np.nan_to_num(sample.reward)
     size, observed = int(np.prod(sample.space.shape)), ~np.isnan(sample.reward)
     count, total = (np.bincount(pair, weights, size) for weights in (observed, reward))
+    # Two passes: squares around the mean of each pair.
     mean = total / np.maximum(count, 1)
     deviations = np.bincount(pair, np.where(observed, (reward - mean[pair]) ** 2, 0.0), size)
     return tuple(x.reshape(sample.space.shape) for x in (count, total, deviations))  # pyright: ignore[reportReturnType]
 
 
 def _extreme(sample: Sample, function: np.ufunc) -> Pairs:
-    found = np.full(int(np.prod(sample.space.shape)), np.nan)
-    function.at(found, sample.pair, sample.reward)
-    return found.reshape(sample.space.shape)
+    extremes = np.full(int(np.prod(sample.space.shape)), np.nan)
+    function.at(extremes, sample.pair, sample.reward)
+    return extremes.reshape(sample.space.shape)
 
 
 class PredictiveCheck(NamedTuple):
@@ -232,11 +236,11 @@ class PredictiveCheck(NamedTuple):
 
         figure = NotebookFigure(figsize=(3 * len(self.comparisons), 2.6), layout="constrained")
         axes = figure.subplots(1, len(self.comparisons), squeeze=False)
-        for axis, (name, each) in zip(axes[0], self.comparisons.items(), strict=True):
-            here = (slice(None), *each.worst)
-            axis.hist(each.replicated[here], bins=30, color="0.7")
-            axis.axvline(each.observed[here].mean(), color="C1")
-            axis.set_title(f"{name}\n{self._where(each.worst)} p = {each.p_overall:.3f}", fontsize=8)
+        for axis, (name, comparison) in zip(axes[0], self.comparisons.items(), strict=True):
+            worst_cell = (slice(None), *comparison.worst)
+            axis.hist(comparison.replicated[worst_cell], bins=30, color="0.7")
+            axis.axvline(comparison.observed[worst_cell].mean(), color="C1")
+            axis.set_title(f"{name}\n{self._where(comparison.worst)} p = {comparison.p_overall:.3f}", fontsize=8)
             axis.set_yticks([])
         return figure
 
@@ -260,8 +264,8 @@ class PredictiveCheck(NamedTuple):
         if len(index) != len(self.space.shape):
             return f" at {index}"
         *step, s, a = index
-        at = f"step {step[0]}, " if step else ""
-        return f" at {at}{self.space.state_names[s]}, {self.space.action_names[a]}"
+        step_words = f"step {step[0]}, " if step else ""
+        return f" at {step_words}{self.space.state_names[s]}, {self.space.action_names[a]}"
 
 
 def predictive_check(
@@ -298,6 +302,7 @@ def predictive_check(
     check_functions("statistics", statistics)
     key_draws, key_replicates = jax.random.split(key_or_first(key))
     draws, rows = predictive.draws_and_rows(key_draws, posterior, data, num_draws, group)
+    # A replicate of every draw: the same pairs, fresh outcomes and rewards.
     made = predictive.replicate_rows(host_generator(key_replicates), draws, rows)
     transitions = data.transitions if isinstance(data, Log) else data
     assert isinstance(transitions, Transitions)  # there are rows
@@ -310,12 +315,13 @@ def predictive_check(
         reward = np.where(missing, np.nan, reward).astype(float)
         return Sample(posterior.space, rows.cell, outcome, reward, previous, draws.transition_probs[n])
 
-    again = made.get("observed_reward", np.broadcast_to(rows.reward, (len(draws.transition_probs), missing.size)))
+    replicated = made.get("observed_reward", np.broadcast_to(rows.reward, (len(draws.transition_probs), missing.size)))
     numbers = range(len(draws.transition_probs))
-    replicates = [sample(n, made["observed_next_state"][n], again[n]) for n in numbers]
+    # A statistic may look at the draw too (a realised discrepancy): data and replicate of one draw are compared.
+    replicates = [sample(n, made["observed_next_state"][n], replicated[n]) for n in numbers]
     observed = [sample(n, rows.outcome, rows.reward) for n in numbers]
-    found = {}
+    comparisons = {}
     for name, function in statistics.items():
         seen, drawn = (stack_statistic(name, [function(x) for x in samples]) for samples in (observed, replicates))
-        found[name] = compare_statistic(seen, drawn, draws.run.markov_chains)
-    return PredictiveCheck(found, group, missing.size, posterior.space)
+        comparisons[name] = compare_statistic(seen, drawn, draws.run.markov_chains)
+    return PredictiveCheck(comparisons, group, missing.size, posterior.space)

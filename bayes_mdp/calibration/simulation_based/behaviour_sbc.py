@@ -21,8 +21,8 @@ from bayes_mdp.behaviour import BehaviourModel, ChoiceLog, Task, numpyro_model
 from bayes_mdp.behaviour.behaviour_model import check_model
 from bayes_mdp.behaviour.fit_behaviour import POOLINGS, Pooling
 from bayes_mdp.behaviour.jumps import refuse_jumps
-from bayes_mdp.behaviour.likelihood import chosen_log_probs
-from bayes_mdp.behaviour.simulate_choices import as_task, simulated_records
+from bayes_mdp.behaviour.likelihood import action_log_likelihood
+from bayes_mdp.behaviour.simulate_choices import as_task, simulate_records
 from bayes_mdp.calibration.simulation_based.prior_sbc import chunk_of, identity_of, options_of, run_in_chunks
 from bayes_mdp.calibration.simulation_based.prior_sbc import sampler as short_sampler
 from bayes_mdp.calibration.simulation_based.ranks import Rank, Sites, rank_of_truth
@@ -142,11 +142,11 @@ def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
     design = BehaviourDesign(
         model, model, environment, num_subjects, num_choices, num_draws, pooling, horizon, options, quantities
     )
-    asked = (model, environment, pooling, horizon, options, quantities, num_subjects, num_choices)
+    request = (model, environment, pooling, horizon, options, quantities, num_subjects, num_choices)
     attributes = {
         "method": "nuts",
         "options": options_of(options),
-        "program": identity_of(asked),
+        "program": identity_of(request),
         "data": f"{num_choices} choices of {num_subjects} subjects (pooling {pooling})",
         "num_draws": str(num_draws),
     }
@@ -166,13 +166,13 @@ def simulation_of_behaviour(design: BehaviourDesign) -> Callable[[PRNGKeyArray],
 
     def one(key: PRNGKeyArray) -> dict[str, Rank]:
         key_truth, key_choices, key_fit, key_ties = jax.random.split(key, 4)
-        truth, log = _simulated_group(design, key_truth, key_choices)
+        truth, log = _simulate_group(design, key_truth, key_choices)
         program = numpyro_model(design.fitted, log, design.pooling)
         chains = run_chains(key_fit, program, log, design.sampler)
         # Evenly thinned, chains one after the other.
         total = design.sampler.num_chains * design.sampler.num_samples
-        kept = np.linspace(0, total - 1, design.num_draws).round().astype(int)
-        draws = {name: x.reshape(total, *x.shape[2:])[kept] for name, x in chains.draws.items()}
+        draw_index = np.linspace(0, total - 1, design.num_draws).round().astype(int)
+        draws = {name: x.reshape(total, *x.shape[2:])[draw_index] for name, x in chains.draws.items()}
         # The truth comes first: quantities are computed for it and the draws in the same way.
         points = {name: jnp.concatenate([truth[name][None], x]) for name, x in draws.items()}
         values = jax.lax.map(lambda sites: _values(design, log, sites), points)
@@ -183,7 +183,7 @@ def simulation_of_behaviour(design: BehaviourDesign) -> Callable[[PRNGKeyArray],
 
 
 @traced_alone
-def _simulated_group(
+def _simulate_group(
     design: BehaviourDesign, key_truth: PRNGKeyArray, key_choices: PRNGKeyArray
 ) -> tuple[Sites, ChoiceLog]:
     """The latent sites of a group drawn from the prior, and its choices."""
@@ -197,7 +197,7 @@ def _simulated_group(
     sites = {name: x["value"] for name, x in trace.items() if x["type"] == "sample" and name != "choice"}
     params = {name: jnp.broadcast_to(trace[name]["value"], shape[:1]) for name in design.model.parameters}
     keys = jax.random.split(key_choices, design.num_subjects)
-    columns = simulated_records(keys, design.model, params, task, design.num_choices, design.horizon)
+    columns = simulate_records(keys, design.model, params, task, design.num_choices, design.horizon)
     state, action, reward, following, ended = columns
     return sites, ChoiceLog(state, action, reward, following, ended if ends else None, np.ones(shape, bool), **labels)
 
@@ -209,15 +209,15 @@ def _values(design: BehaviourDesign, log: ChoiceLog, sites: Sites) -> OrderedDic
     program = handlers.substitute(numpyro_model(design.fitted, log, design.pooling), sites)
     trace = handlers.trace(handlers.seed(program, jax.random.key(0))).get_trace()
     params = {name: jnp.broadcast_to(trace[name]["value"], (design.num_subjects,)) for name in design.fitted.parameters}
-    drawn = DrawnBehaviour(params, sites, chosen_log_probs(design.fitted, params, log).sum(axis=1), log)
+    drawn = DrawnBehaviour(params, sites, action_log_likelihood(design.fitted, params, log).sum(axis=1), log)
     if design.quantities is None:
-        found = OrderedDict((name, x) for name, x in sites.items() if jnp.ndim(x) == 0)
+        values = OrderedDict((name, x) for name, x in sites.items() if jnp.ndim(x) == 0)
         if design.pooling != "complete":
-            found.update((f"{name} of subject 0", x[0]) for name, x in params.items())
-        found[LIKELIHOOD] = drawn.log_likelihood.sum()
-        return found
-    found = OrderedDict((name, jnp.asarray(quantity(drawn))) for name, quantity in design.quantities.items())
-    for name, value in found.items():
+            values.update((f"{name} of subject 0", x[0]) for name, x in params.items())
+        values[LIKELIHOOD] = drawn.log_likelihood.sum()
+        return values
+    values = OrderedDict((name, jnp.asarray(quantity(drawn))) for name, quantity in design.quantities.items())
+    for name, value in values.items():
         if value.shape:
             raise ValueError(f"quantities[{name!r}] gives an array of shape {value.shape}, expected one number")
-    return found
+    return values

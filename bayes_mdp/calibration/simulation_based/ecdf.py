@@ -57,10 +57,13 @@ def prob_inside(band: Band, rank_probs: Float[np.ndarray, " ranks"], num: int) -
 def p_value(ranks: Int[np.ndarray, " N"], num_draws: int) -> float:
     """Probability that N uniform ranks in 0..num_draws have a smallest tail probability as small as these."""
     num = len(ranks)
+    # counts[k]: how many ranks are <= k, Binomial(N, (k + 1) / (L + 1)) if they are uniform. The statistic is the
+    # smallest two-sided tail over k; its p-value is the probability that a path leaves the band of that level
+    # somewhere.
     counts = np.cumsum(np.bincount(ranks, minlength=num_draws + 1))
-    below, above = _tails(num, num_draws)
-    each = np.arange(num_draws + 1)
-    statistic = float(2 * np.minimum(below[each, counts], above[each, counts]).min())
+    lower_tail, upper_tail = _tails(num, num_draws)
+    place = np.arange(num_draws + 1)
+    statistic = float(2 * np.minimum(lower_tail[place, counts], upper_tail[place, counts]).min())
     outside = 1.0 - prob_inside(_band_above(num, num_draws, statistic), _uniform(num_draws), num)
     # The difference 1 - inside has no correct digits if it is tiny: clip it to bounds that hold exactly, the tail
     # probability at one k and the sum over all k.
@@ -100,8 +103,8 @@ def detectable(num: int, num_draws: int, false_alarm: float, power: float = 0.95
         return (1.0 - prob_inside(band, fault_rank_probs(num_draws, np.exp(log_scale), shift), num)) - power
 
     narrow = _root(lambda x: missing(-x, 0.0), 4.0)
-    wide = _root(lambda x: missing(x, 0.0), 4.0)
-    return Detectable(float(np.exp(-narrow)), float(np.exp(wide)), _root(lambda x: missing(0.0, x), 6.0))
+    log_spread = _root(lambda x: missing(x, 0.0), 4.0)
+    return Detectable(float(np.exp(-narrow)), float(np.exp(log_spread)), _root(lambda x: missing(0.0, x), 6.0))
 
 
 def fault_rank_probs(num_draws: int, scale: float, shift: float) -> Float[np.ndarray, " ranks"]:
@@ -112,6 +115,7 @@ def fault_rank_probs(num_draws: int, scale: float, shift: float) -> Float[np.nda
     z = np.linspace(-8.0, 8.0, 801)
     draw = ((z - shift) / scale)[:, None]
     rank = np.arange(num_draws + 1)
+    # log C(L, rank) + rank log Phi + (L - rank) log(1 - Phi), for every truth of the grid.
     choose = special.gammaln(num_draws + 1) - special.gammaln(rank + 1) - special.gammaln(num_draws - rank + 1)
     log_probs = choose + rank * special.log_ndtr(draw) + (num_draws - rank) * special.log_ndtr(-draw)
     probs = stats.norm.pdf(z) @ np.exp(log_probs)
@@ -131,6 +135,7 @@ def _uniform(num_draws: int) -> Float[np.ndarray, " ranks"]:
 @lru_cache(maxsize=8)
 def _tails(num: int, num_draws: int) -> tuple[Float[np.ndarray, "ranks counts"], Float[np.ndarray, "ranks counts"]]:
     """P(count <= c) and P(count >= c) at every k, for c = 0..N."""
+    # P(rank <= k) of a uniform rank.
     cdf = np.arange(1, num_draws + 2)[:, None] / (num_draws + 1)
     count = np.arange(num + 1)
     return stats.binom.cdf(count, num, cdf), stats.binom.sf(count - 1, num, cdf)
@@ -138,7 +143,7 @@ def _tails(num: int, num_draws: int) -> tuple[Float[np.ndarray, "ranks counts"],
 
 def _band_above(num: int, num_draws: int, level: float) -> Band:
     """The counts whose two-sided tail probability exceeds `level`."""
-    below, above = _tails(num, num_draws)
+    lower_tail, upper_tail = _tails(num, num_draws)
     # Tails that are equal by symmetry differ by rounding: count both as not above the level.
     level *= 1 + 1e-9
-    return Band((2 * below <= level).sum(-1), num - (2 * above <= level).sum(-1))
+    return Band((2 * lower_tail <= level).sum(-1), num - (2 * upper_tail <= level).sum(-1))

@@ -146,8 +146,8 @@ def sbc(
     fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(options.num_draws))
     drawn = prior if isinstance(prior, PartialPooling) else _drawable(prior, space)
     design = Design(drawn, space, options.num_draws, options.num_transitions, quantities, behaviour, objective)
-    asked = (prior, space, quantities, behaviour, objective, method)
-    attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(asked)}
+    request = (prior, space, quantities, behaviour, objective, method)
+    attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(request)}
     return SBC(run_simulations(key, design, fit, num_simulations, attributes, file, options.executor))
 
 
@@ -272,9 +272,9 @@ def run_in_chunks(
     # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
     size = -(-num // -(-num // chunk))
     block = SimulationBlock(key, make, size)
-    found = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
-    done = [] if found is None else [found]
-    count = 0 if found is None else found.sizes["simulation"]
+    stored = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
+    done = [] if stored is None else [stored]
+    count = 0 if stored is None else stored.sizes["simulation"]
     written = time.monotonic()
     with bar_of(num, " simulations", done=min(count, num), delay=delay) as bar:
         for ranks in _in_order(block, range(count, num, size), executor):
@@ -282,10 +282,10 @@ def run_in_chunks(
             count += size
             bar.update(min(size, num - bar.n))
             if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
-                done = [_joined(done)]
+                done = [_join(done)]
                 write_netcdf(done[0], path)
                 written = time.monotonic()
-    return _joined(done).isel(simulation=slice(num))
+    return _join(done).isel(simulation=slice(num))
 
 
 class SimulationBlock:
@@ -305,16 +305,19 @@ class SimulationBlock:
         """Simulations `start` to `start + size - 1`."""
         if self._compiled is None:
             key, make, size = self._parts
-            one = make()
-            self._compiled = (
-                _staged(key, one, size)
-                if isinstance(one, StagedSimulation)
-                else jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
-            )
+            simulate = make()
+            if isinstance(simulate, StagedSimulation):
+                self._compiled = _run_stages(key, simulate, size)
+            else:
+                # Simulation i has the key fold_in(key, i), whatever the size of the block.
+                number = np.arange(size)
+                self._compiled = jax.jit(
+                    lambda start: jax.vmap(lambda i: simulate(jax.random.fold_in(key, i)))(start + number)
+                )
         return self._compiled(start)
 
 
-def _staged(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable[[int], dict[str, Rank]]:
+def _run_stages(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable[[int], dict[str, Rank]]:
     """The same in stages: what can be traced is compiled for all simulations of a block at once."""
     keys_of = jax.jit(lambda start: jax.vmap(lambda i: jax.random.fold_in(key, i))(start + np.arange(size)))
     simulate, examine = (quick_jit(jax.vmap(part), options=QUICKEST) for part in (one.simulate, one.examine))
@@ -341,10 +344,10 @@ def _in_order(block: SimulationBlock, starts: range, executor: ExecutorLike) -> 
     early: dict[int, dict[str, Rank]] = {}
     left = iter(starts)
     awaited = next(left, None)
-    for one in run_tasks(block, [Task(str(start), (start,)) for start in starts], executor):
-        if one.value is None:
-            raise RuntimeError(f"the simulations from {one.name} on failed: {one.error}")
-        early[int(one.name)] = one.value
+    for finished in run_tasks(block, [Task(str(start), (start,)) for start in starts], executor):
+        if finished.value is None:
+            raise RuntimeError(f"the simulations from {finished.name} on failed: {finished.error}")
+        early[int(finished.name)] = finished.value
         while awaited in early:
             yield early.pop(awaited)
             awaited = next(left, None)
@@ -364,7 +367,7 @@ def dataset_of(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -
     return xr.Dataset(columns, coords, attributes)
 
 
-def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
+def _join(parts: list[xr.Dataset]) -> xr.Dataset:
     return xr.concat(parts, dim="simulation") if len(parts) > 1 else parts[0]
 
 
@@ -380,24 +383,25 @@ def _resume(
     Raises:
         ValueError: they are of another call, or this cannot be decided.
     """
-    found = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
+    stored = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
     expected = f"expected those of this call (path {str(path)!r}; remove it to start anew)"
     program = attributes["program"]
     if program.startswith("?"):
         raise ValueError(f"path may hold other simulations, as {program[2:]}, {expected}")
     for name, value in attributes.items():
-        if name != "program" and found.attrs.get(name) != value:
-            raise ValueError(f"path holds simulations with {name} {found.attrs.get(name)!r} not {value!r}, {expected}")
-    if found.attrs.get("program") != program:
+        if name != "program" and stored.attrs.get(name) != value:
+            raise ValueError(f"path holds simulations with {name} {stored.attrs.get(name)!r} not {value!r}, {expected}")
+    if stored.attrs.get("program") != program:
         raise ValueError(f"path holds simulations of another {parts}, {expected}")
+    # The key is not in the file: the truth of simulation 0 tells whether it is the same.
     if isinstance(one, StagedSimulation):
-        truth = {name: rank.truth[0] for name, rank in _staged(key, one, 1)(0).items()}
+        truth = {name: rank.truth[0] for name, rank in _run_stages(key, one, 1)(0).items()}
     else:
         truth = jax.jit(lambda: {name: rank.truth for name, rank in one(jax.random.fold_in(key, 0)).items()})()
-    names = found.quantity.values.tolist()
+    names = stored.quantity.values.tolist()
     if sorted(truth) != sorted(names):
         raise ValueError(f"path holds the quantities {names}, {expected}")
     first = np.stack([np.asarray(truth[name]) for name in names])
-    if not np.allclose(first, found.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
+    if not np.allclose(first, stored.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
         raise ValueError(f"path holds simulations of another key, {expected}")
-    return found
+    return stored

@@ -97,11 +97,11 @@ def values(space: StateActionSpace, objective: Objective) -> dict[str, Quantity]
     """
     if isinstance(objective, AverageReward):
         return {"gain": lambda drawn: drawn.solution.gain}
-    found: dict[str, Quantity] = {f"V({name})": _optimal_value(s) for s, name in enumerate(space.state_names)}
-    return {**found, **{f"Q({name})": _action_value(*pair) for name, pair in _choices(space).items()}}
+    quantities: dict[str, Quantity] = {f"V({name})": _optimal_value(s) for s, name in enumerate(space.state_names)}
+    return {**quantities, **{f"Q({name})": _action_value(*pair) for name, pair in _choices(space).items()}}
 
 
-def chosen_policy(space: StateActionSpace) -> dict[str, Quantity]:
+def value_of_chosen_policy(space: StateActionSpace) -> dict[str, Quantity]:
     """The value of the policy that each posterior's mean MDP chooses, by the name `CHOSEN_POLICY`: mean over states."""
     first = () if space.horizon is None else (0,)
     return {CHOSEN_POLICY: lambda drawn: _value(evaluate(drawn.mdp, _known(drawn.chosen), drawn.objective), first)}

@@ -207,7 +207,7 @@ def simulate(
     """
     if behaviour is None:
         return _independent(key, environment, space, num)
-    return _followed(key, environment, space, num, behaviour)
+    return _follow(key, environment, space, num, behaviour)
 
 
 def uniform_policy(space: StateActionSpace) -> Float[np.ndarray, "S A"]:
@@ -218,6 +218,7 @@ def uniform_policy(space: StateActionSpace) -> Float[np.ndarray, "S A"]:
 
 def _independent(key: PRNGKeyArray, environment: Environment, space: StateActionSpace, num: int) -> Transitions:
     key_pair, key_step = jax.random.split(key)
+    # Uniform over the legal pairs by their list: no pair is drawn and thrown away.
     cells = np.argwhere(np.broadcast_to(True if space.legal is None else space.legal, space.shape))
     chosen = jnp.asarray(cells)[jax.random.randint(key_pair, (num,), 0, len(cells))]
     *step, state, action = chosen.T
@@ -226,7 +227,7 @@ def _independent(key: PRNGKeyArray, environment: Environment, space: StateAction
     return _transitions(space, state, action, step, outcome)
 
 
-def _followed(
+def _follow(
     key: PRNGKeyArray, environment: Environment, space: StateActionSpace, num: int, behaviour: PolicyLike
 ) -> Transitions:
     key_start, key_steps = jax.random.split(key)
@@ -235,12 +236,12 @@ def _followed(
     def advance(carry: Walk, key: PRNGKeyArray) -> tuple[Walk, tuple[Array, Array, Array, Outcome]]:
         state, step = carry
         key_action, key_step, key_reset = jax.random.split(key, 3)
-        here = log_probs[state] if log_probs.ndim == 2 else log_probs[step, state]
-        action = jax.random.categorical(key_action, here)
+        probs_here = log_probs[state] if log_probs.ndim == 2 else log_probs[step, state]
+        action = jax.random.categorical(key_action, probs_here)
         outcome = environment.step(key_step, state, action, step)
-        over = outcome[2] if space.horizon is None else outcome[2] | (step == space.horizon - 1)
-        next_state = jnp.where(over, environment.reset(key_reset), outcome[0])
-        next_step = jnp.where(over, 0, step + 1) if space.horizon is not None else step
+        episode_over = outcome[2] if space.horizon is None else outcome[2] | (step == space.horizon - 1)
+        next_state = jnp.where(episode_over, environment.reset(key_reset), outcome[0])
+        next_step = jnp.where(episode_over, 0, step + 1) if space.horizon is not None else step
         return (next_state, next_step), (state, action, step, outcome)
 
     start = (environment.reset(key_start), jnp.zeros((), int))
@@ -289,28 +290,28 @@ def look_at_draws(
 
         def one(key: PRNGKeyArray) -> tuple[Kept, Sites]:
             # The draw of `sample_law`, with the values of the sites that made its component.
-            key_component, below = jax.random.split(key)
+            key_component, key_draws = jax.random.split(key)
             k = jax.random.categorical(key_component, jnp.asarray(posterior.log_weights))
-            return look(posterior.law_at(below, k)), {
+            return look(posterior.law_at(key_draws, k)), {
                 name: jnp.asarray(values)[k] for name, values in posterior.site_draws.items()
             }
 
         return jax.vmap(one)(keys)
     # Weighted draws are resampled to equal weights, in random order.
     thin = posterior.thinned(key_thin, max(num, LEAST_COMPONENTS))
-    kept = jax.random.permutation(key_draw, max(num, LEAST_COMPONENTS))[:num]
-    sites = {name: values[kept] for name, values in thin.site_draws.items()}
-    return jax.vmap(lambda key, k: look(thin.law_at(key, k)))(keys, kept), sites
+    draw_index = jax.random.permutation(key_draw, max(num, LEAST_COMPONENTS))[:num]
+    sites = {name: values[draw_index] for name, values in thin.site_draws.items()}
+    return jax.vmap(lambda key, k: look(thin.law_at(key, k)))(keys, draw_index), sites
 
 
 def _look_at_components(
     posterior: Fitted, draws: ComponentDraws, design: Design, look: Callable[[Law], Kept]
 ) -> tuple[Kept, Sites]:
     """`look_at_draws` where the components are draws of equal weight, with one draw of what lies below each."""
-    kept = jnp.arange(design.num_draws)
-    sites = {name: jnp.asarray(values)[kept] for name, values in posterior.site_draws.items()}
+    draw_index = jnp.arange(design.num_draws)
+    sites = {name: jnp.asarray(values)[draw_index] for name, values in posterior.site_draws.items()}
     components: Any = posterior  # has some, as it draws below them
-    return jax.vmap(lambda k: look(draws.law(components.component(k), k)))(kept), sites
+    return jax.vmap(lambda k: look(draws.law(components.component(k), k)))(draw_index), sites
 
 
 def _values(
@@ -319,8 +320,8 @@ def _values(
     mdp, noise, log_likelihood = parts
     policy = uniform_policy(design.space) if design.behaviour is None else design.behaviour
     drawn = Drawn(mdp, noise, log_likelihood, sites, transitions, policy, design.objective, chosen)
-    wanted = default_quantities(design.space) if design.quantities is None else design.quantities
-    values = OrderedDict((name, jnp.asarray(quantity(drawn))) for name, quantity in wanted.items())
+    quantities = default_quantities(design.space) if design.quantities is None else design.quantities
+    values = OrderedDict((name, jnp.asarray(quantity(drawn))) for name, quantity in quantities.items())
     for name, value in values.items():
         if value.shape:
             raise ValueError(f"quantities[{name!r}] gives an array of shape {value.shape}, expected one number")
@@ -342,6 +343,6 @@ def _numbers_of(name: str, value: Float[Array, "..."]) -> dict[str, Float[Array,
 def rank_of_truth(key: PRNGKeyArray, values: Float[Array, " points"]) -> Rank:
     """Rank of the first value among the others. If it equals k of them, each of k + 1 ranks is equally likely."""
     truth, draws = values[0], values[1:]
-    below, equal = (draws < truth).sum(), (draws == truth).sum()
-    rank = below + jax.random.randint(key, (), 0, equal + 1)
+    num_below, equal = (draws < truth).sum(), (draws == truth).sum()
+    rank = num_below + jax.random.randint(key, (), 0, equal + 1)
     return Rank(rank, truth, draws.mean(), draws.std(), jnp.isfinite(values).all(), draws)

@@ -105,8 +105,10 @@ class SBC:
     @property
     def ignores_data(self) -> bool:
         """Whether no posterior mean correlates with its truth (by 4 standard errors), the likelihood excepted."""
-        others = [name for name in self.judged if name != LIKELIHOOD]
-        return bool(others) and all(self._correlation(name) < CLEAR / self.num_simulations**0.5 for name in others)
+        quantities = [name for name in self.judged if name != LIKELIHOOD]
+        return bool(quantities) and all(
+            self._correlation(name) < CLEAR / self.num_simulations**0.5 for name in quantities
+        )
 
     def shape(self, quantity: str) -> tuple[float | None, float | None]:
         """(shift, scale) of the draws, estimated from the ranks as if all distributions were normal.
@@ -117,6 +119,9 @@ class SBC:
         Args:
             quantity: one of those that were ranked.
         """
+        # Normal scores of the ranks: of a calibrated posterior they are standard normal but for the grid, whose own
+        # deviation is divided out. Draws too narrow put truths into the tails, so the score's width is the inverse of
+        # the scale.
         grid = stats.norm.ppf((np.arange(self.num_draws + 1) + 0.5) / (self.num_draws + 1))
         score = grid[self._ranks(quantity)]
         num, mean, width = len(score), score.mean(), max(score.std() / grid.std(), 1e-9)
@@ -219,7 +224,7 @@ def _sensitivity(num_simulations: int, faults: ecdf.Detectable) -> str:
         f"wider than {faults.wide:.2f} {times}",
         f"shifted by {faults.shift:.2f} of it",
     )
-    seen = [each for each, size in zip(words, faults, strict=True) if np.isfinite(size)]
+    seen = [fault for fault, size in zip(words, faults, strict=True) if np.isfinite(size)]
     if not seen:
         return f"{num_simulations} simulations are too few to see any fault with probability {POWER:.0%}"
     said = f"{num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "

@@ -47,7 +47,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, at_most_held, effective_number
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability, sizes_of
@@ -225,7 +225,7 @@ def choose(
     limits, slack, confidence = options.limits, float(options.slack), float(confidence)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
-    searched, num_draws = at_most_held(searched, int(options.num_draws))
+    searched, num_draws = limit_draws(searched, int(options.num_draws))
     check_choice(criterion, num_draws, confidence, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
@@ -427,7 +427,7 @@ def _judged(
     """The answer, from the fresh draws, which `judged_by` holds or makes."""
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
-    judged_by, _ = at_most_held(judged_by, len(values))
+    judged_by, _ = limit_draws(judged_by, len(values))
     bases = late_bases(posterior, policies, judge.objective, judge.start)
     judged = [
         PolicyValue(

@@ -32,7 +32,7 @@ from bayes_mdp.inference.pair_draws import (
     Drawn,
     PairDraws,
     PairRows,
-    at_most_held,
+    limit_draws,
     pair_draws,
 )
 from bayes_mdp.mdp import AverageReward, CanSample, Episodic, Objective
@@ -272,7 +272,7 @@ def draws_of(
     Raises:
         ValueError: `initial` is no distribution; one draw does not fit in memory.
     """
-    posterior, num_draws = at_most_held(posterior, num_draws)
+    posterior, num_draws = limit_draws(posterior, num_draws)
     sizes = sizes_of(posterior)
     used = sizes.possible if needed is None else np.broadcast_to(needed, sizes.shape)
     start, given, _ = read_start(sizes, initial, labels_of(posterior))

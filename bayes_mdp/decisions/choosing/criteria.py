@@ -20,6 +20,7 @@ from jaxtyping import Float
 from scipy.special import betaincinv
 
 from bayes_mdp.utils.messages import amount
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.validation import check_name, check_number, described, require
 
 Values = Float[np.ndarray, " W"]
@@ -27,7 +28,7 @@ Values = Float[np.ndarray, " W"]
 _ROUNDING = 1e-9
 
 
-class TailMean(eqx.Module):
+class TailMean(Module):
     """weight * mean + (1 - weight) * CVaR at `level`, of the values or, with `regret`, of minus the regrets.
 
     The form that the criteria of this file have in common; `CVaR`, `SoftRobust` and the rest are its names.
@@ -49,6 +50,8 @@ class TailMean(eqx.Module):
 
     def gradient(self, values: Values, best: Values | None = None) -> Values:
         """A supergradient by the values: weights of the MDPs, zero or greater, that sum to one."""
+        if self.weight == 1.0:
+            return np.full(len(values), 1.0 / len(values))
         gains = self._gains(values, best)
         order = np.argsort(gains, kind="stable")
         # The lowest share `level` of the draws; the draw on its edge counts in part.
@@ -162,7 +165,7 @@ class Regret(eqx.Module):
         return TailMean(0.0, float(self.level), True)
 
 
-class Percentile(eqx.Module):
+class Percentile(Module):
     """What the value exceeds with probability 1 - level: sup {y: P(value >= y) >= 1 - level} (Delage and Mannor 2010).
 
     Args:
@@ -205,7 +208,7 @@ class Percentile(eqx.Module):
         return np.eye(len(values))[at]
 
 
-class ProbabilityOptimal(eqx.Module):
+class ProbabilityOptimal(Module):
     """The probability that the policy's regret is at most `tolerance` (in units of the value).
 
     Raises:

@@ -1,6 +1,8 @@
 """Policies for a criterion over common draws: deterministic ones, and stochastic ones where mixing pays.
 
-Deterministic policies: all of them where they are few, else ascent. Choosing for more than one MDP at once is NP-hard
+Deterministic policies: all of them where they are few, else ascent. All of them share work: a state whose action is
+fixed is eliminated from the chain (as by Grassmann, Taksar and Heyman 1985), once for all policies that agree so far.
+Choosing for more than one MDP at once is NP-hard
 (Steimle, Kaufman and Denton 2021), whatever the criterion: beyond enumeration what is found is a local optimum, and
 called so.
 
@@ -13,15 +15,18 @@ out is a local optimum.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import linprog
 
 from bayes_mdp.decisions.choosing.common_draws import BATCH, CommonDraws
 from bayes_mdp.decisions.choosing.criteria import Percentile, ProbabilityOptimal, Scored, TailMean
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
+from bayes_mdp.mdp import Discounted
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.memory import check_memory
 
 ENUMERATED = 4096  # deterministic policies that are all tried
@@ -29,6 +34,7 @@ ENUMERATED_VALUES = 4_000_000  # and values of policies in draws
 SINGLE_CHANGES = 400_000  # values of policies in draws, to try every change of one action
 MOST_STEPS = 50
 TRIED = 1e-10  # precision of the values of policies that are tried, where systems are iterated
+ROUNDINGS, NEAR = 64.0, 1e-7  # errors of values by elimination, in roundings; as a share of the values at most
 BETTER = 1e-12  # share of the largest value by which a score must rise to count as better
 
 Feasible = Callable[[Float[np.ndarray, "W P"]], Bool[np.ndarray, " P"]]
@@ -84,35 +90,153 @@ def enumerate_policies(problem: Problem) -> Found | None:
     count = policies.count
     if count > ENUMERATED or count * draws.num > ENUMERATED_VALUES:
         return None
-    base = policies.best(np.zeros(policies.fixed.shape))
-    where = np.argwhere(policies.open_states)
-    options = [np.flatnonzero(policies.free[index[-1]]) for index in where]
-    best: tuple[float, np.ndarray, np.ndarray] | None = None
-    batch: list[np.ndarray] = []
-
-    def try_batch() -> None:
-        nonlocal best
-        if not batch:
-            return
-        found = policies.policy(np.stack(batch))
-        values = draws.values(found)
-        scores = problem.scores(values)
-        top = int(np.argmax(scores))
-        if np.isfinite(scores[top]) and (best is None or scores[top] > best[0]):
-            best = float(scores[top]), found[top], values[:, top]
-        batch.clear()
-
-    for actions in product(*options):
-        choice = base.copy()
-        choice[tuple(where.T)] = actions
-        batch.append(choice)
-        if len(batch) == draws.batch:
-            try_batch()
-    try_batch()
+    best = _best_by_elimination(problem) if _can_be_eliminated(problem) else None
+    if best is None:
+        best = _best_of_choices(problem, np.arange(round(count)))
     if best is None:
         return None
     how = f"best of all {round(count)} deterministic policies, in these draws"
-    return Found(best[1], best[2], best[0], how, True)
+    return Found(best.policy, best.values, best.score, how, True)
+
+
+class _Best(NamedTuple):
+    """The best of some choices."""
+
+    policy: Float[np.ndarray, "*H S A"]
+    values: Float[np.ndarray, " W"]
+    score: float
+
+
+def _choices(policies: PolicySet, numbers: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N *H S"]:
+    """Deterministic choices by number: the first open state changes slowest."""
+    where = np.argwhere(policies.open_states)
+    options = [np.flatnonzero(policies.free[index[-1]]) for index in where]
+    choices = np.repeat(policies.best(np.zeros(policies.fixed.shape))[None], len(numbers), 0)
+    if options:
+        digits = np.unravel_index(numbers, [len(each) for each in options])
+        for index, each, digit in zip(where, options, digits, strict=True):
+            choices[(slice(None), *index)] = each[digit]
+    return choices
+
+
+def _best_of_choices(problem: Problem, numbers: Int[np.ndarray, " N"]) -> _Best | None:
+    """The best of the choices, of equal ones the first; None: none may be chosen."""
+    best, size = None, problem.draws.batch
+    for first in range(0, len(numbers), size):
+        policies = problem.policies.policy(_choices(problem.policies, numbers[first : first + size]))
+        values = problem.draws.values(policies)
+        scores = problem.scores(values)
+        top = int(np.argmax(scores))
+        if np.isfinite(scores[top]) and (best is None or scores[top] > best.score):
+            best = _Best(policies[top], values[:, top], float(scores[top]))
+    return best
+
+
+def _can_be_eliminated(problem: Problem) -> bool:
+    """Whether values by elimination are near enough to tell which policies may be the best: in small, discounted MDPs.
+
+    Criteria that move by no more than the values do.
+    """
+    draws = problem.draws
+    held = draws.kept is not None and draws.kept.probs.dtype == np.float64 and draws.batch > BATCH
+    discounted = isinstance(draws.objective, Discounted) and float(draws.objective.discount) > 0
+    return held and discounted and isinstance(problem.criterion, (TailMean, Percentile))
+
+
+def _best_by_elimination(problem: Problem) -> _Best | None:
+    """The best of all choices: those that may be it by values to rounding, judged by values with a proven bound.
+
+    None where rounding cannot be told from what differs, or no choice may be made.
+    """
+    draws, rate = problem.draws, float(step_discount(problem.draws.objective))
+    values = all_values(draws, problem.policies)
+    # Probabilities stay positive in an elimination, so that an error grows with the states and the time alone.
+    largest = float(np.abs(values).max(initial=0.0))
+    error = ROUNDINGS * draws.sizes.shape[-2] * float(np.finfo(float).eps) / (1.0 - rate) * largest
+    if not error <= NEAR * largest:
+        return None
+    # A choice may be the best if it may be made with values that are a little larger, and scores with them.
+    scores = problem.scores(values + error)
+    order = np.argsort(-scores, kind="stable")
+    order = order[np.isfinite(scores[order])]
+    best, best_number, size = None, -1, draws.batch
+    for first in range(0, len(order), size):
+        if best is not None and scores[order[first]] < best.score:
+            break
+        numbers = np.sort(order[first : first + size])
+        policies = problem.policies.policy(_choices(problem.policies, numbers))
+        judged = draws.values(policies)
+        if not np.abs(judged - values[:, numbers]).max() <= error:
+            return None
+        exact = problem.scores(judged)
+        for i, number in enumerate(numbers.tolist()):
+            # Of equal ones the first, as if all had been judged one after the other.
+            if np.isfinite(exact[i]) and (best is None or (-exact[i], number) < (-best.score, best_number)):
+                best, best_number = _Best(policies[i], judged[:, i], float(exact[i])), number
+    return best
+
+
+def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W P"]:
+    """The values of all deterministic policies of a set in every draw, to rounding; in the order of their numbers.
+
+    Args:
+        draws: of a small problem, held in memory.
+        policies: the set.
+    """
+    rows, rate = draws.rows, float(step_discount(draws.objective))
+    kept = draws.kept
+    assert kept is not None
+    # 1. Rows of all pairs, dense, and their rewards: what ends the episode is left out.
+    size, number = rows.n_states, len(rows.pair)
+    table = np.zeros((draws.num, len(rows.state), size + 1))
+    place = rows.pair * (size + 1) + rows.next_state
+    entries = scipy.sparse.csr_array((np.ones(number), (np.arange(number), place)), (number, table[0].size))
+    table = (kept.probs @ entries).reshape(table.shape)[..., :size]
+    pair_of = np.zeros(policies.free.shape, int)
+    pair_of[rows.state, rows.action] = np.arange(len(rows.state))
+    drawn = np.zeros(policies.free.shape, bool)
+    drawn[rows.state, rows.action] = True
+
+    def mixed(state: int, action: int) -> tuple[np.ndarray, np.ndarray]:
+        """Row and reward of a state whose free probability goes to an action."""
+        weights = policies.fixed[state].copy()
+        weights[action] += policies.mass[state]
+        used = np.flatnonzero(drawn[state] & (weights > 0))
+        which = pair_of[state, used]
+        return (
+            np.einsum("a,wat->wt", weights[used], table[:, which]),
+            kept.reward[:, which] @ weights[used],
+        )
+
+    # 2. A chain with a row for each option of each state, those with one option first, and one that starts.
+    is_open = policies.open_states
+    order = [*np.flatnonzero(~is_open).tolist(), *np.flatnonzero(is_open).tolist()]
+    base = policies.best(np.zeros(policies.fixed.shape))
+    options = [np.flatnonzero(policies.free[s]) if is_open[s] else base[s : s + 1] for s in order]
+    parts = [mixed(s, int(a)) for s, each in zip(order, options, strict=True) for a in each]
+    chain = np.stack([np.broadcast_to(draws.start / rate, (draws.num, size)), *(row for row, _ in parts)], 1)
+    reward = np.stack([np.zeros(draws.num), *(paid for _, paid in parts)], 1)
+    return _eliminated(chain[..., order], reward, [len(each) for each in options], rate)
+
+
+def _eliminated(
+    chain: Float[np.ndarray, "W Q S"], reward: Float[np.ndarray, "W Q"], options: list[int], rate: float
+) -> Float[np.ndarray, "W P"]:
+    """Values of the first row for all combinations of options, the first of them changing slowest.
+
+    v_s = (r_s + k sum_{t != s} p_st v_t) / (1 - k p_ss) takes the place of v_s in all other rows.
+    """
+    if not options:
+        return reward[:, :1]
+    number, rest = options[0], [0, *range(1 + options[0], chain.shape[1])]
+    to_state = rate * chain[:, rest, 0]
+    later, paid = chain[:, rest, 1:], reward[:, rest]
+    answers = []
+    for i in range(1, 1 + number):
+        share = to_state / (1.0 - rate * chain[:, i, 0])[:, None]
+        rows = later + share[..., None] * chain[:, i, None, 1:]
+        answers.append(_eliminated(rows, paid + share * reward[:, i, None], options[1:], rate))
+    return answers[0] if number == 1 else np.concatenate(answers, -1)
 
 
 def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found | None:

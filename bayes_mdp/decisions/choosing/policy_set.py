@@ -17,6 +17,7 @@ from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_o
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import Solution, solve
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_number, check_shape, require
 
@@ -56,7 +57,7 @@ class PolicyLimits(eqx.Module):
         check_bool("stochastic", self.stochastic)
 
 
-class PolicySet(eqx.Module):
+class PolicySet(Module):
     """The policies fixed + mass * choice, where `choice` is any policy over the free actions.
 
     Args:

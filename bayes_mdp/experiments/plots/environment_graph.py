@@ -148,6 +148,7 @@ def places(n_states: int, picture: Picture | None) -> np.ndarray:
     """Float[S 2]: positions of the states; without a picture that separates them, a ring, clockwise from the top."""
     if picture is not None and _apart(picture):
         return np.asarray(picture.positions, float)
+    # Neighbours on the ring are _RING_SPACING apart: the radius follows from the chord.
     turn = 2 * np.pi * np.arange(n_states) / n_states
     radius = _RING_SPACING / (2 * np.sin(np.pi / n_states)) if n_states > 1 else 0.0
     return radius * np.stack([np.sin(turn), -np.cos(turn)], -1)

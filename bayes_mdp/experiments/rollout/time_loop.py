@@ -41,7 +41,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
-from bayes_mdp.utils.validation import described
+from bayes_mdp.utils.validation import described, require_alike
 
 SEEDS = "seeds"
 """The name of the axis of seeds under `vmap`."""
@@ -578,7 +578,7 @@ def make_plan(
         raise TypeError(
             f"{name} returned {_describe_value(policy)} as its policy, expected one with act and log_prob: {ready}"
         )
-    require_alike(name, state, after)
+    require_alike(name, state, after, "the state it was given")
     return policy, after
 
 
@@ -589,7 +589,7 @@ def _describe_value(value: object) -> str:
 
 def check_state(who: str, before: AgentState, after: AgentState) -> AgentState:
     """The state `after` a transition, checked to be like the one before; `who` made it. Raises as `make_plan`."""
-    require_alike(who, before, after)
+    require_alike(who, before, after, "the state it was given")
     return after
 
 
@@ -606,23 +606,3 @@ def take_action(policy: Policy, key: PRNGKeyArray, state: IntScalar, step: IntSc
             "index of an action"
         )
     return action
-
-
-def require_alike(who: str, before: AgentState, after: AgentState) -> None:
-    """Refuse a state that a compiled loop cannot carry: of another structure, shape or dtype than the one before.
-
-    Raises:
-        TypeError: it differs; the message names what.
-    """
-    kinds = [jax.tree.structure(state) for state in (before, after)]
-    if kinds[0] != kinds[1]:
-        raise TypeError(
-            f"{who} returned a state of structure {kinds[1]}, expected that of the state it was given, {kinds[0]}"
-        )
-    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
-        model, got = jnp.asarray(old), jnp.asarray(new)
-        if (model.shape, model.dtype) != (got.shape, got.dtype):
-            raise TypeError(
-                f"{who} returned a state with {got.dtype} of shape {got.shape}, expected {model.dtype} of shape "
-                f"{model.shape} there, as in the state it was given"
-            )

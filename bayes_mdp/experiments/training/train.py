@@ -72,6 +72,7 @@ class StopSignals:
         self._before: dict[int, _Handler] = {}
 
     def __enter__(self) -> "StopSignals":
+        # Python lets no other thread install a handler.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
@@ -321,6 +322,7 @@ class _Plan:
         plan = self.options.evaluation
         if plan is None:
             return end
+        # Iterations at which the next evaluation is due, rounded up.
         due = -(-(self.evaluations_before(done) + 1) * plan.every // self.options.num_envs)
         return min(end, due)
 
@@ -451,6 +453,7 @@ class Log:
         assert self.visits is not None
         frame = (first + np.arange(cells.shape[1])) * FRAMES // self._num_iterations
         seed = np.arange(self._num_seeds)
+        # `add.at`, since several environments of a seed may stand in one cell, which `+=` would count once.
         np.add.at(self.visits, (seed[:, None, None], frame[None, :, None], cells), 1)
 
     def note_scores(self, step: int, scores: list[np.ndarray]) -> None:

@@ -134,8 +134,10 @@ class HostEnv:
                 f"{self.name} failed at step {self._steps} ({why}); every observation must have {kind}"
             ) from error
         obs, happened, waited = self._check_and_copy(obs), ~self._waiting, self._waiting.copy()
+        # A row that only resets (NEXT_STEP) is no transition: its reward and ends do not count.
         score = self._numbers(np.where(happened, reward, 0))
         terminated, truncated = np.array(terminated, bool) & happened, np.array(truncated, bool) & happened
+        # Where both are flagged the episode terminated: there is no value beyond to bootstrap from.
         truncated &= ~terminated
         ended = terminated | truncated
         lost = self._lives_lost(info, ended)
@@ -143,6 +145,7 @@ class HostEnv:
             # The next row holds the final observation, also after a truncation; that row itself is no transition.
             self._waiting, cut, fresh = ended, waited, waited
         else:
+            # This row shows the next episode already: the final observation is lost, so the replay has to cut here.
             cut, fresh = truncated, ended
             if self.mode is self._modes.DISABLED and ended.any():
                 obs = self._check_and_copy(self.env.reset(options={"reset_mask": ended})[0])
@@ -159,6 +162,7 @@ class HostEnv:
         if not self.rules.lives:
             return np.zeros(self.num_envs, bool)
         lives = np.array(info["lives"], np.int64)
+        # The last life ends the game, which `ended` says already.
         lost = (lives < self._lives) & (lives > 0) & ~ended
         self._lives = lives
         return lost
@@ -195,6 +199,7 @@ class HostEnv:
             return
         if obs.shape[1] != stack.size:
             raise ValueError(f"an observation of {self.name} has shape {obs.shape[1:]}, expected {stack.size} frames")
+        # The replay keeps the newest frame alone and rebuilds stacks: what it would rebuild is compared with what came.
         filled = np.zeros_like(obs[:, :-1]) if stack.fill == "zeros" else np.repeat(obs[:, -1:], stack.size - 1, 1)
         before = self._last[:, 1:] if len(self._last) else filled
         per_env = (len(obs), *(1,) * (obs.ndim - 1))

@@ -36,7 +36,7 @@ from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, SiteDraws
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains, sampled_sites
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, Law
@@ -384,7 +384,7 @@ class CollapsedPosterior(MixturePosterior):
         """The weighted values of the hyperparameters."""
         if self.integration is not None:
             return LatentSites(self.hyperparameters, self.weights, False, {}, {})
-        return sampled_sites(self.hyperparameters, self.weights, self.mcmc)
+        return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
 
     def visit_counts(self) -> Float[AnyArray, "*H S A"]:
         """Number of observed transitions from every pair."""

@@ -104,7 +104,7 @@ def _reward_drawer(
     if not isinstance(kind, RewardCells):
         rng = host_generator(key)
         keys = lambda num: jax.random.split(jax.random.key(int(rng.integers(2**63))), num)  # noqa: E731
-        return lambda index: _reward_laws(posterior, index, _drawn_by_jax(keys(len(index)), posterior, index))
+        return lambda index: _reward_laws(posterior, index, _draw_by_jax(keys(len(index)), posterior, index))
     streams = RewardStreams(key, np.arange(len(kind.data)))
 
     def draw(index: Components) -> tuple[Parameters, RewardTable, Float[Array, "B *cells"]]:
@@ -125,7 +125,7 @@ def _reward_beliefs(posterior: Closed, index: Components) -> RewardBelief:
 
 
 @jax.jit
-def _drawn_by_jax(keys: Keys, posterior: Closed, index: Components) -> Parameters:
+def _draw_by_jax(keys: Keys, posterior: Closed, index: Components) -> Parameters:
     def one(key: PRNGKeyArray, k: IntScalar) -> Parameters:
         rewards = posterior.component(k).reward_cells
         # Rewards that are draws themselves: those of the draw that was chosen.
@@ -140,7 +140,7 @@ def _reward_laws(
 ) -> tuple[Parameters, RewardTable, Float[Array, "B *cells"]]:
     def one(k: IntScalar, drawn: Parameters) -> tuple[Parameters, RewardTable, Float[Array, "*cells"]]:
         rewards = posterior.component(k).reward_cells
-        return drawn, rewards.table_of(drawn), jnp.asarray(rewards.gather_drawn(drawn)[0])
+        return drawn, rewards.table_of(drawn), jnp.asarray(rewards.gather_from_draw(drawn)[0])
 
     return jax.vmap(one)(index, drawn)
 
@@ -187,7 +187,7 @@ def site_values(
         return {}
     for table in dict.fromkeys(tables):
         # Components with the same table are worked on together.
-        components = np.flatnonzero([each == table for each in tables])
+        components = np.flatnonzero([same_table == table for same_table in tables])
         places = np.flatnonzero(np.isin(index, components)) if len(tables) > 1 else np.arange(len(rows))
         for start in range(0, len(places), block):
             # The last block is filled up, by repeating draws: one compiled program.
@@ -210,11 +210,11 @@ def _conjugate_sites(posterior: Fitted) -> dict[str, tuple[int, ...]]:
         return {}
     closed: Any = posterior.reference  # which is in closed form, as it has tables
     width = int(np.prod(np.shape(closed.transition_probs.prior)))
-    covered = [_covered(table, width) for table in dict.fromkeys(tables)]
+    covered = [_whole_sites(table, width) for table in dict.fromkeys(tables)]
     return {name: shape for name, shape in tables[0].shapes if all(name in sites for sites in covered)}
 
 
-def _covered(table: SiteTable, width: int) -> frozenset[str]:
+def _whole_sites(table: SiteTable, width: int) -> frozenset[str]:
     """The sites all of whose elements lie in the arrays of a closed form, whose stacked rows have `width` entries."""
     sizes = {name: int(np.prod(shape)) for name, shape in table.shapes}
     seen = np.zeros(sum(sizes.values()), bool)

@@ -50,7 +50,7 @@ from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
-from bayes_mdp.random.host_generator import SMALL, ElementStreams
+from bayes_mdp.random.host_generator import SMALL, WIDE, ElementStreams
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     at,
@@ -91,7 +91,7 @@ def after_sources(known: Digests | None, sources: Sequence[Source], *, allow_dup
     return np.concatenate([np.asarray(known), new])
 
 
-def merged_sources(parts: Sequence[Digests | None], *, allow_duplicates: bool) -> Digests | None:
+def merge_sources(parts: Sequence[Digests | None], *, allow_duplicates: bool) -> Digests | None:
     """The digests of all posteriors; None: none knows of any.
 
     Raises:
@@ -209,6 +209,7 @@ class ConjugatePosterior(Fitted):
 
     def before_data(self) -> "ConjugatePosterior":
         """The belief before any data."""
+        # The prior belief is this one with all counts at zero: nothing else of it changes with data.
         rows = self.transition_probs.unlisted()
         rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros(rows.prior.shape, rows.prior.dtype))
         prior = eqx.tree_at(lambda p: p.transition_probs, self, rows)
@@ -243,7 +244,7 @@ class ConjugatePosterior(Fitted):
         cells = self.reward_cells
         if isinstance(cells, RewardCells) and cells.known is not None and cells.known_law is None:
             # Known numbers beside unknown laws: normal ones have no variance.
-            mean, noise = cells.gather_drawn(drawn)
+            mean, noise = cells.gather_from_draw(drawn)
             law = dist.Normal(mean, jnp.sqrt(noise)) if cells.law is dist.Normal else cells.law(mean)
             return Law(rows, RewardTable(law, None, cells.by_outcome))
         return Law(rows, cells.table_of(drawn))
@@ -328,10 +329,10 @@ class ConjugatePosterior(Fitted):
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
         if is_concrete(self, key):
             # One program, of which the posterior is an argument: eagerly its arrays would be constants of some.
-            return _compiled_sample(self, key, sample_shape)
-        return self._drawn(key, sample_shape)
+            return _sample_in_jit(self, key, sample_shape)
+        return self._sample(key, sample_shape)
 
-    def _drawn(self, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
+    def _sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
         return draw_batch(self._draw, key, sample_shape)
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
@@ -488,7 +489,7 @@ class ConjugatePosterior(Fitted):
 
     def _reward_variance(self, of_cells: Float[AnyArray, "*cells"]) -> Pairs:
         # The Bellman backup of V = 0 is the expected reward alone.
-        zero = self._discounted(np.zeros(self.space.n_states), 0.0)
+        zero = self._discount(np.zeros(self.space.n_states), 0.0)
         rows, rewards = self.transition_probs, self.reward_cells
         return variances.bellman_variance(rows, rewards, zero, of_cells) if rewards.by_outcome else of_cells
 
@@ -549,7 +550,7 @@ class ConjugatePosterior(Fitted):
         Raises:
             ValueError: as `reward_variance`; not inside a trace: a value that is not finite, a discount outside [0, 1].
         """
-        target = self._discounted(values, discount)
+        target = self._discount(values, discount)
         return variances.bellman_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
     @concrete_in_numpy
@@ -558,9 +559,7 @@ class ConjugatePosterior(Fitted):
 
         Var_pbar(m + discount values) / (c0 + 1), m where it depends on the outcome. Arguments, errors: as there.
         """
-        return variances.transition_variance(
-            self.transition_probs, self.reward_cells, self._discounted(values, discount)
-        )
+        return variances.transition_variance(self.transition_probs, self.reward_cells, self._discount(values, discount))
 
     @concrete_in_numpy
     def predictive_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
@@ -569,7 +568,7 @@ class ConjugatePosterior(Fitted):
         Var_pbar(m + discount values) + pbar . (v + noise): epistemic and aleatoric together, the noise of rewards
         included. Arguments and errors: as `bellman_variance`.
         """
-        target = self._discounted(values, discount)
+        target = self._discount(values, discount)
         return variances.predictive_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
     @concrete_in_numpy
@@ -579,10 +578,10 @@ class ConjugatePosterior(Fitted):
         x = values, or m + discount values where rewards depend on the outcome: what q_max of the uncertainty Bellman
         equation must bound. Arguments: as `bellman_variance`.
         """
-        target = self._discounted(values, discount if self.rewards_by_outcome else 1.0)
+        target = self._discount(values, discount if self.rewards_by_outcome else 1.0)
         return variances.row_bound(self.transition_probs, self.reward_cells, target)
 
-    def _discounted(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[AnyArray, "..."]:
+    def _discount(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[AnyArray, "..."]:
         """discount values, an end target nothing, to be broadcast against rows."""
         if is_concrete(values, discount):
             check_finite("values", values)
@@ -650,7 +649,7 @@ class ConjugatePosterior(Fitted):
         if discount_data is not None:
             return self.discount_data(discount_data).update(transitions, weight, allow_duplicates=allow_duplicates)
         if isinstance(transitions, FoldedLog):
-            return self._update_folded(transitions, weight, allow_duplicates)
+            return self._update_from_sums(transitions, weight, allow_duplicates)
         check_weighted(transitions, weight)
         if is_concrete(self, transitions, weight):
             return in_numpy(ConjugatePosterior._add, self, transitions, np.asarray(weight, float))
@@ -691,7 +690,7 @@ class ConjugatePosterior(Fitted):
         rewards, constant = self.reward_cells.discounted(factor), self.constant * factor
         return replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
 
-    def _update_folded(self, folded: FoldedLog, weight: ArrayLike, allow_duplicates: bool) -> "ConjugatePosterior":
+    def _update_from_sums(self, folded: FoldedLog, weight: ArrayLike, allow_duplicates: bool) -> "ConjugatePosterior":
         if not is_concrete(self, weight):
             raise TypeError("transitions is a FoldedLog, expected Transitions or Counts inside a compiled function")
         check_bool("allow_duplicates", allow_duplicates)
@@ -719,21 +718,25 @@ class ConjugatePosterior(Fitted):
                 probability zero, a reward that the law cannot give.
         """
         check_transitions(transitions, self.space, weight)
-        kept = unmasked(transitions, weight)
-        if kept is None:
+        counted_rows = unmasked(transitions, weight)
+        if counted_rows is None:
             return
         # Numbers that are known inside a trace are looked at there.
         with jax.ensure_compile_time_eval():
-            complete = kept if kept.next_observed is None else unmasked(kept, kept.next_observed)
+            complete = (
+                counted_rows
+                if counted_rows.next_observed is None
+                else unmasked(counted_rows, counted_rows.next_observed)
+            )
             if complete is not None:
                 self.transition_probs.check(complete.cell(self.space), np.asarray(complete.outcome(self.space)))
-            if kept.reward is None:
+            if counted_rows.reward is None:
                 return
             # Where there is no outcome, a reward whose law needs one is not looked at.
-            outcome = np.minimum(kept.outcome(self.space), self.space.n_outcomes - 1)
-            counted, _ = kept.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
-            reward, seen = np.asarray(kept.reward, float), np.asarray(counted) != 0
-            self.reward_cells.check_rewards("transitions.reward", kept.cell(self.space), outcome, reward, seen)
+            outcome = np.minimum(counted_rows.outcome(self.space), self.space.n_outcomes - 1)
+            counted, _ = counted_rows.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
+            reward, seen = np.asarray(counted_rows.reward, float), np.asarray(counted) != 0
+            self.reward_cells.check_rewards("transitions.reward", counted_rows.cell(self.space), outcome, reward, seen)
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give, whatever is unknown. Host side."""
@@ -747,7 +750,7 @@ class ConjugatePosterior(Fitted):
             visits = add_at(visits, cell, weight)
         # Known rows learn nothing; their log-probabilities still belong to the evidence.
         if rows.known is not None:
-            constant = constant + _weighted_sum(weight, rows.log_known(cell, outcome))
+            constant = constant + _sum_by_weight(weight, rows.log_known(cell, outcome))
         rows = rows.update(cell, outcome, weight)
         return replace(self, transition_probs=rows, visits=visits, constant=constant)
 
@@ -811,6 +814,7 @@ class ConjugatePosterior(Fitted):
         # share = prior concentration / posterior concentration; Var p_o = mean (1 - mean) / (c0 + 1).
         prior = eqx.tree_at(lambda r: r.counts, rows, xp.zeros_like(rows.counts)).concentration.sum(-1)
         after, (probs, _, reward) = rows.concentration.sum(-1), self._means()
+        # Dirichlet moments, entry by entry.
         share = xp.where(after > 0, prior / xp.where(after > 0, after, 1.0), np.nan)
         variance = probs * (1 - probs) * rows.inverse_total()[..., None]
         reward_variance = self._reward_variance(xp.asarray(self.reward_cells.variance()))
@@ -849,7 +853,7 @@ class ConjugatePosterior(Fitted):
         return sentences
 
 
-def _weighted_sum(weight: Float[AnyArray, "*N"], terms: LogDensity) -> RealScalar:
+def _sum_by_weight(weight: Float[AnyArray, "*N"], terms: LogDensity) -> RealScalar:
     return xp.where(weight != 0, weight * terms, 0.0).sum()
 
 
@@ -864,10 +868,8 @@ def _log_evidence(posterior: ConjugatePosterior) -> RealScalar:
 
 
 @eqx.filter_jit
-def _compiled_sample(
-    posterior: ConjugatePosterior, key: PRNGKeyArray, sample_shape: tuple[int, ...]
-) -> MDP | SparseMDP:
-    return posterior._drawn(key, sample_shape)
+def _sample_in_jit(posterior: ConjugatePosterior, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
+    return posterior._sample(key, sample_shape)
 
 
 def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
@@ -880,7 +882,7 @@ def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> Conjugat
     return posterior.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
 
 
-def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " M"]]:
+def pad_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " M"]]:
     """A log [N] in a buffer whose size M is a power of two, and the weights of its rows: one, and zero for padding.
 
     Logs of many lengths then share a few compilations.
@@ -1012,7 +1014,7 @@ def row_concentrations(
     pair, outcome = np.nonzero(concentration)
     first = np.searchsorted(pair, np.arange(len(concentration) + 1))
     step = index[0] if len(index) == 3 else None
-    next_state = _reached(space, index, pair, outcome)
+    next_state = _next_states(space, index, pair, outcome)
     rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
     return rows, concentration[pair, outcome]
 
@@ -1037,6 +1039,7 @@ def _rows(
     slot = np.zeros(len(site_row), int)
     slot[site_row >= 0] = place
     possible = np.zeros(column.shape, bool)
+    # An outcome is possible where its concentration is positive in some component.
     possible[inside] = (largest > 0)[np.broadcast_to(slot[:, None], column.shape)[inside], column[inside]]
     known = None
     if belief.known is not None:
@@ -1045,7 +1048,7 @@ def _rows(
     pair, outcome = np.nonzero(possible)
     first = np.searchsorted(pair, np.arange(len(site_row) + 1))
     step = index[0] if len(index) == 3 else None
-    next_state = _reached(space, index, pair, outcome)
+    next_state = _next_states(space, index, pair, outcome)
     rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
     # Where each entry lies among the positive elements of the used site rows.
     taken, position = largest > 0, np.full(largest.shape, -1)
@@ -1059,6 +1062,9 @@ def _rows(
     streams = ElementStreams(key, ROWS, used)
     # By the belief, not by a draw: which numbers a row is made from must not depend on blocks.
     small = np.where(taken, concentration, 0.0).max(-1) < SMALL
+    # Of a wide row with data most outcomes are as good as impossible: theirs is most of the work.
+    low = np.where(taken, concentration, np.inf).min(-1)
+    sparse = (concentration.shape[1] >= WIDE) & (concentration.max(-1) >= 1.0) & (low < 1.0 / WIDE)
     alpha, flat = concentration[taken], elements[taken]
     counts = None if components is None else _counts(belief, used)[taken]
 
@@ -1066,7 +1072,7 @@ def _rows(
         row_alpha = alpha
         if components is not None and component is not None:
             row_alpha = components.row_prior(component, flat) + counts
-        drawn = streams.dirichlets(num, row_alpha, drawn_first, small)
+        drawn = streams.dirichlets(num, row_alpha, drawn_first, small, sparse)
         if in_order:
             return drawn
         if fixed is None:
@@ -1106,7 +1112,7 @@ def _at(table: object, index: tuple[Int[np.ndarray, " Q"], ...]) -> np.ndarray:
     return np.asarray(table)[index]
 
 
-def _reached(
+def _next_states(
     space: StateActionSpace,
     index: tuple[Int[np.ndarray, " Q"], ...],
     pair: Int[np.ndarray, " E"],

@@ -16,12 +16,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from scipy.special import betainc, betaincinv
 
-from bayes_mdp.inference.conjugate.site_table import Sites, first_shared, is_injective, site_index, unless_identity
+from bayes_mdp.inference.conjugate.site_table import (
+    Sites,
+    first_pairs_in_common,
+    is_injective,
+    site_index,
+    unless_identity,
+)
 from bayes_mdp.inference.families.family import log_rising
 from bayes_mdp.mdp import RowIntervals, StateActionSpace
 from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_concentration, check_shape, first_index
 
@@ -29,7 +36,7 @@ Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""
 
 
-class DirichletRows(eqx.Module):
+class DirichletRows(Module):
     """Independent Dirichlet site rows, and the tables by which the law selects from them (built by `dirichlet_rows`).
 
     Args:
@@ -262,7 +269,7 @@ class DirichletRows(eqx.Module):
                 return self._sample_beside(key, values, *pseudo)
             last = jnp.broadcast_to(pseudo[1], (*values.shape[:-1], 1)).astype(values.dtype)
             rows, values = self._with_outcome(pseudo[0]), jnp.concatenate([values, last], -1)
-        return (rows if plain else rows._inflated(inflation)).sample_expectation(key, values)
+        return (rows if plain else rows._inflate(inflation)).sample_expectation(key, values)
 
     def _sample_beside(
         self, key: PRNGKeyArray, values: Float[AnyArray, "*#S O"], count: RealScalar, value: RealScalar
@@ -294,7 +301,7 @@ class DirichletRows(eqx.Module):
         tables = {"prior": prior, "counts": counts, "column": column, "known": known}
         return dataclasses.replace(self, shape=(*self.shape[:-1], self.shape[-1] + 1), unit_prior=False, **tables)
 
-    def _inflated(self, inflation: RealScalar) -> "DirichletRows":
+    def _inflate(self, inflation: RealScalar) -> "DirichletRows":
         prior, counts = (jnp.asarray(x) / inflation for x in (self.prior, self.counts))
         return dataclasses.replace(self, prior=prior, counts=counts, unit_prior=False)
 
@@ -316,7 +323,7 @@ class DirichletRows(eqx.Module):
         """The first two pairs that share an unknown row, and its site, in words; None: no two do. Host side."""
         if self.independent or self.row is None:
             return None
-        return first_shared("the row", self.row, self.sites, space)
+        return first_pairs_in_common("the row", self.row, self.sites, space)
 
     def visits(self) -> Float[AnyArray, "*H S A"]:
         """Observed transitions from every pair; right for independent, unknown rows only (shared rows pool them)."""
@@ -491,7 +498,7 @@ def surplus(x: Float[AnyArray, "*n"]) -> Float[AnyArray, "*n"]:
     return xp.where(large, series, xp.digamma(small + 1.0) - xp.log(small))
 
 
-def _weighted(concentration: Float[AnyArray, "*n"]) -> Float[AnyArray, "*n"]:
+def _times_log(concentration: Float[AnyArray, "*n"]) -> Float[AnyArray, "*n"]:
     """c g(c), zero where c is."""
     possible = concentration > 0
     return xp.where(possible, concentration * surplus(xp.where(possible, concentration, 1.0)), 0.0)
@@ -505,12 +512,12 @@ def expected_information(rows: DirichletRows) -> Float[AnyArray, "*H S A"]:
     prior, counts = xp.asarray(rows.prior), xp.asarray(rows.counts)
     if rows.successor is None:
         # sum_i c_i g(c_i), to be divided by c0.
-        total = _weighted(prior + counts).sum(-1)
+        total = _times_log(prior + counts).sum(-1)
     else:
         listed = xp.take_along_axis(prior, xp.asarray(rows.successor), -1)
         # Only listed columns have counts: start from the prior alone and exchange their terms.
-        before = rows.prior.shape[-1] * _weighted(xp.ones(())) if rows.unit_prior else _weighted(prior).sum(-1)
-        total = before + (_weighted(listed + counts) - _weighted(listed)).sum(-1)
+        before = rows.prior.shape[-1] * _times_log(xp.ones(())) if rows.unit_prior else _times_log(prior).sum(-1)
+        total = before + (_times_log(listed + counts) - _times_log(listed)).sum(-1)
     # I = sum_i pbar_i g(c_i) - g(c0); rounding can make it slightly negative.
     size = prior.sum(-1) + counts.sum(-1)
     unknown = (prior > 0).sum(-1) > 1

@@ -36,10 +36,10 @@ def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
         number = len(table) + jnp.arange(len(known)).reshape(pairs)
         if outcome is not None or widest > table.shape[-1]:
             own_columns = jnp.broadcast_to(jnp.arange(widest), (*pairs, widest))
-            listed_columns = own_columns if outcome is None else _padded(outcome, widest)
+            listed_columns = own_columns if outcome is None else _pad(outcome, widest)
             outcome = jnp.where((row < 0)[..., None], own_columns, listed_columns)
         row = jnp.where(row < 0, number, row)
-        table = jnp.concatenate([_padded(table, widest), _padded(known, widest).astype(table.dtype)])
+        table = jnp.concatenate([_pad(table, widest), _pad(known, widest).astype(table.dtype)])
         learns = jnp.concatenate([learns, jnp.zeros(len(known), bool)])
     # With one possible outcome there is nothing to learn.
     learns &= (table > 0).sum(-1) > 1
@@ -53,6 +53,7 @@ def lazy_draws(probs: Float[AnyArray, "N *H S A O"], successor: Array | None) ->
         probs: of the outcomes.
         successor: [T S A O], as in `LazyRows`.
     """
+    # Rows that do not depend on the step have one step.
     pairs = probs.shape[1:-1] if probs.ndim == 5 else (1, *probs.shape[1:-1])
     number = math.prod(pairs)
     table = _running_sums(probs.reshape(len(probs), number, -1))
@@ -79,7 +80,7 @@ def _running_sums(table: Float[AnyArray, "*rows K"]) -> Float[Array, "*rows K"]:
     return jax.lax.cummax(sums, axis=sums.ndim - 1)
 
 
-def _padded(table: Array, width: int) -> Array:
+def _pad(table: Array, width: int) -> Array:
     return jnp.pad(table, [(0, 0)] * (table.ndim - 1) + [(0, width - table.shape[-1])])
 
 
@@ -89,7 +90,7 @@ def lazy_rewards(rewards: Rewards, key: PRNGKeyArray, num_draws: int, reward_bin
         return known_rewards(jnp.asarray(rewards.mean())[None], rewards.by_outcome)
     if isinstance(rewards, RewardCells) and (table := urn_of(rewards)) is not None:
         return _urns(rewards, table)
-    return labelled_rewards(rewards.law, *drawn_rewards(rewards, key, num_draws), rewards.by_outcome, reward_bins)
+    return label_rewards(rewards.law, *reward_draws(rewards, key, num_draws), rewards.by_outcome, reward_bins)
 
 
 def urn_of(rewards: Rewards) -> Float[Array, "M K"] | None:
@@ -101,6 +102,7 @@ def urn_of(rewards: Rewards) -> Float[Array, "M K"] | None:
 
 
 def _urns(rewards: RewardCells, table: Float[Array, "M K"]) -> LazyRewards:
+    # A Dirichlet-categorical reward is a Polya urn: its labels are its values.
     size = table.shape[-1]
     value = jnp.broadcast_to(jnp.arange(size, dtype=table.dtype), table.shape)
     learns = jnp.ones(len(table), bool)
@@ -118,13 +120,13 @@ def _urns(rewards: RewardCells, table: Float[Array, "M K"]) -> LazyRewards:
     return LazyRewards(_running_sums(table)[None], learns, value[None], cells)
 
 
-def drawn_rewards(
+def reward_draws(
     rewards: Rewards, key: PRNGKeyArray, num_draws: int
 ) -> tuple[Float[Array, "D *cells"], Float[Array, "D *cells"]]:
     """Mean and variance of one reward in every cell, in each of `num_draws` draws of the parameters."""
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
-        mean, noise = rewards.gather_drawn(rewards.sample_sites(key))
+        mean, noise = rewards.gather_from_draw(rewards.sample_sites(key))
         return jnp.asarray(mean), jnp.asarray(noise)
 
     return jax.vmap(one)(jax.random.split(key, num_draws))
@@ -138,7 +140,7 @@ def known_rewards(mean: Float[AnyArray, "D *cells"], by_outcome: bool) -> LazyRe
     return LazyRewards(table, learns, jnp.nan_to_num(mean).reshape(-1, number, 1), jnp.arange(number).reshape(cells))
 
 
-def labelled_rewards(
+def label_rewards(
     law: type[dist.Distribution] | None,
     mean: Float[AnyArray, "D *cells"],
     noise: Float[AnyArray, "D *cells"],
@@ -147,13 +149,14 @@ def labelled_rewards(
 ) -> LazyRewards:
     """Rewards of drawn laws: 0 and 1 are told apart exactly, other rewards by bins; one bin: none is."""
     if reward_bins == 1 or law is None or not issubclass(law, (dist.BernoulliProbs, dist.BernoulliLogits)):
-        return binned_rewards(mean, noise, by_outcome, reward_bins)
+        return bin_rewards(mean, noise, by_outcome, reward_bins)
+    # One edge at 1/2 tells 0 from 1.
     flat = jnp.nan_to_num(mean).reshape(len(mean), -1)
     edges = jnp.full((flat.shape[1], 1), 0.5)
-    return _told_apart(flat, 1.0 - flat[..., None], edges, _cells(mean.shape[1:], by_outcome))
+    return _label_by_edges(flat, 1.0 - flat[..., None], edges, _cells(mean.shape[1:], by_outcome))
 
 
-def binned_rewards(
+def bin_rewards(
     mean: Float[AnyArray, "D *cells"], noise: Float[AnyArray, "D *cells"], by_outcome: bool, reward_bins: int
 ) -> LazyRewards:
     """Rewards of drawn laws: each pays its mean; its label is the bin that a reward of it would fall into.
@@ -177,10 +180,10 @@ def binned_rewards(
         ndtr(distance / jnp.where(spread > 0, spread, 1.0)[..., None]),
         (distance >= 0).astype(flat.dtype),
     )
-    return _told_apart(flat, chance_below, between, _cells(mean.shape[1:], by_outcome))
+    return _label_by_edges(flat, chance_below, between, _cells(mean.shape[1:], by_outcome))
 
 
-def _told_apart(
+def _label_by_edges(
     mean: Float[Array, "D L"], below: Float[Array, "D L B"], edges: Float[Array, "L B"], cells: tuple[int, ...]
 ) -> LazyRewards:
     """Drawn rewards that pay their means; `below`: the chance that one is below each edge."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, merged_sources
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, merge_sources
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.mdp import StateActionSpace
@@ -53,7 +53,7 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
                 "closed form; use infer on the data of all"
             )
     check_bool("allow_duplicates", allow_duplicates)
-    sources = merged_sources([posterior.sources for posterior in posteriors], allow_duplicates=allow_duplicates)
+    sources = merge_sources([posterior.sources for posterior in posteriors], allow_duplicates=allow_duplicates)
     with jax.enable_x64(True):
         first, *shards = (posterior.unlisted() for posterior in posteriors)
         for i, shard in enumerate(shards, start=1):
@@ -65,10 +65,10 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
 def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) -> None:
     """Refuse two posteriors whose priors are not the same, array by array (tables and masks included)."""
     for part_name, part in (("space", _space), ("prior", _prior)):
-        expected, given = part(first), part(other)
-        is_equal = jax.tree.structure(expected) == jax.tree.structure(given) and all(
+        expected, present = part(first), part(other)
+        is_equal = jax.tree.structure(expected) == jax.tree.structure(present) and all(
             np.array_equal(a, b, equal_nan=True)
-            for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(given), strict=True)
+            for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(present), strict=True)
         )
         if not is_equal:
             raise ValueError(

@@ -198,7 +198,7 @@ class RegressionRewards(Rewards):
 
         return draw
 
-    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
+    def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         tau = 1.0 if self._known_noise else drawn[1][0]
         mean = self.offset + xp.matmul(xp.asarray(self.features), drawn[0])
@@ -206,7 +206,7 @@ class RegressionRewards(Rewards):
 
     def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The law of one reward in every cell for such a draw."""
-        mean, noise = self.gather_drawn(drawn)
+        mean, noise = self.gather_from_draw(drawn)
         return RewardTable(dist.Normal(mean, xp.sqrt(noise)), None, self.by_outcome)
 
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
@@ -261,6 +261,7 @@ class RegressionRewards(Rewards):
         """The belief after moments of rewards in every cell."""
         count, mean, ss = (xp.asarray(x) for x in counts.reward_moments)
         x, precision, residual = self._residual(tuple(xp.indices(self.shape)), mean)
+        # n rewards of one cell are one row of n times its precision, plus their scatter.
         after = self._add(x, precision, residual, count * weight, ss * weight)
         return after, xp.sum(0.5 * weight * count * xp.log(precision))
 
@@ -285,6 +286,7 @@ class RegressionRewards(Rewards):
     def log_evidence(self) -> RealScalar:
         """Log density of the observed rewards, as a sequence, less the logarithms of the known precisions."""
         fit, count = self._fit(), xp.asarray(self.count)
+        # log evidence: half the log ratio of determinants before and after, and the excess of the residuals.
         before = xp.cholesky(xp.asarray(self.prior.precision, fit.root.dtype))
         shrink = (xp.log(xp.diagonal(before)) - xp.log(xp.diagonal(fit.root))).sum() - 0.5 * count * _LOG_2PI
         if self.prior.concentration is None or self.prior.rate is None:
@@ -347,6 +349,7 @@ def regression_rewards(
 ) -> RegressionRewards:
     """The belief before any data (arguments: see `RegressionRewards`). Host side."""
     size = features.shape[-1]
+    # Pairs are independent where each weight belongs to one pair, and neither prior nor noise ties weights.
     pairs = (features != 0).reshape(-1, features.shape[-2] if by_outcome else 1, size).any(1)
     diagonal = np.count_nonzero(prior.precision - np.diag(np.diagonal(prior.precision))) == 0
     alone = bool((pairs.sum(0) <= 1).all() and diagonal and prior.concentration is None)

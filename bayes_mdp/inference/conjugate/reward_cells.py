@@ -18,10 +18,16 @@ from bayes_mdp.inference.conjugate.rewards import (
     Rewards,
     SiteDraws,
     Weight,
+    density_by_weight,
     refuse_impossible,
-    weighted_density,
 )
-from bayes_mdp.inference.conjugate.site_table import Sites, first_shared, is_injective, site_index, unless_identity
+from bayes_mdp.inference.conjugate.site_table import (
+    Sites,
+    first_pairs_in_common,
+    is_injective,
+    site_index,
+    unless_identity,
+)
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
@@ -166,7 +172,7 @@ class RewardCells(Rewards):
         """One draw of the parameters (named by `prior.parameters`) of the site elements."""
         return tuple(map(jnp.asarray, self.site_belief.sample(key)))
 
-    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
+    def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         belief = self.site_belief
         mean, noise = belief.drawn_mean(drawn), belief.drawn_noise(drawn)
@@ -211,7 +217,7 @@ class RewardCells(Rewards):
             scale = jnp.abs(jnp.asarray(self.coefficient)) * table.scale
             table = dist.Normal(self._affine(jnp.asarray(table.loc)), scale)
         if self.known_law is not None:
-            table = jax.tree.map(lambda x, y: _filled(number < 0, y, x), table, self.known_law)
+            table = jax.tree.map(lambda x, y: _fill(number < 0, y, x), table, self.known_law)
         return RewardTable(table, None, self.by_outcome)
 
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
@@ -223,6 +229,8 @@ class RewardCells(Rewards):
             return (probs**2 * variance).sum(-1)
         cell = xp.asarray(self.cell)
         # Cov(c_i x, c_j x) = c_i c_j Var x: each outcome's own deviation, with its sign.
+        # sum_ij p_i p_j Cov_ij over outcomes that share an element: every outcome's deviation times the sum of its
+        # partners'.
         deviation = probs * xp.sqrt(variance) * (1.0 if self.coefficient is None else xp.sign(self.coefficient))
         shares_cell = cell[..., :, None] == cell[..., None, :]
         return (deviation * xp.where(shares_cell, deviation[..., None, :], 0.0).sum(-1)).sum(-1)
@@ -231,7 +239,7 @@ class RewardCells(Rewards):
         """The first two pairs that share a mean reward, and its site, in words; None: no two do. Host side."""
         if self.independent or self.cell is None:
             return None
-        return first_shared("the mean reward", self.cell, self.sites, space)
+        return first_pairs_in_common("the mean reward", self.cell, self.sites, space)
 
     def at_step(self, step: IntScalar) -> "RewardCells":
         """The cells of one step, each with an element of its own (right for independent cells only: see `layered`)."""
@@ -291,7 +299,7 @@ class RewardCells(Rewards):
             return total
         density = xp.zeros(())
         if self.known_law is not None:
-            density = weighted_density(law_at(self.known_law, self.place(cell, outcome)), reward, weight)
+            density = density_by_weight(law_at(self.known_law, self.place(cell, outcome)), reward, weight)
         return xp.where(self.element(cell, outcome) < self.data.shape[0], total, density)
 
     @property
@@ -304,6 +312,7 @@ class RewardCells(Rewards):
     ) -> tuple["RewardCells", RealScalar]:
         """The belief after rewards at cells; see `Rewards.observe`."""
         constant = self.log_constant(cell, outcome, reward, weight).sum() if self.has_constant else xp.zeros(())
+        # One scatter of sufficient statistics, whatever the number of rewards.
         element, prior = self.element(cell, outcome), self.prior
         if prior.known:  # what is kept of a reward depends on its element
             prior = jax.tree.map(lambda x: pick(x, element), prior)
@@ -397,18 +406,19 @@ class RewardCells(Rewards):
         return float(self.prior.num_observed(np.asarray(self.data)).sum())
 
 
-def _filled(where: Bool[AnyArray, "*cells"], yes: AnyArray, no: AnyArray) -> Array:
+def _fill(where: Bool[AnyArray, "*cells"], yes: AnyArray, no: AnyArray) -> Array:
     """Parameters of a law in every cell, of which some have event axes."""
     axes = tuple(range(jnp.ndim(where), jnp.ndim(no)))
     return jnp.where(jnp.expand_dims(where, axes), yes, no)
 
 
-def unshared(table: Int[np.ndarray, "*cells"] | None, by_outcome: bool) -> tuple[bool, bool]:
+def no_element_twice(table: Int[np.ndarray, "*cells"] | None, by_outcome: bool) -> tuple[bool, bool]:
     """Whether no element is used by two pairs, and whether none is used by two cells."""
     distinct = is_injective(table)
     if distinct or table is None or not by_outcome:
         return distinct, distinct
     # Rewards by outcome: a pair may repeat an element among its outcomes and stay independent of others.
+    # Each element once a pair: an element that then occurs twice is used by two pairs.
     per_pair = [np.unique(cells[cells >= 0]) for cells in table.reshape(-1, table.shape[-1])]
     used = np.concatenate(per_pair)
     return np.unique(used).size == used.size, False
@@ -434,7 +444,7 @@ def reward_cells(
         ValueError: no element, a parameter that is not positive or finite, a table that points outside them.
     """
     prior.check("reward")
-    prior = _stacked(prior)
+    prior = _stack(prior)
     data = prior.empty()
     size = len(data)
     if size == 0:
@@ -447,7 +457,7 @@ def reward_cells(
     known = None if table is None or not (table < 0).any() else np.asarray(known, float)
     if known is not None:
         check_shape("known", known, shape, "the cells of the reward law")
-    independent, distinct = unshared(table, by_outcome)
+    independent, distinct = no_element_twice(table, by_outcome)
     coefficient = offset = None
     if affine is not None and not (np.all(np.equal(affine[0], 1.0)) and np.all(np.equal(affine[1], 0.0))):
         coefficient, offset = (np.array(np.broadcast_to(np.asarray(x, float), shape)) for x in affine)
@@ -467,8 +477,9 @@ def reward_cells(
     )
 
 
-def _stacked(prior: RewardBelief) -> RewardBelief:
+def _stack(prior: RewardBelief) -> RewardBelief:
     """The arrays of `prior` as numpy arrays [M] (of a vector parameter: [M K])."""
+    # Several parameters broadcast against each other; one vector parameter keeps its last axis.
     arrays = [np.asarray(values, float) for values in jax.tree.leaves(prior)]
     if len(arrays) > 1:
         arrays = [np.ravel(array) for array in np.broadcast_arrays(*arrays)]

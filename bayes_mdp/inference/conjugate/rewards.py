@@ -17,6 +17,7 @@ from bayes_mdp.models.reward_laws import law_at, law_variance
 from bayes_mdp.models.reward_support import RewardSupport, anything, make_support, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.numpy_or_jax import pick, xp
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealScalar
 from bayes_mdp.utils.validation import check_finite, require
 
@@ -33,7 +34,7 @@ ComponentPrior: TypeAlias = Callable[[Int[np.ndarray, " N"], Int[np.ndarray, " M
 """(components, elements) -> the beliefs about these elements before data, arrays [N M]."""
 
 
-class Rewards(eqx.Module):
+class Rewards(Module):
     """The belief about the law of one reward in every cell: [*H S A], or [*H S A O] where it depends on the outcome.
 
     It is independent of the belief about the rows. Every variance is epistemic, of mean rewards.
@@ -109,19 +110,19 @@ class Rewards(eqx.Module):
 
     @abc.abstractmethod
     def sample_sites(self, key: PRNGKeyArray) -> SiteDraws:
-        """One draw of the unknown parameters; `table_of` and `gather_drawn` say what follows."""
+        """One draw of the unknown parameters; `table_of` and `gather_from_draw` say what follows."""
 
     @abc.abstractmethod
     def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The law of one reward in every cell for such a draw."""
 
     @abc.abstractmethod
-    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
+    def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
 
     def sample(self, key: PRNGKeyArray) -> Cells:
         """One draw of the mean rewards."""
-        return self.gather_drawn(self.sample_sites(key))[0]
+        return self.gather_from_draw(self.sample_sites(key))[0]
 
     @abc.abstractmethod
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
@@ -135,7 +136,7 @@ class Rewards(eqx.Module):
 
     def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
         """One draw of the mean rewards and of the variance of one reward around them."""
-        return self.gather_drawn(self.sample_sites(key))
+        return self.gather_from_draw(self.sample_sites(key))
 
     @abc.abstractmethod
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
@@ -290,7 +291,7 @@ class KnownRewards(Rewards):
         known = self.mean() if self.known_law is None else None
         return RewardTable(self.known_law, None if known is None else jnp.asarray(known), self.by_outcome)
 
-    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
+    def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """The mean rewards and their noise."""
         return self.mean(), self.noise()
 
@@ -319,7 +320,7 @@ class KnownRewards(Rewards):
         if self.known_law is None:
             return xp.zeros(np.shape(weight))
         law = law_at(self.known_law, (*cell, outcome) if self.by_outcome else cell)
-        return weighted_density(law, reward, weight)
+        return density_by_weight(law, reward, weight)
 
     def log_evidence(self) -> RealScalar:
         """Zero: all of it is constant."""
@@ -367,9 +368,11 @@ class KnownRewards(Rewards):
         return _known(known, self.by_outcome, law)
 
 
-def weighted_density(law: dist.Distribution, reward: Weight, weight: Weight) -> LogDensity:
+def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) -> LogDensity:
     """weight * log density, and 0 where the weight is 0; minus infinity outside the support."""
     assert law.support is not None  # the law of a number
+    # A value outside the support is replaced before log_prob is asked: its nan would spread through `where` in
+    # derivatives.
     value = xp.asarray(reward, int if law.is_discrete else float)
     taken, possible = xp.asarray(weight) != 0, law.support(xp.asarray(reward, float))
     inside = xp.where(taken & possible, value, law.support.feasible_like(value))

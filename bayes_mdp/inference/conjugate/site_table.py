@@ -61,7 +61,9 @@ def is_injective(table: Int[np.ndarray, "*cells"] | None) -> bool:
     return np.unique(used).size == used.size
 
 
-def first_shared(what: str, table: Int[AnyArray, "*cells"], sites: Sites, space: StateActionSpace) -> str | None:
+def first_pairs_in_common(
+    what: str, table: Int[AnyArray, "*cells"], sites: Sites, space: StateActionSpace
+) -> str | None:
     """The first two pairs that share one parameter, and its site, in words; None: no two do. Host side.
 
     Args:

@@ -77,7 +77,7 @@ def certify(
     """
     # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
     transitions = invent(detected, rng)
-    data = summarised(program, transitions, rewards=rewards)
+    data = summarise_invented(program, transitions, rewards=rewards)
     for scale in SCALES:
         check_at(program, detected, transitions, data, _draw(detected, rng, scale), held or {}, rewards=rewards)
 
@@ -98,10 +98,10 @@ def check_at(
         NotConjugate: the density of a site differs.
     """
     # Density by density: NumPyro's log_prob of each site of the conditioned model against that of the tables.
-    found = site_densities(program, {**held, **detected.layout.split(point)}, data)
+    densities = site_densities(program, {**held, **detected.layout.split(point)}, data)
     terms = _terms(detected, transitions, point)
     for term in terms:
-        actual = sum(found[name] for name in term.sites)
+        actual = sum(densities[name] for name in term.sites)
         if not abs(actual - term.value) <= tolerance(program) * (1.0 + term.size):
             names = ", ".join(repr(name) for name in term.sites)
             raise NotConjugate(
@@ -109,17 +109,17 @@ def check_at(
                 f"{term.value:.12g}; a handler or a distribution of the program changes the density"
             )
     # A density that the tables do not contain must not exist: it would change the posterior.
-    above = {*held, *(site.name for site in program.sites if site.observed and held)}
-    others = set(found) - above - {name for term in terms for name in term.sites}
-    others -= set() if rewards else {OBSERVED_REWARD}
+    parents = {*held, *(site.name for site in program.sites if site.observed and held)}
+    unexplained = set(densities) - parents - {name for term in terms for name in term.sites}
+    unexplained -= set() if rewards else {OBSERVED_REWARD}
     # A site that a branch does not use has nothing to be compared with: it keeps its prior.
-    others -= {name for name in detected.layout.shapes if held}
-    others -= detected.constants.keys()
-    if others:
-        raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(others)!r} is none of them")
+    unexplained -= {name for name in detected.layout.shapes if held}
+    unexplained -= detected.constants.keys()
+    if unexplained:
+        raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(unexplained)!r} is none of them")
 
 
-def summarised(program: Program, transitions: Transitions, *, rewards: bool = True) -> Statistics | Transitions:
+def summarise_invented(program: Program, transitions: Transitions, *, rewards: bool = True) -> Statistics | Transitions:
     """Invented transitions in the form in which the conditioned model is called with them.
 
     Statistics where the law of rewards has them, added up on the host: so the compiled model does not count.
@@ -142,12 +142,12 @@ def site_densities(
     program: Program, values: Mapping[str, ArrayLike], data: Statistics | Transitions
 ) -> dict[str, float]:
     """The log density of every sample site of the conditioned model at `values`, as NumPyro computes it."""
-    found = _compiled_densities(program)(dict(values), data)
-    return {name: float(value) for name, value in found.items()}
+    densities = _densities_in_jit(program)(dict(values), data)
+    return {name: float(value) for name, value in densities.items()}
 
 
 @program_cache
-def _compiled_densities(
+def _densities_in_jit(
     program: Program,
 ) -> Callable[[dict[str, ArrayLike], Statistics | Transitions], dict[str, Float[Array, ""]]]:
     model = joint(program.prior, program.space)
@@ -155,8 +155,8 @@ def _compiled_densities(
     @traced_alone
     def densities(values: dict[str, ArrayLike], data: Statistics | Transitions) -> dict[str, Float[Array, ""]]:
         data_of: Any = values  # numpy arrays too
-        given = handlers.substitute(data=data_of)
-        with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=0), given:
+        substituted = handlers.substitute(data=data_of)
+        with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=0), substituted:
             model(data)
         return {name: _total(message) for name, message in trace.items() if message["type"] == "sample"}
 
@@ -202,6 +202,7 @@ def _dirichlet_term(name: str, x: Float[np.ndarray, "M K"], concentration: Float
 def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray, " N"]) -> list[Term]:
     """Every log density of the tables, at `point`."""
     posterior, assembly = detected.posterior, detected.assembly
+    # Every density is written out here in NumPy and SciPy, not by NumPyro: the two sides share no code.
     prior = np.asarray(posterior.transition_probs.prior)
     # An element e, its complement N + e (of a Beta site), or padding: 1.
     drawn_rows = _at_elements(point, detected.rows)
@@ -217,15 +218,15 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     probs = _law(posterior.transition_probs, drawn_rows)[(*place, outcome)]
     terms.append(_term([OBSERVED_NEXT_STATE], np.log(probs)))
     rewards = posterior.reward_cells
-    where = (*place, outcome) if rewards.by_outcome else place
+    reward_cell = (*place, outcome) if rewards.by_outcome else place
     reward = np.asarray(transitions.reward)
     if isinstance(rewards, KnownRewards):
         if rewards.known_law is not None:
-            terms.append(_term([OBSERVED_REWARD], _log_law(rewards.known_law, reward, where)))
+            terms.append(_term([OBSERVED_REWARD], _log_law(rewards.known_law, reward, reward_cell)))
         return terms
     drawn = [point[elements] for elements in detected.cells]
     if isinstance(rewards, RegressionRewards):
-        return [*terms, *_regression_terms(detected, rewards, reward, where, drawn)]
+        return [*terms, *_regression_terms(detected, rewards, reward, reward_cell, drawn)]
     assert isinstance(rewards, RewardCells)
     # The prior density of the reward cells; pairs of plain sites make one normal-gamma, so that their sum is compared.
     names = [site.name for site in (*assembly.joint, *assembly.plain, *assembly.gammas)]
@@ -238,22 +239,22 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
         terms.append(_term(names, *rewards.prior.prior_terms(tuple(drawn))))
     # The likelihood of the rewards, each under the cell that the tables give it.
     cell = np.arange(math.prod(rewards.shape)).reshape(rewards.shape) if rewards.cell is None else rewards.cell
-    index = np.asarray(cell)[where]
-    own = index >= 0
-    of_own = tuple(axis[own] for axis in where)
+    index = np.asarray(cell)[reward_cell]
+    from_site = index >= 0
+    of_own = tuple(axis[from_site] for axis in reward_cell)
     parts: list[ArrayLike] = []
     if rewards.coefficient is not None and rewards.offset is not None:
         coefficient, offset = (np.asarray(x)[of_own] for x in (rewards.coefficient, rewards.offset))
         parts.append(-np.log(np.abs(coefficient)))
-        standardised = (reward[own] - offset) / coefficient
+        standardised = (reward[from_site] - offset) / coefficient
     else:
-        standardised = reward[own]
-    belief, *values = jax.tree.map(lambda x: np.asarray(x)[index[own]], (rewards.prior, *drawn))
+        standardised = reward[from_site]
+    belief, *values = jax.tree.map(lambda x: np.asarray(x)[index[from_site]], (rewards.prior, *drawn))
     parts.extend(belief.log_density(standardised, tuple(values)))
     if not rewards.prior.is_own():
-        check_conjugacy(rewards.prior, standardised, index[own], tuple(drawn))
+        check_conjugacy(rewards.prior, standardised, index[from_site], tuple(drawn))
     if rewards.known_law is not None:
-        parts.append(_log_law(rewards.known_law, reward[~own], tuple(axis[~own] for axis in where)))
+        parts.append(_log_law(rewards.known_law, reward[~from_site], tuple(axis[~from_site] for axis in reward_cell)))
     terms.append(_term([OBSERVED_REWARD], *parts))
     return terms
 
@@ -268,6 +269,7 @@ def _regression_terms(
     """Prior density of the weights (and of the precision), and likelihood of rewards with a linear mean."""
     prior, weights = rewards.prior, drawn[0]
     tau = np.asarray(drawn[1][0] if len(drawn) > 1 else 1.0)
+    # With R'R the precision: log N(w) = sum log diag R - |R (w - m)|^2 / 2 - D log(2 pi) / 2.
     root = np.linalg.cholesky(np.asarray(prior.precision) * tau).T
     deviation = root @ (weights - prior.loc)
     parts: list[ArrayLike] = [
@@ -288,8 +290,8 @@ def _log_law(
     law: dist.Distribution, reward: Float[np.ndarray, " T"], where: tuple[AnyArray, ...]
 ) -> Float[np.ndarray, " T"]:
     """Log density of rewards under a law without unknowns."""
-    at = law_at(law, tuple(map(jnp.asarray, where)))
-    return np.asarray(at.log_prob(jnp.asarray(reward, int if law.is_discrete else float)))
+    cell_law = law_at(law, tuple(map(jnp.asarray, where)))
+    return np.asarray(cell_law.log_prob(jnp.asarray(reward, int if law.is_discrete else float)))
 
 
 def _at_elements(point: Float[np.ndarray, " N"], elements: Int[np.ndarray, "M K"]) -> Float[np.ndarray, "M K"]:
@@ -328,12 +330,13 @@ def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
     possible = detected.possible
     if (number := possible.sum()) > MANY:
         possible = possible & (rng.random(possible.shape) < MANY / number)
+    # Each possible outcome once, so that every entry is used; some twice, so that counts above one are too.
     place = np.argwhere(possible)
     place = place[np.concatenate([np.arange(len(place)), rng.integers(len(place), size=len(place) // 3)])]
     *step, state, action, outcome = place.T
     next_state, ended = (np.asarray(x) for x in space.reached((*step, state, action), outcome))
-    where = (*step, state, action, outcome) if posterior.reward_cells.by_outcome else (*step, state, action)
-    reward = _possible_rewards(posterior.reward_cells, where, rng)
+    reward_cell = (*step, state, action, outcome) if posterior.reward_cells.by_outcome else (*step, state, action)
+    reward = _possible_rewards(posterior.reward_cells, reward_cell, rng)
     return Transitions(state, action, reward, next_state, terminated=ended, step=step[0] if step else None)
 
 
@@ -343,16 +346,20 @@ def _possible_rewards(
     """Rewards that the law can give at the cells `where`."""
     size = len(where[0])
     if isinstance(rewards, KnownRewards) and rewards.known_law is not None:
-        at = law_at(rewards.known_law, tuple(map(jnp.asarray, where)))
-        return np.asarray(at.sample(jax.random.key(int(rng.integers(2**31)))), np.float64)
+        cell_law = law_at(rewards.known_law, tuple(map(jnp.asarray, where)))
+        return np.asarray(cell_law.sample(jax.random.key(int(rng.integers(2**31)))), np.float64)
     law = rewards.support().at(where if not rewards.by_outcome else where[:-1], where[-1])
     low, high = (np.broadcast_to(x, size) for x in (law.low, law.high))
     share, positive = rng.random(size), rng.gamma(2.0, size=size)
-    below, above = np.isfinite(low), np.isfinite(high)
+    bounded_below, bounded_above = np.isfinite(low), np.isfinite(high)
     with np.errstate(invalid="ignore"):  # an end that is infinite is not used
         between = np.where(law.whole, low + np.floor(share * (high - low + 1.0)), low + share * (high - low))
         beyond = low + np.where(law.whole, rng.poisson(3.0, size=size), positive)
-    return np.select([below & above, below, above], [between, beyond, high - positive], rng.normal(size=size))
+    return np.select(
+        [bounded_below & bounded_above, bounded_below, bounded_above],
+        [between, beyond, high - positive],
+        rng.normal(size=size),
+    )
 
 
 def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[np.ndarray, " N"]:
@@ -370,8 +377,8 @@ def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[n
     else:
         point[:] = 0.5
         # Complements (N + e) are no elements: they follow.
-        own = (detected.rows >= 0) & (detected.rows < detected.layout.size)
-        point[detected.rows[own]] = rows[own]
+        from_site = (detected.rows >= 0) & (detected.rows < detected.layout.size)
+        point[detected.rows[from_site]] = rows[from_site]
     of_site = {site.name: site.family for site in detected.assembly.joint}
     for k, elements in enumerate(detected.cells):
         family = of_site.get(detected.layout.site(int(elements.flat[0])), "Normal")

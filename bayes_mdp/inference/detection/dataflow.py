@@ -94,12 +94,12 @@ class Reader:
             return self._run(branches[int(np.clip(inputs[0], 0, len(branches) - 1))], inputs[1:])
         numbers = [x for x in inputs if not isinstance(x, Entries)]
         if len(numbers) == len(inputs):
-            return [*computed(jaxpr, equation, numbers)]
+            return [*compute_known(jaxpr, equation, numbers)]
         try:
-            found = self._by_rule(equation, inputs)
+            results = self._by_rule(equation, inputs)
         except KeyError:  # another version of JAX gives the primitive other parameters
-            found = None
-        return self._unknown(equation, inputs) if found is None else found
+            results = None
+        return self._unknown(equation, inputs) if results is None else results
 
     def _by_rule(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value] | None:
         """The outputs by the rule of the primitive; None: there is none, or it does not apply."""
@@ -111,8 +111,8 @@ class Reader:
         rule = RULES.get(name)
         if rule is None or len(equation.outvars) != 1 or (name in MOVES and not understood(name, equation.params)):
             return None
-        found = rule(self.domain, equation, inputs)
-        return None if found is None else [found]
+        results = rule(self.domain, equation, inputs)
+        return None if results is None else [results]
 
     def _split(self, equation: JaxprEqn, x: Entries) -> list[Value]:
         """Pieces along an axis."""
@@ -128,18 +128,22 @@ class Reader:
             return None
         consts, carry, columns = scan_parts(params, inputs)
         num_carry, rows = len(carry), []
+        # Reading turn by turn keeps entries apart that a fixed point over turns would mix.
         # Unrolled: consts and carry as they are, one row of each column in each turn.
         for turn in range(length):
-            at = length - 1 - turn if params["reverse"] else turn
-            given = [mapped(x, lambda f, at=at: f[at]) if isinstance(x, Entries) else known(x[at]) for x in columns]
-            outputs = self._run(body, [*consts, *carry, *given])
+            position = length - 1 - turn if params["reverse"] else turn
+            columns_now = [
+                mapped(x, lambda f, at=position: f[at]) if isinstance(x, Entries) else known(x[position])
+                for x in columns
+            ]
+            outputs = self._run(body, [*consts, *carry, *columns_now])
             carry = outputs[:num_carry]
             rows.append(outputs[num_carry:])
         if params["reverse"]:
             rows.reverse()
-        return [*carry, *(self._stacked(column) for column in zip(*rows, strict=True))]
+        return [*carry, *(self._stack(column) for column in zip(*rows, strict=True))]
 
-    def _stacked(self, column: Sequence[Value]) -> Value:
+    def _stack(self, column: Sequence[Value]) -> Value:
         if not any(isinstance(x, Entries) for x in column):
             return np.stack([np.asarray(x) for x in column])
         return concatenated([self.domain.entries(x) for x in column], np.stack)
@@ -150,6 +154,8 @@ class Reader:
         split = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
         consts, body_consts, carry = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
         condition, body = params["cond_jaxpr"], params["body_jaxpr"]
+        # The condition is run on descriptions too: as long as it is a known number, the next turn surely happens (or
+        # not).
         for _ in range(MAX_TURNS):
             goes_on = self._run(condition, [*consts, *carry])[0]
             if isinstance(goes_on, Entries):
@@ -161,13 +167,13 @@ class Reader:
 
     def _unknown(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value]:
         """Anything else: free of conjugate sites where all inputs are."""
-        given = [self.domain.entries(x) for x in inputs]
-        sites = frozenset().union(*(x.sites for x in given))
+        entries = [self.domain.entries(x) for x in inputs]
+        sites = frozenset().union(*(x.sites for x in entries))
         # The safe answer: new symbols, equal to nothing else; opaque as soon as a conjugate site goes in.
         outputs: list[Value] = []
         for variable in equation.outvars:
             answer = symbolic(self.domain.symbols.fresh(array_of(variable).shape), sites, self.domain.symbols)
-            if not all(x.free for x in given):
+            if not all(x.free for x in entries):
                 answer = replace(answer, element=np.broadcast_to(OPAQUE, answer.shape))
             outputs.append(answer)
         return outputs
@@ -178,17 +184,17 @@ def known(value: ArrayLike) -> AnyArray:
     return value if isinstance(value, jax.Array) and is_key(value) else np.asarray(value)
 
 
-def computed(jaxpr: Jaxpr, equation: JaxprEqn, inputs: Sequence[AnyArray]) -> list[AnyArray]:
+def compute_known(jaxpr: Jaxpr, equation: JaxprEqn, inputs: Sequence[AnyArray]) -> list[AnyArray]:
     """An equation between known numbers. The commonest by NumPy: JAX would compile each."""
     name, params = equation.primitive.name, equation.params
     if name in EXACT and understood(name, params) and not any(map(is_key, inputs)):
         with np.errstate(all="ignore"):
             result = PRIMITIVES[name](*inputs, **params)
         return [np.asarray(result, array_of(equation.outvars[0]).dtype)]
-    given = {atom: x for atom, x in zip(equation.invars, inputs, strict=True) if not isinstance(atom, Literal)}
+    operands = {atom: x for atom, x in zip(equation.invars, inputs, strict=True) if not isinstance(atom, Literal)}
     names = jaxpr.debug_info._replace(arg_names=None, result_paths=None)
-    alone = Jaxpr((), list(given), equation.outvars, [equation], equation.effects, names)
-    return [known(x) for x in jaxpr_as_fun(ClosedJaxpr(alone, ()))(*given.values())]
+    alone = Jaxpr((), list(operands), equation.outvars, [equation], equation.effects, names)
+    return [known(x) for x in jaxpr_as_fun(ClosedJaxpr(alone, ()))(*operands.values())]
 
 
 # Entries are moved, copied or left out: each entry of the result is one of the operands, or a fill. First where the
@@ -229,11 +235,12 @@ def by_labels(
     parts = joined(parts)
     # Each entry is labelled by its number; the primitive moves the labels, and so shows where each entry went.
     starts = np.cumsum([0, *(x.element.size for x in parts)])
-    given = [
+    label_arrays = [
         np.arange(start, start + x.element.size, dtype=np.int32).reshape(x.shape)
         for start, x in zip(starts, parts, strict=False)
     ]
-    place = np.asarray(labels(*given, *numbers)).astype(np.int64)
+    # Whatever the primitive does with indices, modes and bounds, JAX itself decides: no second implementation of it.
+    place = np.asarray(labels(*label_arrays, *numbers)).astype(np.int64)
     outside = (place < 0) | (place >= starts[-1])
     place = np.where(outside, 0, place)
     fields = {name: np.asarray(np.concatenate([getattr(x, name).ravel() for x in parts])[place]) for name in FIELDS}
@@ -244,8 +251,8 @@ def by_labels(
 
 
 def _gather(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
-    where, params = numbers_of(*inputs[1:]), equation.params
-    if where is None:  # Which entry is taken is not known: it depends on what the index depends on.
+    index, params = numbers_of(*inputs[1:]), equation.params
+    if index is None:  # Which entry is taken is not known: it depends on what the index depends on.
         return None
 
     def labels(x: np.ndarray, at: np.ndarray) -> AnyArray:
@@ -261,23 +268,23 @@ def _gather(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries 
         )
 
     fill = np.nan if params["fill_value"] is None else params["fill_value"]
-    return by_labels(domain, [domain.entries(inputs[0])], labels, where, fill)
+    return by_labels(domain, [domain.entries(inputs[0])], labels, index, fill)
 
 
 def _dynamic_slice(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
-    where = numbers_of(*inputs[1:])
-    if where is None:
+    starts = numbers_of(*inputs[1:])
+    if starts is None:
         return None
     bind = equation.primitive.bind
-    return by_labels(domain, [domain.entries(inputs[0])], lambda x, *at: bind(x, *at, **equation.params), where)
+    return by_labels(domain, [domain.entries(inputs[0])], lambda x, *at: bind(x, *at, **equation.params), starts)
 
 
 def _dynamic_update_slice(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
-    where = numbers_of(*inputs[2:])
-    if where is None:
+    starts = numbers_of(*inputs[2:])
+    if starts is None:
         return None
     bind, parts = equation.primitive.bind, [domain.entries(x) for x in inputs[:2]]
-    return by_labels(domain, parts, lambda x, new, *at: bind(x, new, *at, **equation.params), where)
+    return by_labels(domain, parts, lambda x, new, *at: bind(x, new, *at, **equation.params), starts)
 
 
 def _pad(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries:
@@ -287,8 +294,8 @@ def _pad(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries:
 
 def _scatter(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     """`.at[].set` with known indices: new entries in some places."""
-    where, params = numbers_of(inputs[1]), equation.params
-    if where is None:
+    index, params = numbers_of(inputs[1]), equation.params
+    if index is None:
         return None
 
     def labels(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> AnyArray:
@@ -302,7 +309,7 @@ def _scatter(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries
             mode=params["mode"],
         )
 
-    return by_labels(domain, [domain.entries(inputs[0]), domain.entries(inputs[2])], labels, where)
+    return by_labels(domain, [domain.entries(inputs[0]), domain.entries(inputs[2])], labels, index)
 
 
 def _select(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
@@ -362,12 +369,12 @@ def sum_of(domain: Domain, x: Entries, y: Entries) -> Entries:
     element = np.where(first, x.element, np.where(x.element == NONE, y.element, OPAQUE))
     coefficient = np.where(first, x.coefficient, y.coefficient)
     # c x^p + d x^p = (c + d) x^p; c + d = 0 leaves the offsets: p + (1 - p) is one.
-    both = (x.element >= 0) & (x.element == y.element) & (x.power == y.power)
-    if both.any():
+    same_power = (x.element >= 0) & (x.element == y.element) & (x.power == y.power)
+    if same_power.any():
         total = symbols.arithmetic("add", np.add, x.coefficient, y.coefficient)
         gone = symbols.known(total) & (symbols.values(total) == 0.0)
-        element = np.where(both, np.where(gone, NONE, x.element), element)
-        coefficient = np.where(both, total, coefficient)
+        element = np.where(same_power, np.where(gone, NONE, x.element), element)
+        coefficient = np.where(same_power, total, coefficient)
     answer = Entries(
         element=element,
         power=np.where(first, x.power, y.power),
@@ -452,13 +459,13 @@ def product_of(domain: Domain, x: Entries, y: Entries, name: str, function: Call
     scaled = symbols.arithmetic(name, function, coefficient, factor)
     moved = symbols.arithmetic(name, function, offset, factor)
     # c x^p d x^q = c d x^(p + q), without offsets; p + q = 0 is the number c d.
-    both = (x.element >= 0) & (x.element == y.element)
-    both &= symbols.equals(x.offset, 0.0) & symbols.equals(y.offset, 0.0)
-    if both.any():
-        element, power = np.where(both, x.element, element), np.where(both, x.power + y.power, power)
-        scaled = np.where(both, symbols.arithmetic("mul", np.multiply, x.coefficient, y.coefficient), scaled)
-        moved = np.where(both, symbols.zero, moved)
-        gone = both & (power == 0.0)  # x / x
+    same_element = (x.element >= 0) & (x.element == y.element)
+    same_element &= symbols.equals(x.offset, 0.0) & symbols.equals(y.offset, 0.0)
+    if same_element.any():
+        element, power = np.where(same_element, x.element, element), np.where(same_element, x.power + y.power, power)
+        scaled = np.where(same_element, symbols.arithmetic("mul", np.multiply, x.coefficient, y.coefficient), scaled)
+        moved = np.where(same_element, symbols.zero, moved)
+        gone = same_element & (power == 0.0)  # x / x
         element, moved = np.where(gone, NONE, element), np.where(gone, scaled, moved)
     # 0 times an element is 0: a mask of zeros and ones selects.
     element, moved = np.where(zero, NONE, element), np.where(zero, symbols.zero, moved)
@@ -470,8 +477,8 @@ def _power(domain: Domain, x: Entries, exponent: ArrayLike) -> Entries:
     symbols, exponent = domain.symbols, np.broadcast_to(np.asarray(exponent, float), x.shape)
     q = symbols.constants(exponent)
     whole = (exponent == np.round(exponent)) & (x.power == np.round(x.power))
-    at = np.maximum(x.element, 0)
-    positive = domain.positive[at] if domain.positive.size else np.zeros(x.shape, bool)
+    place = np.maximum(x.element, 0)
+    positive = domain.positive[place] if domain.positive.size else np.zeros(x.shape, bool)
     coefficient = symbols.values(x.coefficient)
     # The sign of an unknown coefficient is not known: where it is negative both sides are nan.
     signed = ~symbols.known(x.coefficient) | (coefficient > 0)
@@ -486,7 +493,7 @@ def _power(domain: Domain, x: Entries, exponent: ArrayLike) -> Entries:
     )
 
 
-def _fixed_power(exponent: float) -> EntriesRule:
+def _power_rule(exponent: float) -> EntriesRule:
     return lambda domain, equation, operands: _power(domain, plain(operands[0]), exponent)
 
 
@@ -547,9 +554,10 @@ def _logistic(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> En
 
 def _reduce_sum(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
     """A sum with one entry that is not zero is that entry."""
+    # Known zeros drop out of a sum; what is left must be one entry.
     rows = _last(plain(operands[0]), equation.params["axes"])
     if operands[0].free:
-        return _reduced(domain, equation, operands)
+        return _reduce(domain, equation, operands)
     # Two entries that may differ from zero: a sum of elements, which is opaque.
     counted = ~is_zero(domain, rows)
     chosen = np.argmax(counted, axis=-1)[..., None]
@@ -559,13 +567,13 @@ def _reduce_sum(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> 
 
 def _last(x: Entries, axes: Sequence[int]) -> Entries:
     """The axes of a reduction as one last axis."""
-    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
-    lead = tuple(x.shape[axis] for axis in kept)
+    kept_axes = [axis for axis in range(len(x.shape)) if axis not in axes]
+    lead = tuple(x.shape[axis] for axis in kept_axes)
     size = int(np.prod([x.shape[axis] for axis in axes]))
-    return mapped(x, lambda field: np.transpose(field, (*kept, *axes)).reshape(*lead, size))
+    return mapped(x, lambda field: np.transpose(field, (*kept_axes, *axes)).reshape(*lead, size))
 
 
-def _reduced(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
+def _reduce(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
     """A reduction of rows of symbols: equal rows have equal answers."""
     if not operands[0].free:
         return None
@@ -589,15 +597,17 @@ def _dot(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries
         return symbolic(ids.reshape(shape), sites, domain.symbols)
     # The side without conjugate sites is the matrix; each of its rows may pick one entry, scaled.
     turned = not x.free
-    matrix, other = (y, x) if turned else (x, y)
+    matrix, second = (y, x) if turned else (x, y)
     if not matrix.free:
         return None
+    # A row of the matrix with one number that is not zero picks one entry, scaled; with several it is a sum of
+    # elements.
     counted = ~is_zero(domain, matrix)
     chosen = np.argmax(counted, axis=-1)
-    picked = mapped(other, lambda f: f[:, chosen].T)  # [rows of the matrix, rows of the other]
+    picked = mapped(second, lambda f: f[:, chosen].T)  # [rows of the matrix, rows of the other]
     factor = mapped(
         matrix,
-        lambda f: np.broadcast_to(np.take_along_axis(f, chosen[:, None], 1), (f.shape[0], other.shape[0])),
+        lambda f: np.broadcast_to(np.take_along_axis(f, chosen[:, None], 1), (f.shape[0], second.shape[0])),
     )
     answer = product_of(domain, picked, factor, "mul", np.multiply)
     answer = replace(answer, element=np.where(counted.sum(-1)[:, None] > 1, OPAQUE, answer.element), sites=sites)
@@ -606,21 +616,22 @@ def _dot(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries
 
 def _scatter_add(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     """`.at[].add` with known indices: where no place is added to twice, the sum with what was there."""
-    where, params = numbers_of(inputs[1]), equation.params
-    if where is None:
+    index, params = numbers_of(inputs[1]), equation.params
+    if index is None:
         return None
     old, new = domain.entries(inputs[0]), domain.entries(inputs[2])
-    (at,) = where
+    (rows,) = index
     settings = {name: params[name] for name in ("indices_are_sorted", "unique_indices", "mode")}
-    ones, none = np.ones(new.shape, np.int32), np.zeros(old.shape, np.int32)
-    times = np.asarray(jax.lax.scatter_add(none, at, ones, params["dimension_numbers"], **settings))
+    unit, none = np.ones(new.shape, np.int32), np.zeros(old.shape, np.int32)
+    # How often each place is added to: the primitive run on ones.
+    times = np.asarray(jax.lax.scatter_add(none, rows, unit, params["dimension_numbers"], **settings))
     if (times > 1).any():
         return None
 
     def labels(added: np.ndarray, at: np.ndarray) -> AnyArray:
         return jax.lax.scatter(none - 1, at, added, params["dimension_numbers"], **settings)
 
-    return sum_of(domain, plain(old), plain(by_labels(domain, [new], labels, [at], fill=0.0)))
+    return sum_of(domain, plain(old), plain(by_labels(domain, [new], labels, [rows], fill=0.0)))
 
 
 RULES: dict[str, Rule] = {
@@ -639,16 +650,16 @@ RULES: dict[str, Rule] = {
             "mul": _mul,
             "div": _div,
             "integer_pow": _integer_pow,
-            "square": _fixed_power(2.0),
-            "sqrt": _fixed_power(0.5),
-            "rsqrt": _fixed_power(-0.5),
+            "square": _power_rule(2.0),
+            "sqrt": _power_rule(0.5),
+            "rsqrt": _power_rule(-0.5),
             "log": _log,
             "log1p": _log1p,
             "exp": _exp,
             "logistic": _logistic,
             # one entry of many
             "reduce_sum": _reduce_sum,
-            **dict.fromkeys(("reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _reduced),
+            **dict.fromkeys(("reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _reduce),
             "dot_general": _dot,
         }
     ),

@@ -99,7 +99,7 @@ def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
     if name == "cond":
         # One of the branches happens; which one is no polynomial of what decides it.
         branches = [output_flows(branch.jaxpr, given[1:]) for branch in params["branches"]]
-        return [_sum([_higher(given[:1]), *each], None) for each in zip(*branches, strict=True)]
+        return [_sum([_higher(given[:1]), *outcomes], None) for outcomes in zip(*branches, strict=True)]
     if name == "split":
         return [given[0]] * len(equation.outvars)
     return [_of(equation, name, given)] * len(equation.outvars)
@@ -107,30 +107,32 @@ def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
 
 def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
     """The result of an operation of one result."""
+    # Operands that depend on some site; the others are known numbers.
     moving = [i for i, x in enumerate(given) if x.degrees]
-    only = given[moving[0]].selects if len(moving) == 1 else None
+    selected = given[moving[0]].selects if len(moving) == 1 else None
     if name in _LINEAR:
-        return _sum(given, only if name in _PICKS else None)
+        return _sum(given, selected if name in _PICKS else None)
     if name in _SUMS:
-        same = {x.selects for x in given}
+        selections = {x.selects for x in given}
         # Adding a known number, or padding with it, makes an entry that is no element.
-        return _sum(given, same.pop() if name in ("concatenate", "stack") and len(same) == 1 else None)
+        return _sum(given, selections.pop() if name in ("concatenate", "stack") and len(selections) == 1 else None)
     if name in _PRODUCTS:
-        return _product(given, only if name == "mul" else None)
+        return _product(given, selected if name == "mul" else None)
     if name == "div":
-        return _product([given[0], _higher(given[1:])], only if moving == [0] else None)
+        return _product([given[0], _higher(given[1:])], selected if moving == [0] else None)
     if name == "select_n":
         return _sum([_higher(given[:1]), *given[1:]], None)
     if name == "integer_pow" and equation.params["y"] == 1:
         return given[0]
     if name == "convert_element_type":
+        # A conversion that loses digits is no linear map.
         # Integers, and floats of less than 32 bits, are steps: their mean is not the value at the mean.
         return given[0] if equation.params["new_dtype"] in (np.float32, np.float64) else _higher(given)
     if name in _INDEXED:
         entries = _INDEXED[name]
-        held = _higher([x for i, x in enumerate(given) if i not in entries])
+        unmoved = _higher([x for i, x in enumerate(given) if i not in entries])
         read = name in ("gather", "dynamic_slice")
-        return _sum([held, *(given[i] for i in entries)], only if read and moving == [0] else None)
+        return _sum([unmoved, *(given[i] for i in entries)], selected if read and moving == [0] else None)
     return _higher(given)
 
 
@@ -139,6 +141,7 @@ def _scan(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
     body, (consts, carry, columns) = equation.params["jaxpr"].jaxpr, scan_parts(equation.params, given)
     while True:
         outputs = output_flows(body, [*consts, *carry, *columns])
+        # Old and new joined: the first turns see less than the later ones.
         grown = [
             _sum([old, new], old.selects if old == new else None) for old, new in zip(carry, outputs, strict=False)
         ]

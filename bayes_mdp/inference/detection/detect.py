@@ -124,6 +124,7 @@ def detect_regression(
     names = frozenset(site.name for site in weights)
     if not is_affine(program, names, "loc"):
         raise probe.refuse(weights[0].name, "the mean of the rewards is not linear in it, with known coefficients")
+    # The derivatives [cells, weights] and the precision [weights, weights] are held whole.
     number = sum(int(np.prod(site.shape)) for site in weights)
     cells = int(np.prod(probe.reward["loc"].shape))
     if number * max(cells, number) > MOST_NUMBERS:
@@ -140,16 +141,18 @@ def detect_regression(
     offset, features = np.where(finite, offset, 0.0), np.where(finite[..., None], features, 0.0)
     loc, prior_precision = _weights_prior(probe, weights, tau)
     concentration = rate = None
-    found: Elements = (elements,)
+    reward_elements: Elements = (elements,)
     if tau is not None:
         parameters = probe.parameters(noise[0])
-        at = tau - int(probe.layout.elements(noise[0].name).min())
-        concentration, rate = (np.asarray(parameters[name].ravel()[at]) for name in ("concentration", "rate"))
-        found = (elements, np.array([tau]))
+        noise_element = tau - int(probe.layout.elements(noise[0].name).min())
+        concentration, rate = (
+            np.asarray(parameters[name].ravel()[noise_element]) for name in ("concentration", "rate")
+        )
+        reward_elements = (elements, np.array([tau]))
     prior = RegressionPrior(loc, prior_precision, concentration, rate)
     shapes = tuple((site.name, site.shape) for site in (*weights, *noise))
     rewards = regression_rewards(prior, features, offset, precision, by_outcome=program.law.by_outcome, sites=shapes)
-    return rewards, found, assembly
+    return rewards, reward_elements, assembly
 
 
 def _noise_element(probe: Probe, noise: tuple[Site, ...]) -> int | None:
@@ -187,9 +190,9 @@ def _noise_precision(
         raise probe.refuse(
             depends[0], f"the precision of the reward of {probe.cell(index)} is no known multiple of one"
         )
-    found = np.where(observable, symbols.values(ids), 1.0)
-    check_positive("prior: precision of the rewards", found)
-    return found
+    precision = np.where(observable, symbols.values(ids), 1.0)
+    check_positive("prior: precision of the rewards", precision)
+    return precision
 
 
 def _coefficients(
@@ -197,7 +200,7 @@ def _coefficients(
 ) -> tuple[Float[np.ndarray, "*cells"], Float[np.ndarray, "*cells D"]]:
     """Means where all weights are zero, and their derivatives: exact, for they are affine."""
     program = probe.program
-    others = {site.name: inside(site) for site in program.latents if site not in weights}
+    other_values = {site.name: inside(site) for site in program.latents if site not in weights}
 
     def mean(flat: Float[jax.Array, " D"]) -> Float[jax.Array, "*cells"]:
         values, start = {}, 0
@@ -205,7 +208,7 @@ def _coefficients(
             stop = start + int(np.prod(site.shape))
             values[site.name] = flat[start:stop].reshape(site.shape)
             start = stop
-        return program.evaluate({**others, **values})["reward"]["loc"]
+        return program.evaluate({**other_values, **values})["reward"]["loc"]
 
     zero = np.zeros(sum(int(np.prod(site.shape)) for site in weights))
     offset, slopes = jax.jit(lambda x: (mean(x), jax.jacfwd(mean)(x)))(zero)
@@ -235,6 +238,7 @@ def _weights_prior(
         if not scaled:
             raise probe.refuse(site.name, "its precision is no multiple of the unknown precision of the rewards")
         blocks.extend(np.array([[x]]) for x in parameters["precision"].ravel())
+    # Weights of different sites are independent before data: their precision is block diagonal.
     size = sum(len(x) for x in locs)
     precision, start = np.zeros((size, size)), 0
     for block in blocks:

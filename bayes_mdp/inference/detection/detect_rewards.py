@@ -75,8 +75,8 @@ def detect_rewards(
     precision = probe.reward.get("precision")
     paired = precision is not None and not precision.free
     find = _one_parameter if not paired else _precision if probe.reward["loc"].free else _normal_gamma
-    found = find(probe, assembly)
-    return _cells(probe, found, observable, paired), found.elements, found.assembly
+    rewards = find(probe, assembly)
+    return _cells(probe, rewards, observable, paired), rewards.elements, rewards.assembly
 
 
 def _cells(probe: Probe, found: Found, observable: Bool[np.ndarray, "*cells"], paired: bool) -> RewardCells:
@@ -92,7 +92,7 @@ def _cells(probe: Probe, found: Found, observable: Bool[np.ndarray, "*cells"], p
     assert belief is not None  # the family is set
     known, known_law = None, None
     if (table < 0).any():
-        known_law = _as_drawn(_reward_law(probe), belief.law)
+        known_law = _law_of_beliefs(_reward_law(probe), belief.law)
         known = np.where(table < 0, np.nan_to_num(np.asarray(law_mean(known_law))), 0.0)
     names = tuple((site.name, _shape(site)) for site in sites)
     return reward_cells(
@@ -134,10 +134,10 @@ def _check_known(probe: Probe, cells: Bool[np.ndarray, "*cells"]) -> None:
         index = first_index(cells & ~known)
         if index is None:
             continue
-        above = probe.depends(entries) & frozenset(probe.hyperparameters)
-        if above:
+        hyperparameters = probe.depends(entries) & frozenset(probe.hyperparameters)
+        if hyperparameters:
             why = f"{name} of the reward of {probe.cell(index)} depends on it and on no conjugate site"
-            raise probe.refuse(min(above), why)
+            raise probe.refuse(min(hyperparameters), why)
         raise NotConjugate(
             f"prior: {name} of the {probe.program.law.family} reward of {probe.cell(index)} is neither known nor that "
             "of a conjugate site"
@@ -165,13 +165,13 @@ def _reward_law(probe: Probe) -> dist.Distribution:
     """The law itself, in every cell, at some values of the sites: known where it depends on none."""
     program = probe.program
     values = {site.name: inside(site) for site in program.latents if site.name in probe.layout.shapes}
-    others = {name: np.zeros(x.shape, x.dtype) for name, x in program.values.items() if name not in values}
-    table = jax.jit(program.reward_at)({**others, **values, **probe.held})
+    other_values = {name: np.zeros(x.shape, x.dtype) for name, x in program.values.items() if name not in values}
+    table = jax.jit(program.reward_at)({**other_values, **values, **probe.held})
     assert table.law is not None  # it is no array
     return jax.tree.map(np.asarray, table.law)
 
 
-def _as_drawn(law: dist.Distribution, kind: type[dist.Distribution]) -> dist.Distribution:
+def _law_of_beliefs(law: dist.Distribution, kind: type[dist.Distribution]) -> dist.Distribution:
     """The same law as beliefs draw it, of type `kind`: with probabilities for logits."""
     if isinstance(law, kind):
         return law
@@ -205,8 +205,8 @@ def _one_parameter(probe: Probe, assembly: Assembly) -> Found:
     parameter = next((name for name in unknown if not probe.reward[name].free), unknown[0])
     beliefs = {site: f for f in single for site in f.sites.get(parameter, ())}
     entries = probe.reward[parameter]
-    wanted = probe.depends(entries) | probe.kept
-    sites = tuple(site for site in probe.sites if site.name in wanted)
+    sites_needed = probe.depends(entries) | probe.kept
+    sites = tuple(site for site in probe.sites if site.name in sites_needed)
     for site in sites:
         if site.family not in beliefs:
             if site.family == "NormalGamma":
@@ -257,13 +257,13 @@ def _noise(
     ids = np.ascontiguousarray(probe.reward["precision"].offset)
     cell = np.zeros(size, np.int32)
     cell[table[table >= 0]] = np.flatnonzero(table >= 0)
-    other, square = ids.ravel()[cell][table], coefficient**2
+    mean_ids, square = ids.ravel()[cell][table], coefficient**2
     others_square = square.ravel()[cell][table]
-    values, others = probe.symbols.values(ids) * square, probe.symbols.values(other) * others_square
+    values, mean_values = probe.symbols.values(ids) * square, probe.symbols.values(mean_ids) * others_square
     with np.errstate(invalid="ignore"):
-        same = (ids == other) & (square == others_square)
-        same |= np.abs(values - others) <= 1e-12 * np.abs(values)
-    index = first_index((table >= 0) & ~same)
+        equal = (ids == mean_ids) & (square == others_square)
+        equal |= np.abs(values - mean_values) <= 1e-12 * np.abs(values)
+    index = first_index((table >= 0) & ~equal)
     if index is not None:
         site = probe.layout.site(int(probe.reward["loc"].element[index]))
         raise probe.refuse(
@@ -278,14 +278,14 @@ def _known_parameter(probe: Probe, name: str, unknown: str, table: Table, size: 
     entries = probe.reward[name]
     number = probe.symbols.values(entries.offset)
     index = first_index((table >= 0) & ~((entries.element == -1) & probe.symbols.known(entries.offset)))
-    found = np.ones(size)
-    found[table[table >= 0]] = number[table >= 0]
+    parameter = np.ones(size)
+    parameter[table[table >= 0]] = number[table >= 0]
     if index is None:
-        index = first_index((table >= 0) & (found[table] != number))
+        index = first_index((table >= 0) & (parameter[table] != number))
     if index is not None:
         site = probe.layout.site(int(probe.reward[unknown].element[index]))
         raise probe.refuse(site, f"{name} of {probe.cell(index)} is not known, or not that of its other cells")
-    return found
+    return parameter
 
 
 def _categorical(probe: Probe, assembly: Assembly, parameter: str) -> Found:
@@ -316,9 +316,9 @@ def _precision(probe: Probe, assembly: Assembly) -> Found:
     """
     law, entries = probe.program.law.family, probe.reward["precision"]
     sites = tuple(site for site in probe.sites if site.name in probe.depends(entries) | probe.kept)
-    other = next((site for site in sites if site.family != "Gamma"), None)
-    if other is not None:
-        raise probe.refuse(other.name, "the mean of the rewards does not depend on its mean")
+    not_gamma = next((site for site in sites if site.family != "Gamma"), None)
+    if not_gamma is not None:
+        raise probe.refuse(not_gamma.name, "the mean of the rewards does not depend on its mean")
     index, factor = _multiples(probe)
     if law != "Normal":
         raise probe.refuse(sites[0].name, "the precision of the rewards is unknown while their mean is known")

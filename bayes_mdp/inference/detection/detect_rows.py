@@ -60,9 +60,9 @@ def check_sites(probe: Probe, *, alone: bool) -> None:
     conjugate = frozenset(probe.layout.shapes)
     for site in conjugate:
         for parameter, entries in probe.parameters_of[site].items():
-            above = probe.depends(entries)
-            unexplained = above - frozenset(probe.hyperparameters)
-            if unexplained and not _is_noise(probe, site, parameter, above & conjugate):
+            parents = probe.depends(entries)
+            unexplained = parents - frozenset(probe.hyperparameters)
+            if unexplained and not _is_noise(probe, site, parameter, parents & conjugate):
                 raise in_the_way(
                     program,
                     first(program, unexplained),
@@ -74,7 +74,7 @@ def check_sites(probe: Probe, *, alone: bool) -> None:
     check_above(probe, conjugate)
     # A site that no law uses would keep its prior, and is most likely a mistake; with values held, another branch may.
     if not probe.held:
-        _check_used(probe)
+        _check_sites_in_use(probe)
 
 
 def bent(site: Site) -> str | None:
@@ -109,10 +109,10 @@ def _check_laws(probe: Probe) -> None:
     # Law by law: a parameter that is not listed has no conjugate family.
     for parameter, entries in probe.reward.items():
         check_law(probe, name, entries, families.get(str(parameter), ()), str(parameter))
-    both = probe.depends(probe.transition) & reward_sites(probe) & frozenset(probe.layout.shapes)
-    if both:
+    shared = probe.depends(probe.transition) & reward_sites(probe) & frozenset(probe.layout.shapes)
+    if shared:
         why = "the transition law and the reward law both depend on it"
-        raise in_the_way(probe.program, first(probe.program, both), why)
+        raise in_the_way(probe.program, first(probe.program, shared), why)
 
 
 def check_law(probe: Probe, law: str, entries: Entries, families: tuple[str, ...], parameter: str = "") -> None:
@@ -123,9 +123,9 @@ def check_law(probe: Probe, law: str, entries: Entries, families: tuple[str, ...
     """
     depends = probe.depends(entries)
     # A noise that hyperparameters alone decide is a parameter of the conjugate site of the mean.
-    above = frozenset(probe.hyperparameters) if parameter == "precision" and entries.free else frozenset()
-    wrong = {s.name for s in probe.program.latents if s.name in depends - above and s.family not in families}
-    wrong |= (depends - above) & frozenset(probe.hyperparameters)
+    parents = frozenset(probe.hyperparameters) if parameter == "precision" and entries.free else frozenset()
+    wrong = {s.name for s in probe.program.latents if s.name in depends - parents and s.family not in families}
+    wrong |= (depends - parents) & frozenset(probe.hyperparameters)
     if wrong:
         expected = f"has a closed form over {' or '.join(families)} sites only" if families else "has no conjugate site"
         raise in_the_way(probe.program, first(probe.program, wrong), f"{law} depends on it, and {expected}")
@@ -136,13 +136,13 @@ def check_above(probe: Probe, conjugate: frozenset[str]) -> None:
     for name, (density, scale, possible) in probe.densities.items():
         # Its value, its scale and its support: each may depend on a conjugate site.
         parts = (density, scale, possible)
-        below = frozenset().union(*(probe.depends(x) for x in parts if x is not None)) & conjugate
-        if name not in conjugate and below:
+        conjugate_parents = frozenset().union(*(probe.depends(x) for x in parts if x is not None)) & conjugate
+        if name not in conjugate and conjugate_parents:
             why = f"the density of site {name!r} depends on it, so that it has no closed form"
-            raise in_the_way(probe.program, first(probe.program, below), why)
+            raise in_the_way(probe.program, first(probe.program, conjugate_parents), why)
 
 
-def _check_used(probe: Probe) -> None:
+def _check_sites_in_use(probe: Probe) -> None:
     used = probe.depends(probe.transition).union(*(probe.depends(entries) for entries in probe.reward.values()))
     for site in probe.sites:
         if site.name not in used:
@@ -185,6 +185,7 @@ class Assembly(NamedTuple):
         """Float[M K], the stacked Dirichlet rows, zero where padded."""
         if not self.rows:
             return np.eye(1, self.known_width)
+        # Site after site, each row-major: the order that `SiteTable` and `Layout` rely on.
         blocks = [_rows(site, parameters[site.name]) for site in self.rows]
         if len(blocks) == 1:
             return blocks[0]
@@ -205,15 +206,15 @@ class Assembly(NamedTuple):
         family: Any = self.family  # the fields differ from family to family
         stretch = 1.0 if self.stretch is None else self.stretch
         if len(self.family.sites) == 2:
-            found = self._normal_gamma(parameters)
+            paired = self._normal_gamma(parameters)
             # precision' = stretch * precision: of Normal(loc, k precision) and Gamma(a, b), k and b are divided.
             return family(
-                found["loc"], found["pseudo_count"] / stretch, found["concentration"], found["rate"] / stretch
+                paired["loc"], paired["pseudo_count"] / stretch, paired["concentration"], paired["rate"] / stretch
             )
         if self.family.is_vector():
             blocks = [_rows(site, parameters[site.name]) for site in self.joint]
             return family(_library(blocks).concatenate(blocks))
-        stacked = _stacked(self.joint, parameters)
+        stacked = _join_parameters(self.joint, parameters)
         if self.noise_cell is not None:
             assert precision is not None  # normal rewards whose noise is known have one
             with np.errstate(divide="ignore"):  # a precision of zero is refused later
@@ -223,10 +224,10 @@ class Assembly(NamedTuple):
 
     def _normal_gamma(self, parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
         """Joint sites first, then pairs of plain sites."""
-        parts = [_stacked(self.joint, parameters)] if self.joint else []
+        parts = [_join_parameters(self.joint, parameters)] if self.joint else []
         if self.plain:
             # Normal(loc, precision * pseudo_count): the factor that scales the Gamma site is the pseudo-count.
-            means, rates = _stacked(self.plain, parameters), _stacked(self.gammas, parameters)
+            means, rates = _join_parameters(self.plain, parameters), _join_parameters(self.gammas, parameters)
             pair = {"loc": means["loc"], "pseudo_count": means["precision"]}
             parts.append(pair | {name: value[self.order] for name, value in rates.items()})
         xp = _library([part["loc"] for part in parts])
@@ -242,11 +243,11 @@ def _rows(site: Site, parameters: Mapping[str, AnyArray]) -> Real[AnyArray, "M K
     """Concentrations of the rows of a site; of a Beta site those of an element and of its complement."""
     if site.family == "Dirichlet":
         return parameters["concentration"].reshape(-1, site.shape[-1])
-    both = [parameters["concentration1"].ravel(), parameters["concentration0"].ravel()]
-    return _library(both).stack(both, axis=-1)
+    concentrations = [parameters["concentration1"].ravel(), parameters["concentration0"].ravel()]
+    return _library(concentrations).stack(concentrations, axis=-1)
 
 
-def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
+def _join_parameters(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
     """Parameters of sites of one family, one after the other."""
     names = tuple(parameters[sites[0].name])
     xp = _library([parameters[sites[0].name][names[0]]])
@@ -320,6 +321,7 @@ def _partners(probe: Probe, sites: tuple[Site, ...], index: Int[np.ndarray, "...
     size, pairs = probe.layout.size, [s for s in sites if s.family == "Dirichlet" and s.shape[-1] == 2]
     if not pairs:
         return index
+    # In a row of two, 1 - x is the other element: Beta sites and Dirichlet rows of two then look alike.
     partner = np.append(np.arange(2 * size), -1)  # the last place is for "none"
     for site in pairs:
         elements = probe.layout.elements(site.name)

@@ -54,13 +54,13 @@ class Symbols:
         """The symbols of known numbers."""
         array = np.asarray(values)
         small = compact(array)
-        wide = small.astype(np.float64)
+        small64 = small.astype(np.float64)
         # Bits, not values: -0.0 is not 0.0. Integers that float64 rounds get symbols of their own.
-        unique, inverse = _distinct(np.ascontiguousarray(wide).view(np.int64).ravel())
-        exact = not np.issubdtype(small.dtype, np.integer) or np.all(np.abs(wide) < 2.0**53)
+        unique, inverse = _distinct(np.ascontiguousarray(small64).view(np.int64).ravel())
+        exact = not np.issubdtype(small.dtype, np.integer) or np.all(np.abs(small64) < 2.0**53)
         if len(unique) > MANY or not exact:
-            ids = self._new(wide.size)
-            self._values[ids], self._is_constant[ids] = wide.ravel(), True
+            ids = self._new(small64.size)
+            self._values[ids], self._is_constant[ids] = small64.ravel(), True
             return np.broadcast_to(ids.reshape(small.shape), array.shape)
         ids = np.array([self._named(("constant", int(bits))) for bits in unique], dtype=np.int64)
         self._values[ids], self._is_constant[ids] = unique.view(np.float64), True
@@ -99,11 +99,11 @@ class Symbols:
         # x + 0, x * 1, x ^ 1: the operand itself, so that equality is still seen after a neutral operation.
         left = ~known
         if neutral is not None and len(parts) == 2:
-            same = left & (parts[1] == neutral)
-            result[same], left = parts[0][same], left & ~same
+            unchanged = left & (parts[1] == neutral)
+            result[unchanged], left = parts[0][unchanged], left & ~unchanged
             if name in ("add", "mul"):
-                same = left & (parts[0] == neutral)
-                result[same], left = parts[1][same], left & ~same
+                unchanged = left & (parts[0] == neutral)
+                result[unchanged], left = parts[1][unchanged], left & ~unchanged
         if name in ("mul", "div"):  # 0 times, or divided by, what is finite
             gone = left & ((parts[0] == self.zero) | ((parts[1] == self.zero) & (name == "mul")))
             result[gone], left = self.zero, left & ~gone
@@ -122,8 +122,8 @@ class Symbols:
     def equals(self, ids: Ids, number: float) -> Bool[np.ndarray, "..."]:
         """Which symbols are `number`, up to rounding relative to it: rates and precisions of 1e-13 are not zero."""
         with np.errstate(invalid="ignore"):
-            near = np.abs(self._values[compact(ids)] - number) <= ROUNDING * abs(number)
-        return np.broadcast_to(near, ids.shape)
+            close = np.abs(self._values[compact(ids)] - number) <= ROUNDING * abs(number)
+        return np.broadcast_to(close, ids.shape)
 
     def _named(self, name: Hashable) -> int:
         number = self._names.get(name)
@@ -133,23 +133,23 @@ class Symbols:
 
     def _new(self, count: int) -> Ids:
         if self._size + count > len(self._values):
-            more = max(len(self._values), self._size + count - len(self._values))
-            self._values = np.append(self._values, np.full(more, np.nan))
-            self._is_constant = np.append(self._is_constant, np.zeros(more, bool))
+            growth = max(len(self._values), self._size + count - len(self._values))
+            self._values = np.append(self._values, np.full(growth, np.nan))
+            self._is_constant = np.append(self._is_constant, np.zeros(growth, bool))
         self._size += count
         return np.arange(self._size - count, self._size)
 
 
 def _distinct(values: Int[np.ndarray, " N"]) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " N"]]:
     """The different values, and the place of each value among them; large tables of few values are not sorted."""
-    found, inverse = [], np.full(values.shape, -1, np.int64)
-    while len(found) < FEW and values.size:
+    firsts, inverse = [], np.full(values.shape, -1, np.int64)
+    while len(firsts) < FEW and values.size:
         left = inverse < 0
         first = int(left.argmax())
         if not left[first]:
-            return np.array(found, np.int64), inverse
-        inverse[values == values[first]] = len(found)
-        found.append(values[first])
+            return np.array(firsts, np.int64), inverse
+        inverse[values == values[first]] = len(firsts)
+        firsts.append(values[first])
     return np.unique(values, return_inverse=True)
 
 
@@ -198,8 +198,8 @@ Value: TypeAlias = AnyArray | Entries
 def elements_of(elements: Int[np.ndarray, "..."], site: str, symbols: Symbols) -> Entries:
     """The value of a conjugate site: its own elements."""
     shape = elements.shape
-    one, zero = (np.broadcast_to(x, shape) for x in (symbols.one, symbols.zero))
-    return Entries(elements, np.broadcast_to(1.0, shape), one, zero, frozenset({site}))
+    ones_id, zero = (np.broadcast_to(x, shape) for x in (symbols.one, symbols.zero))
+    return Entries(elements, np.broadcast_to(1.0, shape), ones_id, zero, frozenset({site}))
 
 
 def symbols_of(shape: tuple[int, ...], site: str, symbols: Symbols) -> Entries:
@@ -210,8 +210,8 @@ def symbols_of(shape: tuple[int, ...], site: str, symbols: Symbols) -> Entries:
 def symbolic(ids: Ids, sites: frozenset[str], symbols: Symbols) -> Entries:
     """Entries that are symbols."""
     shape = ids.shape
-    one = np.broadcast_to(symbols.one, shape)
-    return Entries(np.broadcast_to(NONE, shape), np.broadcast_to(1.0, shape), one, ids, sites)
+    unit = np.broadcast_to(symbols.one, shape)
+    return Entries(np.broadcast_to(NONE, shape), np.broadcast_to(1.0, shape), unit, ids, sites)
 
 
 def is_key(value: object) -> bool:
@@ -280,8 +280,8 @@ def compacted(*operands: Entries) -> tuple[list[Entries], tuple[int, ...]]:
     full = [mapped(x, lambda f: np.broadcast_to(f, shape)) for x in operands]
     fields = [getattr(x, name) for x in full for name in FIELDS]
     repeats = [size > 1 and all(f.strides[axis] == 0 for f in fields) for axis, size in enumerate(shape)]
-    at = tuple(slice(0, 1) if repeat else slice(None) for repeat in repeats)
-    return [mapped(x, lambda f: f[at]) for x in full], shape
+    first_of_repeats = tuple(slice(0, 1) if repeat else slice(None) for repeat in repeats)
+    return [mapped(x, lambda f: f[first_of_repeats]) for x in full], shape
 
 
 def widened(x: Entries, shape: tuple[int, ...]) -> Entries:
@@ -298,8 +298,8 @@ def plain(x: Entries) -> Entries:
 
 def joined(parts: Sequence[Entries]) -> list[Entries]:
     """Arrays whose entries become one array: all with one transform, or plain."""
-    same = len({x.transform for x in parts}) == 1
-    return [x if same else plain(x) for x in parts]
+    one_transform = len({x.transform for x in parts}) == 1
+    return [x if one_transform else plain(x) for x in parts]
 
 
 def concatenated(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:

@@ -128,8 +128,8 @@ class Probe:
         self.program, self.held, self.numbers = program, dict(held or {}), numbers
         self.kept, self.kept_rows = kept, kept_rows
         self.hyperparameters = tuple(site.name for site in program.latents if site.name in hyperparameters)
-        others = {*self.hyperparameters, *self.held}
-        self.sites = tuple(site for site in program.latents if site.name not in others)
+        fixed = {*self.hyperparameters, *self.held}
+        self.sites = tuple(site for site in program.latents if site.name not in fixed)
         conjugate = {site.name: site for site in self.sites if site.family in POSITIVE}
         self.layout = Layout({name: site.shape for name, site in conjugate.items()})
         self._depends: dict[int, tuple[Entries, frozenset[str]]] = {}
@@ -143,11 +143,11 @@ class Probe:
         inputs = [self._input(name) for name in sorted(program.values)]
         # The densities of conjugate sites are those of their families: they are not read.
         shown: Outputs = program.outputs
-        wanted = [True] * len(jax.tree.leaves(shown.laws))
+        needed = [True] * len(jax.tree.leaves(shown.laws))
         for name in sorted(shown.densities):  # the order of a tree
-            wanted += [name not in conjugate] * len(jax.tree.leaves(shown.densities[name]))
-        wanted += [True] * len(shown.powers)
-        flat = Reader(domain).read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], wanted)
+            needed += [name not in conjugate] * len(jax.tree.leaves(shown.densities[name]))
+        needed += [True] * len(shown.powers)
+        flat = Reader(domain).read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], needed)
         read = [None if x is None else domain.entries(x) for x in flat]
         outputs: Any = jax.tree.unflatten(jax.tree.structure(shown), read)
         self.parameters_of: dict[str, dict[str, Entries]] = outputs.laws["parameters"]
@@ -159,7 +159,7 @@ class Probe:
         self.powers: dict[str, Entries] = outputs.powers
         observed = [site.name for site in program.sites if site.observed]
         self.constants = {name: self._log_constant(name) for name in observed if self._is_constant(name)}
-        self._check_learnt()
+        self._check_something_is_learnt()
 
     def _is_constant(self, name: str) -> bool:
         """Whether the density of an observed site (or factor) is one known number, whatever the sites are.
@@ -185,7 +185,7 @@ class Probe:
         with np.errstate(all="ignore"):  # impossible in a branch
             return float(np.sum(power * np.asarray(self.symbols.values(logs.offset))))
 
-    def _check_learnt(self) -> None:
+    def _check_something_is_learnt(self) -> None:
         """Refuse what no route infers rightly: draws of no site, rewards from which nothing would be learnt."""
         laws = {"the transition law": (self.transition,), "the reward law": tuple(self.reward.values())}
         parameters = {f"site {name!r}": tuple(entries.values()) for name, entries in self.parameters_of.items()}
@@ -230,12 +230,12 @@ class Probe:
             return entries.sites
         symbols = (entries.offset, entries.coefficient)
         known = all(self.symbols.known(compact(ids)).all() for ids in symbols)
-        others = frozenset() if known else entries.sites - frozenset(self.layout.shapes)
+        not_conjugate = frozenset() if known else entries.sites - frozenset(self.layout.shapes)
         if len(self.layout.shapes) <= 1:
-            return others | (frozenset(self.layout.shapes) if (element >= 0).any() else frozenset())
+            return not_conjugate | (frozenset(self.layout.shapes) if (element >= 0).any() else frozenset())
         used = np.zeros(self.layout.size + 1, bool)
         used[element] = True  # the last place is for "none"
-        return others | {name for name, part in self.layout.split(used).items() if part.any()}
+        return not_conjugate | {name for name, part in self.layout.split(used).items() if part.any()}
 
     def parameters(self, site: Site) -> dict[str, np.ndarray]:
         """Checked parameters of a conjugate site, in the shape of its rows; of one that an element scales, the factor.
@@ -258,12 +258,12 @@ class Probe:
         if self.symbols.known(compact(ids)).all():
             return np.array(self.symbols.values(ids))
         if self.numbers is None:
-            what = " ".join(place[1:])
-            raise NotConjugate(f"prior: what {what} is made of cannot be read as known numbers")
-        found: Any = self.numbers
+            label = " ".join(place[1:])
+            raise NotConjugate(f"prior: what {label} is made of cannot be read as known numbers")
+        value: Any = self.numbers
         for key in place:
-            found = found[key]
-        return np.asarray(found, np.float64)
+            value = value[key]
+        return np.asarray(value, np.float64)
 
     def selects(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is one element itself, or a known number."""
@@ -311,10 +311,10 @@ class Probe:
         if index is None:
             return entries.element
         depends = self.depends(entries)
-        others = depends - frozenset(self.layout.shapes)
-        if others and entries.free:
-            raise in_the_way(self.program, first(self.program, others), f"{law} depends on it")
-        name = first(self.program, others or depends)
+        not_conjugate = depends - frozenset(self.layout.shapes)
+        if not_conjugate and entries.free:
+            raise in_the_way(self.program, first(self.program, not_conjugate), f"{law} depends on it")
+        name = first(self.program, not_conjugate or depends)
         raise in_the_way(self.program, name, f"{law} of {self.cell(index)} is neither one element of it nor free of it")
 
     def select_or_complement(self, law: str, entries: Entries) -> Int[np.ndarray, "*cells"]:
@@ -401,8 +401,8 @@ def _power_is_proper(probe: Probe, site: Site) -> bool:
     if np.all(power == 1.0):
         return True
     parameters = probe.parameters_of[site.name].values()  # of the families that have a closed form
-    above = [*parameters, *(x for x in probe.densities.get(site.name, ()) if x is not None)]
-    if frozenset().union(*map(probe.depends, above)) - {site.name}:
+    dependences = [*parameters, *(x for x in probe.densities.get(site.name, ()) if x is not None)]
+    if frozenset().union(*map(probe.depends, dependences)) - {site.name}:
         return False
     if site.family not in EXPONENTS:
         return site.family == "Uniform" or site.family in LIGHT

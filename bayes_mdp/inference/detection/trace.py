@@ -89,11 +89,13 @@ _LINEAR = {"Normal": {"loc": ("MultivariateNormal",)}}
 
 def site_families(law: str) -> dict[str, tuple[str, ...]]:
     """Parameters of a reward law -> the families of sites that are conjugate for them; empty: it has none."""
-    found: dict[str, tuple[str, ...]] = {}
+    families_by_parameter: dict[str, tuple[str, ...]] = {}
     for sites in (*(family.sites for family in families_of(law)), _LINEAR.get(law, {})):
         for parameter, families in sites.items():
-            found[parameter] = tuple(dict.fromkeys((*found.get(parameter, ()), *families)))
-    return found
+            families_by_parameter[parameter] = tuple(
+                dict.fromkeys((*families_by_parameter.get(parameter, ()), *families))
+            )
+    return families_by_parameter
 
 
 KNOWN = "known"
@@ -231,10 +233,10 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         TypeError: the program does not return a `MDPSpec`, or branches in Python on what it drew.
     """
     try:
-        wide = jax.dtypes.canonicalize_dtype(float).name
-        digest = identity((prior, space, wide, registrations()), packaged=True)
+        width = jax.dtypes.canonicalize_dtype(float).name
+        digest = identity((prior, space, width, registrations()), packaged=True)
     except UnidentifiedError:
-        return _traced(prior, space)
+        return _trace(prior, space)
     return _trace_ready(_Ready(prior, space, digest))
 
 
@@ -254,7 +256,7 @@ class _Ready:
 
 
 @traced_alone
-def _traced(prior: Prior, space: StateActionSpace) -> Program:
+def _trace(prior: Prior, space: StateActionSpace) -> Program:
     prior = isolated_prior(prior)
     facts = Facts()
 
@@ -275,7 +277,7 @@ def _traced(prior: Prior, space: StateActionSpace) -> Program:
     key = jax.random.key(0)
     # Traced twice: first for the static facts (shapes of the latent values), then as a jaxpr of those values; and the
     # jaxpr once more, because a program that draws by other means gives another one.
-    with unique_names(), _explained():
+    with unique_names(), _explain_errors():
         jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
         closed, outputs = trace_densities()
         density_of_law = _density_of_law(prior, space, facts)
@@ -288,7 +290,7 @@ def _traced(prior: Prior, space: StateActionSpace) -> Program:
             )
     _refuse_callbacks(closed)
     _TRACED.add(digest)
-    copied = ClosedJaxpr(closed.jaxpr, [_copied(x) for x in closed.consts])
+    copied = ClosedJaxpr(closed.jaxpr, [_copy(x) for x in closed.consts])
     return Program(
         prior,
         space,
@@ -323,11 +325,11 @@ def _density_of_law(prior: Prior, space: StateActionSpace, facts: Facts) -> str:
         law = _reward_at(prior, space, values).law
         assert law is not None  # it is no array
         reward = jnp.zeros(law.batch_shape, int if law.is_discrete else float)
-        found = [law.log_prob(reward), law_mean(law)]
+        moments = [law.log_prob(reward), law_mean(law)]
         try:
-            return [*found, law_variance(law)]
+            return [*moments, law_variance(law)]
         except NotImplementedError:
-            return found
+            return moments
 
     return fingerprint(jax.make_jaxpr(run)(facts.values), space, ())
 
@@ -349,7 +351,7 @@ def _refuse_callbacks(closed: ClosedJaxpr | Jaxpr) -> None:
         _refuse_callbacks(inner)
 
 
-def _copied(constant: ArrayLike) -> AnyArray:
+def _copy(constant: ArrayLike) -> AnyArray:
     """A copy, of no meaning to JAX's caches; keys stay keys."""
     if isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.extended):
         return constant
@@ -357,7 +359,7 @@ def _copied(constant: ArrayLike) -> AnyArray:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Turn JAX's errors about Python code that reads a traced value into one sentence.
 
     Raises:
@@ -366,9 +368,14 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
-        where = traceback.extract_tb(error.__traceback__)
+        frames = traceback.extract_tb(error.__traceback__)
         line = next(
-            (f"line {at.lineno} of {at.filename}" for at in reversed(where) if not _is_library(at.filename)), ""
+            (
+                f"line {frame.lineno} of {frame.filename}"
+                for frame in reversed(frames)
+                if not _is_library(frame.filename)
+            ),
+            "",
         )
         raise TypeError(
             f"prior: Python looks at the value of a draw ({line or 'an if, a float() or a numpy function'}), expected "
@@ -413,14 +420,14 @@ def _densities(
     prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike], key: PRNGKeyArray
 ) -> tuple[dict[str, Density], dict[str, Float[Array, "..."]]]:
     """The density of every sample site, and the powers of those that are scaled."""
-    with handlers.trace() as trace, handlers.seed(rng_seed=key), _substituted(values):
+    with handlers.trace() as trace, handlers.seed(rng_seed=key), _substitute(values):
         prior(space)
     samples = {name: message for name, message in trace.items() if message["type"] == "sample"}
     powers = {n: jnp.asarray(m["fn"].power) for n, m in samples.items() if isinstance(m["fn"], PoweredDensity)}
     return {name: density(message) for name, message in samples.items()}, powers
 
 
-def _substituted(values: Mapping[str, ArrayLike]) -> handlers.substitute:
+def _substitute(values: Mapping[str, ArrayLike]) -> handlers.substitute:
     """The handler that gives sites these values (numpy arrays too: its annotation is too narrow)."""
     data: Any = values
     return handlers.substitute(data=data)
@@ -436,8 +443,8 @@ def _evaluate(
 ) -> Laws:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
-    given = _substituted(values)
-    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
+    substituted = _substitute(values)
+    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), substituted:
         spec = prior(space)
     check_spec(spec, space)
     check_names(trace)
@@ -470,7 +477,7 @@ def check_names(names: Iterable[str]) -> None:
 def _reward_at(prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike]) -> RewardTable:
     """The reward law of the program at `values`."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
-    with handlers.block(), somewhere, handlers.seed(rng_seed=0), _substituted(values):
+    with handlers.block(), somewhere, handlers.seed(rng_seed=0), _substitute(values):
         return reward_table(prior(space), space)
 
 
@@ -479,11 +486,11 @@ def _support(fn: dist.Distribution) -> np.ndarray | None:
     law: Any = unwrap(fn)
     if not law.support.is_discrete or law.event_shape:
         return None
-    values = _listed(law)
+    values = _listed_values(law)
     return None if values is None else values.reshape(-1)
 
 
-def _listed(law: Any) -> np.ndarray | None:
+def _listed_values(law: Any) -> np.ndarray | None:
     """The values of a discrete law; None: there is no such list, or it is one of other sites or other elements."""
     if not law.has_enumerate_support:
         return None
@@ -503,11 +510,11 @@ def joint_values(
         supports: {site: the values of one element}.
         shapes: {site: the shape of its value}.
     """
-    each = [
+    values_of_site = [
         [np.array(x, values.dtype).reshape(shapes[n]) for x in itertools.product(values, repeat=math.prod(shapes[n]))]
         for n, values in supports.items()
     ]
-    for chosen in itertools.product(*each):
+    for chosen in itertools.product(*values_of_site):
         yield dict(zip(supports, chosen, strict=True))
 
 
@@ -546,11 +553,12 @@ def _is_scaled(message: Message) -> bool:
 
 def _is_bounded(law: Any) -> bool:
     """Whether the support is a simplex, an interval with two ends, or a finite set, so that a constant has a sum."""
+    # Only the ends of the support matter here, not its shape.
     support = law.support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     if support.is_discrete:
-        return _listed(law) is not None
+        return _listed_values(law) is not None
     if isinstance(support, SupportedSimplex) or support is constraints.simplex:
         return True
     ends = [getattr(support, name, np.inf) for name in ("lower_bound", "upper_bound")]
@@ -574,7 +582,7 @@ def _site(message: Message) -> Site:
 def _family(distribution: dist.Distribution, known: Mapping[Any, ParametersOf]) -> str:
     """The name of its type; of a type of the user's with the name of a known one, where it comes from too."""
     kind = type(distribution)
-    impostor = kind not in known and kind.__name__ in {each.__name__ for each in known}
+    impostor = kind not in known and kind.__name__ in {known_kind.__name__ for known_kind in known}
     return f"{kind.__module__}.{kind.__name__}" if impostor else kind.__name__
 
 
@@ -586,11 +594,11 @@ def _parameters(message: Message) -> Arrays:
     shape = jnp.shape(message["value"])
     vector = type(law) in (dist.Dirichlet, SupportedDirichlet, dist.MultivariateNormal)
     rows = shape if vector else shape[: len(shape) - law.event_dim]
-    found = {name: jnp.asarray(value, float) for name, value in CONJUGATE[type(law)](law).items()}
+    parameters = {name: jnp.asarray(value, float) for name, value in CONJUGATE[type(law)](law).items()}
     # A matrix of the last axis of a row has one axis more.
     return {
         name: jnp.broadcast_to(value, (*rows, shape[-1]) if name == "scale_tril" else rows)
-        for name, value in found.items()
+        for name, value in parameters.items()
     }
 
 
@@ -600,8 +608,8 @@ def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Array]]:
     if law is None:
         assert table.known is not None
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
-    found = laws[type(law)](law).items() if type(law) in laws else enumerate(jax.tree.leaves(law))
-    parameters: dict[str | int, Array] = {name: jnp.asarray(value) for name, value in found}
+    named = laws[type(law)](law).items() if type(law) in laws else enumerate(jax.tree.leaves(law))
+    parameters: dict[str | int, Array] = {name: jnp.asarray(value) for name, value in named}
     return Law(_family(law, laws), table.by_outcome), parameters
 
 
@@ -610,6 +618,7 @@ def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: object) -> 
 
     The text of a jaxpr leaves out the values of arrays: they are added.
     """
+    # Addresses in the text differ from run to run, and are cut out.
     text = f"{space!r}\n{facts!r}\n{closed.jaxpr}"
     digest = hashlib.sha256(ADDRESS.sub("", text).encode())
     for constant in (*jax.tree.leaves(space), *constants(closed)):
@@ -634,7 +643,11 @@ def _inner(jaxpr: Jaxpr) -> Iterator[ArrayLike]:
 def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
     """The dtypes of all arrays of numbers that a traced program computes with."""
     jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
-    atoms = [*jaxpr.constvars, *jaxpr.invars, *(v for each in jaxpr.eqns for v in (*each.invars, *each.outvars))]
+    atoms = [
+        *jaxpr.constvars,
+        *jaxpr.invars,
+        *(v for equation in jaxpr.eqns for v in (*equation.invars, *equation.outvars)),
+    ]
     kinds = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
     of_numbers = frozenset(dtype for dtype in kinds if isinstance(dtype, np.dtype))  # keys have none of numpy
     return of_numbers.union(*map(dtypes, inner_jaxprs(jaxpr)))
@@ -642,4 +655,4 @@ def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
 
 @program_cache
 def _trace_ready(ready: _Ready) -> Program:
-    return _traced(ready.prior, ready.space)
+    return _trace(ready.prior, ready.space)

@@ -90,16 +90,17 @@ def of_conjugate_sites(
     """
     rows, rewards = data_statistics.transition_probs, data_statistics.reward_cells
     values, index = [np.asarray(v, np.float64) for v, _ in prior], [np.asarray(i) for _, i in prior]
+    # Conjugate rows given a draw of their prior: (concentration + counts) / sum.
     counts = np.asarray(rows.dense_counts, np.float64)
     columns = counts.shape[-1]
 
     def probs(places: Int[np.ndarray, " e"]) -> Float[np.ndarray, "C N e"]:
         row, column = np.divmod(places, columns)
         # Concentrations are normalised once for each different row.
-        different, which = np.unique(row, return_inverse=True)
+        different, row_number = np.unique(row, return_inverse=True)
         concentration = values[0][:, index[0][different]] + counts[different]
         mean = concentration / concentration.sum(-1, keepdims=True)
-        return mean[:, which, column].reshape(*split, -1)
+        return mean[:, row_number, column].reshape(*split, -1)
 
     # Rows of the same prior parameters and the same counts are one function of the draws: they are kept once.
     classes = np.concatenate([index[0].reshape(counts.shape), counts], axis=-1)
@@ -258,7 +259,12 @@ class Chains(eqx.Module):
         """
         # Impossible chains make every other diagnostic meaningless: they are reported alone.
         stuck = _impossible(self)
-        return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self, tables), *_too_few(self, tables)]
+        return stuck or [
+            *_stuck_chains(self),
+            *_divergences(self),
+            *_disagreement(self, tables),
+            *_too_few(self, tables),
+        ]
 
     def notes(self, *, whole: bool = False) -> list[str]:
         """What the draws cannot show: discrete sites that had one value in all draws of all chains. One sentence each.
@@ -269,18 +275,18 @@ class Chains(eqx.Module):
         Args:
             whole: only sites none of whose elements moved: there a branch of the program may have gone unseen.
         """
-        found = []
+        sentences = []
         for name in self.discrete:
             values = np.asarray(self.draws[name]) if name in self.draws else np.zeros((1, 0))
             still = ~_varies(values)
             if still.all() if whole else still.any():
                 index = tuple(int(i) for i in np.argwhere(still)[0])
-                found.append(
+                sentences.append(
                     f"discrete site {_element(name, index)} did not move: it is {values[(0, 0, *index)]} in all "
                     f"{self.num_chains * self.num_samples} draws ({still.sum()} of {still.size} elements did not); "
                     "right where the data leave no doubt, which these draws cannot show"
                 )
-        return found
+        return sentences
 
     def _each(self, name: str, values: np.ndarray, statistic: Statistic, worst: np.ufunc) -> Float[np.ndarray, "..."]:
         if name not in self.discrete:
@@ -314,7 +320,9 @@ class HasChains(Protocol):
         ...
 
 
-def sampled_sites(draws: Mapping[str, AnyArray], weights: Float[AnyArray, " K"], chains: Chains | None) -> LatentSites:
+def summarise_sites(
+    draws: Mapping[str, AnyArray], weights: Float[AnyArray, " K"], chains: Chains | None
+) -> LatentSites:
     """Weighted draws of latent sites for a summary, with the diagnostics of the chains behind them."""
     ess, r_hat = ({}, {}) if chains is None else (chains.ess(), chains.r_hat())
     return LatentSites(draws, weights, True, ess, r_hat)
@@ -374,7 +382,7 @@ def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str
         ValueError: two sites have one name, a discrete site has no finite list of values.
     """
     discrete, continuous, fixed = {}, [], set()
-    for site in traced_latents(model, data):
+    for site in trace_latents(model, data):
         if not site["fn"].support.is_discrete:
             continuous.append(site["name"])
             continue
@@ -391,20 +399,20 @@ def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str
 
 
 @traced_alone
-def traced_latents(model: Model, data: PyTree) -> list[Site]:
+def trace_latents(model: Model, data: PyTree) -> list[Site]:
     """The latent sites of `model(data)`, traced on shapes: nothing is drawn or compiled.
 
     Raises:
         ValueError: two sites have one name.
     """
-    found: list[Site] = []
+    sites: list[Site] = []
 
     def program(key: PRNGKeyArray) -> None:
         drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
-        found.extend(unique_trace(drawn, data).values())
+        sites.extend(unique_trace(drawn, data).values())
 
     jax.eval_shape(program, jax.random.key(0))
-    return [site for site in found if site["type"] == "sample" and not site["is_observed"]]
+    return [site for site in sites if site["type"] == "sample" and not site["is_observed"]]
 
 
 def _num_values(law: dist.Distribution) -> int | None:
@@ -490,15 +498,15 @@ def _impossible(chains: Chains) -> list[str]:
     if not bad.any():
         lost = [name for name, values in chains._continuous().items() if not np.isfinite(values).all()]
         return [f"site {name!r} has draws that are not finite: reparametrise, or start elsewhere" for name in lost]
-    where = "every chain" if bad.all() else f"chains {np.flatnonzero(bad).tolist()}"
+    which_chains = "every chain" if bad.all() else f"chains {np.flatnonzero(bad).tolist()}"
     return [
-        f"the log density is not finite at any draw of {where}: the data are impossible under the prior wherever it "
-        "looked; compare the rewards with the support of the reward law, the transitions with rows that hold zeros, "
-        "or start elsewhere (a kernel of your own with init_strategy=)"
+        f"the log density is not finite at any draw of {which_chains}: the data are impossible under the prior "
+        "wherever it looked; compare the rewards with the support of the reward law, the transitions with rows "
+        "that hold zeros, or start elsewhere (a kernel of your own with init_strategy=)"
     ]
 
 
-def _unmoved(chains: Chains) -> list[str]:
+def _stuck_chains(chains: Chains) -> list[str]:
     sites = chains._continuous()
     still = np.full(chains.num_chains, bool(sites) and chains.num_samples > 1)
     for values in sites.values():
@@ -542,21 +550,21 @@ def _divergences(chains: Chains) -> list[str]:
 
 def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
     # Where no chain moves an infinite r-hat has been reported already.
-    r_hat = {name: np.where(np.isinf(each), np.nan, each) for name, each in chains.r_hat().items()}
-    worst, high, total = _worst(r_hat, _measured(chains, tables, split_r_hat), MAX_R_HAT)
+    r_hat = {name: np.where(np.isinf(draws), np.nan, draws) for name, draws in chains.r_hat().items()}
+    worst, high, total = _worst(r_hat, _measure(chains, tables, split_r_hat), MAX_R_HAT)
     if worst is None:
         return []
     name, index, value = worst
-    what, each = _values_of(chains, tables, name, index)
-    text = f"r-hat of {what} is {value:.3f} ({high} of {total} elements above {MAX_R_HAT}): "
-    means = ", ".join(f"{mean:.3g}" for mean in each.mean(1))
+    label, draws = _values_of(chains, tables, name, index)
+    text = f"r-hat of {label} is {value:.3f} ({high} of {total} elements above {MAX_R_HAT}): "
+    means = ", ".join(f"{mean:.3g}" for mean in draws.mean(1))
     if name in chains.discrete:
         return [
             text + f"the chains disagree on how probable its values are (means {means}); give more draws "
             "(num_samples=), or give each value a posterior of its own and join them by bayes_mdp.inference.mixture"
         ]
     # Each chain by itself is stationary but they disagree: several modes, which no longer run will join.
-    settled = [split_r_hat(chain[None]) for chain in each]
+    settled = [split_r_hat(chain[None]) for chain in draws]
     if value > SETTLED_R_HAT and not np.any(np.asarray(settled) > SETTLED_R_HAT):
         return [
             text + f"each chain has settled, on another value (means {means}): the posterior has several modes, which "
@@ -570,9 +578,9 @@ def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
 
 
 def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
-    sizes = chains.ess(), _measured(chains, tables, effective_size)
-    sites, others = ({name: np.asarray(-each) for name, each in found.items()} for found in sizes)
-    worst, low, total = _worst(sites, others, -MIN_ESS)
+    sizes = chains.ess(), _measure(chains, tables, effective_size)
+    sites, of_tables = ({name: np.asarray(-size) for name, size in sizes_by_name.items()} for sizes_by_name in sizes)
+    worst, low, total = _worst(sites, of_tables, -MIN_ESS)
     if worst is None:
         return []
     name, index, value = worst
@@ -583,7 +591,7 @@ def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
     ]
 
 
-def _measured(
+def _measure(
     chains: Chains, tables: Mapping[str, Scalars], statistic: Statistic
 ) -> dict[str, Float[np.ndarray, "..."]]:
     number = chains.num_chains * chains.num_samples
@@ -608,17 +616,17 @@ def _worst(
 
     That of a site, where one does: what follows from it need not be named.
     """
-    worst, above, total = None, 0, 0
+    worst, num_above, total = None, 0, 0
     for values in (sites, tables):
         known = worst is not None
-        for name, each in values.items():
-            above, total = above + int((each > limit).sum()), total + each.size
-            if known or not (each > limit).any():
+        for name, array in values.items():
+            num_above, total = num_above + int((array > limit).sum()), total + array.size
+            if known or not (array > limit).any():
                 continue
-            index = tuple(int(i) for i in np.unravel_index(np.nanargmax(each), each.shape))
-            if worst is None or each[index] > worst[2]:
-                worst = (name, index, float(each[index]))
-    return worst, above, total
+            index = tuple(int(i) for i in np.unravel_index(np.nanargmax(array), array.shape))
+            if worst is None or array[index] > worst[2]:
+                worst = (name, index, float(array[index]))
+    return worst, num_above, total
 
 
 def _element(name: str, index: tuple[int, ...]) -> str:

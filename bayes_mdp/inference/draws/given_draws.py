@@ -134,13 +134,13 @@ class GivenDraws(PosteriorSamples):
             needed: which pairs.
         """
         del key
-        held, used = whole_draws(self.mdps), 0
+        draws, used = whole_draws(self.mdps), 0
 
         def following(num: int) -> WholeDraws:
             nonlocal used
             index = np.arange(used, used + num) % self.num_held
             used += num
-            return held.take((index,))
+            return draws.take((index,))
 
         return draws_of_pairs(following, needed, self.sizes())
 
@@ -160,6 +160,7 @@ class GivenDraws(PosteriorSamples):
         """What r-hat and the effective sample size of rows and rewards say against the draws; empty: nothing."""
         r_hat, size = 1.0, np.inf
         for values in self.by_chain().values():
+            # Known entries are constant: their r-hat is 0 / 0 and says nothing.
             varies = np.ptp(values, axis=(0, 1)) > 0
             if varies.any() and values.shape[1] >= 4:
                 r_hat = max(r_hat, float(np.nanmax(np.asarray(split_r_hat(values))[varies])))
@@ -237,17 +238,17 @@ def posterior_from_draws(
     """
     if space is not None:
         check_space(space)
-    held = _read(draws)
+    source = _read(draws)
     steps = space is not None and space.horizon is not None
     axes = (("step",) if steps else ()) + ("state", "action")
-    rows = _find(held, "transition", transition, (*axes, "outcome"), dims)
+    rows = _find(source, "transition", transition, (*axes, "outcome"), dims)
     number, sizes = rows.values.shape[:2], rows.values.shape[2:]
     space = _space_of(rows, sizes) if space is None else space
     words = ", ".join(("chain", "draw", *axes))
     check_shape("transition", rows.values, (*number, *space.shape, space.n_outcomes), f"{words}, outcome")
     _check_names(rows, space)
     if isinstance(reward, (str, Mapping)):
-        paid = _find(held, "reward", reward, axes, dims)
+        paid = _find(source, "reward", reward, axes, dims)
         _check_names(paid, space)
         check_shape("reward", paid.values, (*number, *space.shape), words)
         mean = as_real("reward", paid.values).astype(np.float64)
@@ -255,7 +256,8 @@ def posterior_from_draws(
         known = as_real("reward", reward).astype(np.float64)
         check_shape("reward", known, space.shape, ", ".join(axes))
         mean = np.broadcast_to(known, (*number, *space.shape))
-    probs, mean = _checked(as_real("transition", rows.values).astype(np.float64), mean, space)
+    probs, mean = _check_rows(as_real("transition", rows.values).astype(np.float64), mean, space)
+    # Draws in double precision stay so: each is used as it is, none is drawn anew.
     with jax.enable_x64(True):
         mdps = jax.vmap(space.mdp)(probs.reshape(-1, *probs.shape[2:]), mean.reshape(-1, *mean.shape[2:]))
         mdps = jax.tree.map(np.asarray, mdps)
@@ -275,12 +277,13 @@ def space_of_draws(
     return _space_of(rows, rows.values.shape[2:])
 
 
-def _checked(
+def _check_rows(
     rows: Float[np.ndarray, "C N *H S A O"], reward: Float[np.ndarray, "C N *H S A"], space: StateActionSpace
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows that sum to one, of legal pairs; of others nothing is asked."""
     if space.legal is not None:
         legal = np.broadcast_to(np.asarray(space.legal), space.shape)
+        # Whatever a program has put there; a uniform row passes the checks below and is never read.
         rows = np.where(legal[..., None], rows, 1.0 / rows.shape[-1])
         reward = np.where(legal, reward, 0.0)
 
@@ -288,9 +291,9 @@ def _checked(
         index = first_index(bad)
         if index is not None:
             chain, draw, *step, state, action = index
-            where = f"chain {chain}, draw {draw}, " + "".join(f"step {h}, " for h in step)
-            where += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
-            raise ValueError(f"{name} in {where} {shown[index]}, expected {expected}")
+            place = f"chain {chain}, draw {draw}, " + "".join(f"step {h}, " for h in step)
+            place += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+            raise ValueError(f"{name} in {place} {shown[index]}, expected {expected}")
 
     finite = np.asarray(np.isfinite(rows).all(-1))
     refuse(np.asarray(~finite), "transition", np.where(finite, "", "is not finite"), "probabilities")
@@ -326,15 +329,15 @@ def _check_names(variable: _Variable, space: StateActionSpace) -> None:
     """Labels of a dataset are those of the space, in its order; outcomes are the states and perhaps the end."""
     axes = (("step",) if space.horizon is not None else ()) + ("state", "action", "outcome")
     for axis, dim in zip(axes, variable.dims or (), strict=False):
-        given = variable.labels.get(dim)
-        if given is None or axis == "step":
+        labels = variable.labels.get(dim)
+        if labels is None or axis == "step":
             continue
         known = {"state": space.state_names, "action": space.action_names, "outcome": space.outcome_names}[axis]
-        if axis == "outcome" and space.ends and len(given) == len(known):
-            given = (*given[:-1], END)  # what the end is called is another program's business
-        if _are_numbers(given) and not _are_numbers(known):
+        if axis == "outcome" and space.ends and len(labels) == len(known):
+            labels = (*labels[:-1], END)  # what the end is called is another program's business
+        if _are_numbers(labels) and not _are_numbers(known):
             continue  # coordinates that only count
-        check_labels(f"the labels of {dim!r} ({axis})", tuple(given), tuple(known))
+        check_labels(f"the labels of {dim!r} ({axis})", tuple(labels), tuple(known))
 
 
 def _are_numbers(names: Sequence[Hashable]) -> bool:
@@ -349,15 +352,15 @@ def _find(
         if not name:
             raise ValueError(f"{what} is empty, expected a variable for each action")
         rest = tuple(axis for axis in axes if axis != "action")
-        each = [held.variable(what, one, rest, dims) for one in name.values()]
-        shapes = {one.values.shape for one in each}
+        variables = [held.variable(what, part, rest, dims) for part in name.values()]
+        shapes = {part.values.shape for part in variables}
         if len(shapes) > 1:
             raise ValueError(f"{what} has variables of shapes {sorted(shapes)}, expected one shape for all actions")
         place = 2 + axes.index("action")
-        first = each[0].dims
+        first = variables[0].dims
         names = axes if first is None else (*first[: place - 2], "action", *first[place - 2 :])
-        labels = {**each[0].labels, "action": tuple(name)}
-        return _Variable(np.stack([one.values for one in each], place), names, labels)
+        labels = {**variables[0].labels, "action": tuple(name)}
+        return _Variable(np.stack([part.values for part in variables], place), names, labels)
     return held.variable(what, name, axes, dims)
 
 
@@ -378,8 +381,8 @@ class _Held:
         """
         names = list(self.arrays if self.arrays is not None else self.dataset.data_vars)  # type: ignore[union-attr]
         if name not in names:
-            some = ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "")
-            raise ValueError(f"{what} is {name!r}, expected a variable of the draws, which have {some}")
+            first_names = ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "")
+            raise ValueError(f"{what} is {name!r}, expected a variable of the draws, which have {first_names}")
         if self.dataset is not None:
             return self._of_dataset(what, name, axes, dims)
         assert self.arrays is not None
@@ -419,8 +422,8 @@ def _read(draws: object) -> _Held:
     """Whatever holds draws, told apart by what it is, never by what is in it."""
     if isinstance(draws, (str, os.PathLike)):
         return _read_file(Path(draws))
-    if isinstance(draws, Sequence) and draws and all(isinstance(one, (str, os.PathLike)) for one in draws):
-        return _Held(_of_csv([Path(one) for one in draws]))
+    if isinstance(draws, Sequence) and draws and all(isinstance(path, (str, os.PathLike)) for path in draws):
+        return _Held(_of_csv([Path(path) for path in draws]))
     group = getattr(draws, "posterior", None)  # InferenceData and DataTree
     if hasattr(group, "data_vars") or hasattr(group, "to_dataset"):
         return _Held(dataset=group.to_dataset() if hasattr(group, "to_dataset") else group)  # type: ignore[union-attr]
@@ -482,7 +485,7 @@ def _of_csv(paths: Sequence[Path]) -> dict[str, np.ndarray]:
 def _array_of(tables: "Sequence[pd.DataFrame]", name: str, places: Mapping[tuple[int, ...], str]) -> np.ndarray:
     """The array of the columns of one variable, which must be there for every index."""
     index = np.array(list(places))
-    shape = tuple(index.max(0) + 1) if len({len(one) for one in places}) == 1 else ()
+    shape = tuple(index.max(0) + 1) if len({len(place) for place in places}) == 1 else ()
     if len(places) != int(np.prod(shape)) or index.min() < 0:
         raise ValueError(f"draws has {len(places)} columns of {name!r}, expected one for each index from 1")
     flat = np.ravel_multi_index(tuple(index.T), shape)

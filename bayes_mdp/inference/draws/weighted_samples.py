@@ -73,6 +73,7 @@ class WeightedSamples(eqx.Module):
         """
         del key, num_draws, reward_bins
         mdps = self.mdps
+        # The end of an episode is one more outcome, the last.
         ends = jnp.zeros(mdps.reward.shape) if mdps.end_probs is None else jnp.asarray(mdps.end_probs)
         rows = jnp.concatenate([jnp.asarray(mdps.row_probs), ends[..., None]], -1)
         successor = None

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import SiteDraws
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, sampled_sites
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
@@ -20,7 +20,7 @@ from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE,
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.algorithms import Drawn
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, with_capacity
-from bayes_mdp.inference.sampled.recipe import Recipe, density_given
+from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data.transitions import unmasked
@@ -114,7 +114,7 @@ class FactorisedPosterior(ConjugatePosterior):
         Raises:
             ValueError: it is none that a bridge could use, or data were lost.
         """
-        return density_given(self.rewards.recipe, self.rewards.data_statistics)
+        return density_for_data(self.rewards.recipe, self.rewards.data_statistics)
 
     def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
         """One draw of the rows beside draw `k` of the rewards. Traceable.
@@ -367,7 +367,7 @@ class FactorisedPosterior(ConjugatePosterior):
 
     def latent_sites(self) -> LatentSites:
         """The weighted draws of the sites behind the rewards."""
-        return sampled_sites(self.rewards.sites, self.rewards.weights, self.mcmc)
+        return summarise_sites(self.rewards.sites, self.rewards.weights, self.mcmc)
 
 
 def _updated(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:

@@ -28,7 +28,7 @@ from scipy.special import gammaln, logsumexp
 from bayes_mdp.inference.detection.entries import NONE, OPAQUE
 from bayes_mdp.inference.detection.probe import Probe
 from bayes_mdp.inference.detection.trace import trace_program
-from bayes_mdp.inference.draws.chains import traced_latents
+from bayes_mdp.inference.draws.chains import trace_latents
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.integrals.importance import (
     MOST_NUMBERS,
@@ -496,7 +496,7 @@ def model_of(recipe: Recipe) -> UnconstrainedModel:
     """
     assert recipe.prior is not None
     model = conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
-    sites = traced_latents(model, None)
+    sites = trace_latents(model, None)
     shapes = {site["name"]: jax.ShapeDtypeStruct(np.shape(site["value"]), site["value"].dtype) for site in sites}
     discrete = {site["name"] for site in sites if site["fn"].support.is_discrete}
     free = {name: x for name, x in shapes.items() if name not in discrete}

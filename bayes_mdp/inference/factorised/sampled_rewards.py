@@ -18,7 +18,7 @@ from bayes_mdp.inference.conjugate.rewards import (
     Rewards,
     SiteDraws,
     Weight,
-    weighted_density,
+    density_by_weight,
 )
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.integrals.importance import Integration
@@ -150,7 +150,7 @@ class SampledRewards(Rewards):
             mean = np.asarray(self._means(), np.float64)[(slice(None), *place)]
         return lambda num, _: mean[choose(num)]
 
-    def gather_drawn(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
+    def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell in the draw with this number."""
         table = self.table_of(drawn)
         return table.mean, _noise(table)
@@ -169,7 +169,7 @@ class SampledRewards(Rewards):
         def one(table: RewardTable) -> Float[Array, "*K"]:
             law = table.at(cell, outcome)
             assert isinstance(law, dist.Distribution)  # known rewards are not sampled
-            return jnp.asarray(weighted_density(law, reward, weight))
+            return jnp.asarray(density_by_weight(law, reward, weight))
 
         return jax.vmap(one)(self.table)
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,6 +30,7 @@ from bayes_mdp.numerics.moments import merge_moments, pool_moments
 from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, pick, xp
 from bayes_mdp.random import dirichlet
 from bayes_mdp.random.host_generator import ElementStreams
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive
 
@@ -59,7 +59,7 @@ SitesOf: TypeAlias = Mapping[str, tuple[str, ...]]
 """Parameter of a law -> the families of its sites."""
 
 
-class RewardBelief(eqx.Module):
+class RewardBelief(Module):
     """The belief about the law of one reward: what a family states, and what follows for all of them.
 
     A family has as fields what its prior needs: the parameters of its sites, by their NumPyro names (of a normal site
@@ -296,6 +296,7 @@ def check_conjugacy(
     Raises:
         ValueError: the sides differ by more than rounding.
     """
+    # p(x) p(r | x) on one side, p(r) p(x | r) on the other, in logarithms: any parameters x must give the same.
     cell_belief, *values = jax.tree.map(lambda x: np.asarray(x)[element], (belief, *drawn))
     data = np.asarray(belief.absorb(belief.empty(), element, cell_belief.statistics(np.ones(reward.shape), reward)))
     joint = (*belief.prior_terms(drawn), *cell_belief.log_density(reward, tuple(values)))

@@ -106,6 +106,7 @@ class NormalBelief(RewardBelief):
         """Log density of the rewards behind `statistics`."""
         count, mean, ss = split(statistics)
         shrink = self._shrink(count)
+        # Rewards integrated over the mean: scatter around their average, and its distance from the prior mean, shrunk.
         square = (ss + shrink * count * (mean - self.loc) ** 2) / self.noise_scale**2
         return -0.5 * (count * (LOG_2PI + 2.0 * xp.log(self.noise_scale)) - xp.log(shrink) + square)
 

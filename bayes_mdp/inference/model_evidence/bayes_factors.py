@@ -57,9 +57,9 @@ class BayesFactors(eqx.Module):
                 raise ValueError(f"{argument} is {described(name)}, expected one of {known}")
         if first == second:
             return LogBayesFactor(0.0, 0.0)
-        one, other = self.evidences[first], self.evidences[second]
-        error = float(np.hypot(one.standard_error, other.standard_error))
-        return LogBayesFactor(one.log_evidence - other.log_evidence, error)
+        numerator, denominator = self.evidences[first], self.evidences[second]
+        error = float(np.hypot(numerator.standard_error, denominator.standard_error))
+        return LogBayesFactor(numerator.log_evidence - denominator.log_evidence, error)
 
     __str__ = as_text
     _repr_html_ = as_html
@@ -69,12 +69,12 @@ class BayesFactors(eqx.Module):
         order = sorted(self.evidences, key=lambda name: -self.evidences[name].log_evidence)
         rows = []
         for name in order:
-            evidence, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
+            estimate, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
             rows.append(
                 (
                     name,
-                    f"{evidence.log_evidence:.3f}",
-                    f"{evidence.standard_error:.2g}",
+                    f"{estimate.log_evidence:.3f}",
+                    f"{estimate.standard_error:.2g}",
                     f"{factor.value:.3f}",
                     f"{factor.standard_error:.2g}",
                     f"{self.probabilities[name]:.4g}",
@@ -140,27 +140,30 @@ def bayes_factors(posteriors: Mapping[str, Fitted], key: PRNGKeyArray | None = N
     first = next(iter(posteriors))
     for name in list(posteriors)[1:]:
         _require_same_data(first, posteriors[first], name, posteriors[name])
-    found: dict[str, Evidence] = {}
+    evidences: dict[str, Evidence] = {}
     failed: dict[str, ValueError] = {}
     for place, (name, posterior) in enumerate(posteriors.items()):
         try:
-            found[name] = evidence(posterior, jax.random.fold_in(key, place))
+            evidences[name] = evidence(posterior, jax.random.fold_in(key, place))
         except ValueError as error:
             failed[name] = error
-    if len(found) < 2:  # nothing is left to compare
+    if len(evidences) < 2:  # nothing is left to compare
         name, error = next(iter(failed.items()))
         raise ValueError(f"posteriors[{name!r}]: {error}") from error
     for name, error in failed.items():
         warnings.warn(f"posteriors[{name!r}] is left out: {error}", SamplingWarning, stacklevel=2)
-    log_evidence = np.array([each.log_evidence for each in found.values()])
+    # Equal prior probabilities: posterior ones are the evidences, normalised (in logs).
+    log_evidence = np.array([evidence_of_prior.log_evidence for evidence_of_prior in evidences.values()])
     if not np.isfinite(log_evidence).any():
         raise ValueError("posteriors: the data are impossible under every prior, expected one that allows them")
     probabilities = softmax(log_evidence)
-    errors = probability_errors(probabilities, np.array([each.standard_error for each in found.values()]))
+    errors = probability_errors(
+        probabilities, np.array([evidence_of_prior.standard_error for evidence_of_prior in evidences.values()])
+    )
     return BayesFactors(
-        found,
-        dict(zip(found, map(float, probabilities), strict=True)),
-        dict(zip(found, map(float, errors), strict=True)),
+        evidences,
+        dict(zip(evidences, map(float, probabilities), strict=True)),
+        dict(zip(evidences, map(float, errors), strict=True)),
         {name: str(error) for name, error in failed.items()},
     )
 

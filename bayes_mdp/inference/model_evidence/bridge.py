@@ -31,7 +31,7 @@ from numpyro.infer.util import potential_energy
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
-from bayes_mdp.inference.draws.chains import Model, effective_size, traced_latents
+from bayes_mdp.inference.draws.chains import Model, effective_size, trace_latents
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.random.host_generator import host_generator
@@ -73,11 +73,11 @@ class Evidence(eqx.Module):
             error = f"changed by {self.standard_error:.1g} at the last halving of the grid"
             return f"log evidence {self.log_evidence:.9g} (quadrature: {self.num_draws} nodes, {error})"
         number = "one number" if self.dimension == 1 else f"{self.dimension} numbers"
-        how = "importance sampling" if self.method == "importance" else "bridge sampling"
+        method_words = "importance sampling" if self.method == "importance" else "bridge sampling"
         overlap = "" if self.method == "importance" else f", overlap {self.overlap:.2f}"
         line = (
             f"log evidence {self.log_evidence:.{_decimals(self.standard_error)}f}, standard error "
-            f"{self.standard_error:.2g} ({how}: {self.num_draws} draws of {number}, worth "
+            f"{self.standard_error:.2g} ({method_words}: {self.num_draws} draws of {number}, worth "
             f"{self.effective_draws:.0f} independent ones{overlap})"
         )
         return "\n".join([line, *(f"  unreliable: {problem}" for problem in self.problems)])
@@ -143,12 +143,12 @@ class Layout(NamedTuple):
 
     def sites(self, rows: Points) -> dict[str, np.ndarray]:
         """Rows as {site: [N ...]}."""
-        found, start = {}, 0
+        values, start = {}, 0
         for name, shape in self.shapes.items():
             size = int(np.prod(shape, dtype=int))
-            found[name] = rows[:, start : start + size].reshape(len(rows), *shape)
+            values[name] = rows[:, start : start + size].reshape(len(rows), *shape)
             start += size
-        return found
+        return values
 
     def extreme(self, row: Float[np.ndarray, " D"]) -> str:
         """The number of a row that lies furthest out, in words; the first one that is none, where there is one."""
@@ -215,21 +215,23 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
         data = jax.tree.map(np.array, data)
         draws = {name: np.array(x, np.float64) for name, x in draws.items()}
         _check_draws(check_sites(model, data), draws)
-        programs = _compiled(model)
+        programs = _compile(model)
         num_chains, num_samples = next(iter(draws.values())).shape[:2]
         flat = {name: x.reshape(num_chains * num_samples, *x.shape[2:]) for name, x in draws.items()}
+        # Bridge and proposal live on the real line: all sites in one unconstrained row.
         free = _in_batches(lambda sites: programs.unconstrain(sites, data), flat, _batch(data))
         layout = Layout({name: free[name].shape[1:] for name in sorted(free)})
         rows = layout.rows(free).reshape(num_chains, num_samples, layout.dimension)
 
         def density(points: Points) -> Values:
             sites = layout.sites(points)
-            found = _in_batches(lambda some: {"": programs.log_density(some, data)}, sites, _batch(data))
-            return np.asarray(found[""], np.float64)
+            at_draws = _in_batches(lambda some: {"": programs.log_density(some, data)}, sites, _batch(data))
+            return np.asarray(at_draws[""], np.float64)
 
         if not layout.dimension:  # every site can have one value only
             return Evidence(float(density(rows[0, :1])[0]))
         check_enough(num_chains, num_samples, layout.dimension)
+        # Draws that shape the proposal would favour it: the other half of each chain judges.
         half = num_samples // 2
         proposal = fit_proposal(rows[:, :half].reshape(-1, layout.dimension), layout.extreme)
         return bridge_density(key, density, proposal, rows[:, half:], layout.extreme)
@@ -266,14 +268,15 @@ def bridge_density(
     plus, minus = density(proposal.mean + offset), density(proposal.mean - offset)
     bad = ~np.isfinite(plus[:total])
     if bad.any():
-        where = _first(rows.reshape(total, dimension)[bad], extreme)
+        place = _first(rows.reshape(total, dimension)[bad], extreme)
         raise ValueError(
             f"the log density is not finite at {bad.sum()} of {total} draws of the posterior (on the edge of the "
-            f"support of a site, or in float32{where}), expected draws inside it: reparametrise the site"
+            f"support of a site, or in float32{place}), expected draws inside it: reparametrise the site"
         )
-    both = np.stack([plus, minus])
-    lost = np.isnan(both) | (both == np.inf)
-    ratio = np.logaddexp(*np.where(lost, -np.inf, both)) - np.log(2.0) - proposal.log_density(standard)
+    points = np.stack([plus, minus])
+    lost = np.isnan(points) | (points == np.inf)
+    # log p / q, where p is the mean of the density at the point and at its mirror image.
+    ratio = np.logaddexp(*np.where(lost, -np.inf, points)) - np.log(2.0) - proposal.log_density(standard)
     solution = solve_bridge(ratio[:total].reshape(num_chains, num_samples), ratio[total:])
     problems = _problems(solution, total, int(lost.sum()))
     return Evidence(
@@ -306,6 +309,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
             f"the density of the posterior is zero at all {len(at_proposal)} draws of the proposal, which a normal "
             "fitted to the posterior cannot bridge: reparametrise, or give more draws (NUTS(num_samples=...))"
         )
+    # In units of the median ratio, so that exponentials stay within range.
     centre = float(np.median(at_posterior))
     posterior, proposal = at_posterior - centre, at_proposal - centre
     # Correlated draws count for what they are worth in the optimal shares (Gronau et al. 2017).
@@ -324,6 +328,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
         left, right = functions(log_r)
         return _log_mean(left) - _log_mean(right)
 
+    # The difference rises with r: widen the bracket until it changes sign.
     width = 1.0
     while width < LOG_WIDEST and not difference(-width) < 0 < difference(width):
         width *= 10.0
@@ -364,22 +369,22 @@ def _log_mean(values: Float[np.ndarray, "..."]) -> float:
 
 
 def _problems(solution: Solution, total: int, lost: int) -> tuple[str, ...]:
-    found = []
+    sentences = []
     overlapping = solution.overlap * min(solution.effective_draws, total)
     if not solution.effective_draws >= MIN_ESS:
-        found.append(
+        sentences.append(
             f"the stated error rests on {solution.effective_draws:.0f} effective draws of {total}, expected at least "
             f"{MIN_ESS:.0f}: give more draws (NUTS(num_samples=...))"
         )
     elif not overlapping >= MIN_OVERLAPPING:
-        found.append(
+        sentences.append(
             f"posterior and normal proposal overlap in {overlapping:.3g} draws (overlap {solution.overlap:.2g}), "
             f"expected at least {MIN_OVERLAPPING:.0f}: give more draws (NUTS(num_samples=...)), or reparametrise a "
             "posterior that is far from normal"
         )
     if lost:
-        found.append(f"the density is not a number at {lost} of {4 * total} points, where it was taken for zero")
-    return tuple(found)
+        sentences.append(f"the density is not a number at {lost} of {4 * total} points, where it was taken for zero")
+    return tuple(sentences)
 
 
 def _first(rows: Points, extreme: Callable[[Float[np.ndarray, " D"]], str] | None) -> str:
@@ -399,6 +404,7 @@ def fit_proposal(rows: Points, extreme: Callable[[Float[np.ndarray, " D"]], str]
             f"{bad.sum()} of {len(rows)} draws of the posterior lie on the edge of the support of a site (not finite "
             f"on the unconstrained scale{_first(rows[bad], extreme)}), expected draws inside it: reparametrise the site"
         )
+    # A proposal of full rank is needed: its density divides.
     covariance = np.atleast_2d(np.cov(rows, rowvar=False))
     try:
         return Proposal(rows.mean(0), np.linalg.cholesky(covariance))
@@ -415,11 +421,11 @@ def check_enough(num_chains: int, num_samples: int, dimension: int) -> None:
     Raises:
         ValueError: names the draws of a half, the dimension, and how many samples would do.
     """
-    there, needed = num_chains * (num_samples // 2), max(MIN_DRAWS, DRAWS_PER_DIMENSION * dimension)
-    if there < needed:
+    present, needed = num_chains * (num_samples // 2), max(MIN_DRAWS, DRAWS_PER_DIMENSION * dimension)
+    if present < needed:
         rule = f"{DRAWS_PER_DIMENSION} for each" if needed > MIN_DRAWS else "whatever their number"
         raise ValueError(
-            f"{num_chains} chains of {num_samples} draws leave {there} for each half, and there are {dimension} "
+            f"{num_chains} chains of {num_samples} draws leave {present} for each half, and there are {dimension} "
             f"unconstrained numbers, expected at least {needed} draws ({rule}): "
             f"NUTS(num_samples={2 * -(-needed // num_chains)})"
         )
@@ -432,7 +438,7 @@ def check_sites(model: Model, data: PyTree) -> tuple[str, ...]:
     Raises:
         ValueError: names the first site whose evidence is no integral over real numbers; no latent site at all.
     """
-    latents = traced_latents(model, data)
+    latents = trace_latents(model, data)
     if not latents:
         raise ValueError("the program has no latent site, expected something to integrate over")
     for site in latents:
@@ -444,8 +450,8 @@ def _check_draws(names: tuple[str, ...], draws: Mapping[str, np.ndarray]) -> Non
     """Refuse draws of other sites, and draws that are not all [C N ...] of the same chains."""
     odd = sorted(set(names) ^ set(draws))
     if odd:
-        where = "a latent site without draws" if odd[0] in names else "no latent site of the program"
-        raise ValueError(f"draws: {odd[0]!r} is {where}, expected draws of {', '.join(sorted(names))}")
+        origin = "a latent site without draws" if odd[0] in names else "no latent site of the program"
+        raise ValueError(f"draws: {odd[0]!r} is {origin}, expected draws of {', '.join(sorted(names))}")
     shapes = {name: x.shape[:2] for name, x in draws.items()}
     if len(set(shapes.values())) > 1 or len(shapes[names[0]]) < 2:
         shown = ", ".join(f"{name!r} {draws[name].shape}" for name in names)
@@ -471,7 +477,7 @@ def refuse_site(name: str, law: dist.Distribution) -> None:
 
 
 @lru_cache(maxsize=64)
-def _compiled(model: Model) -> Programs:
+def _compile(model: Model) -> Programs:
     """The compiled functions of a model: one pair for one object."""
 
     def log_density(sites: Sites, data: PyTree) -> Float[Array, " B"]:
@@ -493,8 +499,10 @@ def log_density_of(model: Model, data: PyTree, values: Sites) -> Float[Array, ""
 @traced_alone
 def unconstrained(model: Model, data: PyTree, values: Sites) -> dict[str, Array]:
     """The unconstrained values behind values of the latent sites. Traceable; supports may depend on other sites."""
-    given = handlers.substitute(handlers.seed(model, 0), data={name: jnp.asarray(x) for name, x in values.items()})
-    trace = handlers.trace(given).get_trace(data)
+    substituted = handlers.substitute(
+        handlers.seed(model, 0), data={name: jnp.asarray(x) for name, x in values.items()}
+    )
+    trace = handlers.trace(substituted).get_trace(data)
     return {name: _inverse(biject_to(trace[name]["fn"].support), jnp.asarray(x)) for name, x in values.items()}
 
 
@@ -526,6 +534,6 @@ def _in_batches(
     for start in range(0, total, size):
         # The last batch is filled up with its last entry.
         index = np.minimum(np.arange(start, start + size), total - 1)
-        found = function({name: np.asarray(x)[index] for name, x in sites.items()})
-        parts.append({name: np.asarray(x) for name, x in found.items()})
+        answer = function({name: np.asarray(x)[index] for name, x in sites.items()})
+        parts.append({name: np.asarray(x) for name, x in answer.items()})
     return {name: np.concatenate([part[name] for part in parts])[:total] for name in parts[0]}

@@ -58,10 +58,10 @@ def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
         )
     if posterior.is_batch:
         raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")
-    found = _exact(posterior) if posterior.in_closed_form else _estimated(key, posterior)
-    for problem in found.problems:
+    estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
+    for problem in estimate.problems:
         warnings.warn(f"evidence: {problem}", SamplingWarning, stacklevel=2)
-    return found
+    return estimate
 
 
 def _exact(posterior: Fitted) -> Evidence:
@@ -75,18 +75,20 @@ def _exact(posterior: Fitted) -> Evidence:
     return Evidence(value, problems=() if part is None else tuple(part.reward_cells.problems()))
 
 
-def _estimated(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
+def _estimate(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
     """That of the closed form in it, times an integral, or an estimate from chains, of all else."""
     integration = posterior.integration
     if integration is not None and np.isfinite(integration.error):
-        found = _integrated(integration, posterior)
+        estimate = _integrate(integration, posterior)
     else:
-        found = _bridged(key, posterior)
+        estimate = _bridge(key, posterior)
     part = posterior.exact_part
-    return found if part is None else replace(found, log_evidence=float(part.log_evidence) + found.log_evidence)
+    return (
+        estimate if part is None else replace(estimate, log_evidence=float(part.log_evidence) + estimate.log_evidence)
+    )
 
 
-def _integrated(integration: Integration, posterior: Fitted) -> Evidence:
+def _integrate(integration: Integration, posterior: Fitted) -> Evidence:
     """That of an integral over what has no closed form.
 
     Raises:
@@ -101,7 +103,7 @@ def _integrated(integration: Integration, posterior: Fitted) -> Evidence:
     return Evidence(value, error, method, integration.numbers, number, effective)
 
 
-def _bridged(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
+def _bridge(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
     """The estimate by bridge sampling, with what is wrong with the chains as well."""
     if posterior.program is None and (posterior.drawn_by is None or posterior.drawn_by.prior is None):
         raise ValueError(_LOADED)
@@ -115,12 +117,12 @@ def _bridged(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
         with jax.enable_x64(True):
             check_sites(model, jax.tree.map(np.array, data))
         chains = _chains(posterior.chains, sites, np.asarray(posterior.log_weights))
-        found = bridge_sampling(key, model, data, {name: chains.draws[name] for name in sites})
+        estimate = bridge_sampling(key, model, data, {name: chains.draws[name] for name in sites})
     except ValueError as error:
         raise ValueError(f"posterior: {error}") from error
     # What the prior observes and tells of nothing is no part of the data.
-    value = found.log_evidence - posterior.log_constant
-    return replace(found, log_evidence=value, problems=(*chains.problems(), *found.problems))
+    value = estimate.log_evidence - posterior.log_constant
+    return replace(estimate, log_evidence=value, problems=(*chains.problems(), *estimate.problems))
 
 
 def _chains(chains: Chains | None, sites: Mapping[str, AnyArray], log_weights: AnyArray) -> Chains:

@@ -87,8 +87,8 @@ class _Level:
 
         def density(log_total: float) -> float:
             total = np.exp(log_total)
-            own = np.maximum(total * common[alternative], _TINY)
-            return log_counts_density(own, counts, total * inside, draws) - 0.5 * ((log_total - mean) / sd) ** 2
+            of_pair = np.maximum(total * common[alternative], _TINY)
+            return log_counts_density(of_pair, counts, total * inside, draws) - 0.5 * ((log_total - mean) / sd) ** 2
 
         # The total without the rows and without tables: beside either it would move in small steps only.
         self.log_total = slice_step(rng, self.log_total, density, 0.5)
@@ -160,22 +160,22 @@ class _Chain:
         def prior(x: float, law: tuple[float, float]) -> float:
             return -0.5 * ((x - law[0]) / law[1]) ** 2
 
-        at, power = self.log_total, self.power
-        at = slice_step(self.rng, at, lambda x: density(x, power) + prior(x, self.total_law), 0.3)
+        position, power = self.log_total, self.power
+        position = slice_step(self.rng, position, lambda x: density(x, power) + prior(x, self.total_law), 0.3)
         if self.prior.usage is not None:
             # Along the line on which the totals of pairs of middling usage stay as they are: log totals are a line in
             # the two numbers, and with usage far from its mean they would be hard to tell apart.
             start, middle = power, self.middle
 
             def along(x: float) -> float:
-                moved = at - (x - start) * middle
+                moved = position - (x - start) * middle
                 return density(moved, x) + prior(moved, self.total_law) + prior(x, self.power_law)
 
             power = slice_step(self.rng, start, along, 0.15)
-            at -= (power - start) * middle
-        self.log_total, self.power = at, power
-        own = np.exp(self.log_total + self.power * data.log_usage)[data.pair] * of_state
-        tables = table_numbers(self.rng, data.seen, np.maximum(own, _TINY))
+            position -= (power - start) * middle
+        self.log_total, self.power = position, power
+        pair_total = np.exp(self.log_total + self.power * data.log_usage)[data.pair] * of_state
+        tables = table_numbers(self.rng, data.seen, np.maximum(pair_total, _TINY))
         seen = np.zeros((len(self.groups.open), self.outcomes), np.int64)
         np.add.at(seen, (data.state[data.pair], data.outcome), tables)
         self._draw_levels(seen)
@@ -183,10 +183,10 @@ class _Chain:
     def _draw_levels(self, seen: Int[np.ndarray, "n O"]) -> None:
         """New rows of the states, given the outcomes that were drawn from them."""
         opened, closed = self.groups.open, self.groups.closed
-        own = np.arange(len(opened))
+        numbers = np.arange(len(opened))
         left, moved = seen[:, closed], seen[:, opened]
-        stayed = moved[own, own].copy()
-        moved[own, own] = 0
+        stayed = moved[numbers, numbers].copy()
+        moved[numbers, numbers] = 0
         counts = {
             "end": np.stack([left.sum(1), stayed + moved.sum(1)], 1),
             "which": left,
@@ -200,16 +200,16 @@ class _Chain:
     def _rows(self) -> Float[np.ndarray, "n O"]:
         """`state_rows` of the open states, in numpy."""
         opened, closed, number = self.groups.open, self.groups.closed, len(self.groups.open)
-        own, rows = np.arange(number), np.zeros((number, self.outcomes))
+        numbers, rows = np.arange(number), np.zeros((number, self.outcomes))
         ends = self.levels["end"].rows[:, 0] if "end" in self.levels else np.zeros(number)
         move, stay = self.levels["move"].rows.copy(), self.levels["stay"].rows
-        move[own, own] = 0.0
+        move[numbers, numbers] = 0.0
         move *= ((1.0 - ends) * stay[:, 1] / np.maximum(move.sum(1), _TINY))[:, None]
-        move[own, own] = (1.0 - ends) * stay[:, 0]
+        move[numbers, numbers] = (1.0 - ends) * stay[:, 0]
         rows[:, opened] = move
         if len(closed):
-            which = self.levels["which"].rows if "which" in self.levels else np.ones((number, 1))
-            rows[:, closed] = ends[:, None] * which
+            shares = self.levels["which"].rows if "which" in self.levels else np.ones((number, 1))
+            rows[:, closed] = ends[:, None] * shares
         return np.maximum(rows, LEAST)
 
     def base(self) -> Float[np.ndarray, " n"]:
@@ -219,13 +219,13 @@ class _Chain:
         as they are independent given tables. The product of the parts by data is the probability that every level of
         the outcome is drawn from the data; the rest counts as the prior's, also where one level alone is the base's.
         """
-        own = np.ones(len(self.groups.open))
-        some = {name: level.by_data() for name, level in self.levels.items()}
-        which = some["which"].sum(1) if "which" in some else own
+        numbers = np.ones(len(self.groups.open))
+        by_level = {name: level.by_data() for name, level in self.levels.items()}
+        shares = by_level["which"].sum(1) if "which" in by_level else numbers
         # With two open states there is one place to move to, and nothing to learn.
-        move = some["move"].sum(1) if len(own) > 2 else own
-        inside = some["stay"][:, 0] + some["stay"][:, 1] * move
-        whole = some["end"][:, 0] * which + some["end"][:, 1] * inside if "end" in some else inside
+        move = by_level["move"].sum(1) if len(numbers) > 2 else numbers
+        inside = by_level["stay"][:, 0] + by_level["stay"][:, 1] * move
+        whole = by_level["end"][:, 0] * shares + by_level["end"][:, 1] * inside if "end" in by_level else inside
         return np.clip(1.0 - whole, 0.0, 1.0)
 
     def scalars(self) -> dict[str, float]:
@@ -301,8 +301,8 @@ def table_numbers(
     early = np.minimum(counts, EARLY)
     restaurant = np.repeat(np.arange(len(counts)), early)
     before = np.arange(len(restaurant)) - np.repeat(np.cumsum(early) - early, early)
-    own = concentration[restaurant]
-    opened = rng.random(len(restaurant)) * (own + before) < own
+    concentrations = concentration[restaurant]
+    opened = rng.random(len(restaurant)) * (concentrations + before) < concentrations
     # The first customer always opens a table, also where the concentration underflows.
     opened[before == 0] = True
     tables = np.bincount(restaurant, opened, len(counts)).astype(np.int64)
@@ -313,21 +313,21 @@ def table_numbers(
 
 def _late_tables(rng: np.random.Generator, concentration: float, customers: int) -> int:
     """Tables that are opened by customers from number `EARLY` on: from one such customer straight to the next."""
-    now, found = float(EARLY), 0
+    now, num_tables = float(EARLY), 0
     while True:
         # None of the customers i = now to j - 1 opens a table with probability prod i / (c + i), a ratio of gammas.
         at_now = gammaln(concentration + now) - gammaln(now)
         level = -rng.exponential()
         low, high = now, float(customers)
         if at_now + gammaln(high) - gammaln(concentration + high) > level:
-            return found
+            return num_tables
         while high - low > 1.0:
             middle = np.floor((low + high) / 2)
             none = at_now + gammaln(middle) - gammaln(concentration + middle) > level
             low, high = (middle, high) if none else (low, middle)
-        now, found = high, found + 1
+        now, num_tables = high, num_tables + 1
         if now >= customers:
-            return found
+            return num_tables
 
 
 def log_counts_density(
@@ -347,9 +347,9 @@ def log_counts_density(
         total_counts: all their transitions.
     """
     # Most outcomes of sparse data were seen once, and Gamma(a + 1) / Gamma(a) = a.
-    once = counts == 1
-    more, number = own[~once], counts[~once]
-    outcomes = np.log(own[once]).sum() + (gammaln(more + number) - gammaln(more)).sum()
+    seen_once = counts == 1
+    repeated, number = own[~seen_once], counts[~seen_once]
+    outcomes = np.log(own[seen_once]).sum() + (gammaln(repeated + number) - gammaln(repeated)).sum()
     return float(outcomes - (gammaln(total + total_counts) - gammaln(total)).sum())
 
 

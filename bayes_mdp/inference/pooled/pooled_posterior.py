@@ -16,7 +16,7 @@ from numpyro import handlers
 from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotten
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior
-from bayes_mdp.inference.draws.chains import Chains, Scalars, sampled_sites
+from bayes_mdp.inference.draws.chains import Chains, Scalars, summarise_sites
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.mixtures import MixturePosterior
@@ -196,7 +196,7 @@ class PooledPosterior(MixturePosterior):
 
     def latent_sites(self) -> LatentSites:
         """The weighted draws of the sites that are numbers."""
-        return sampled_sites(self.hyperparameters, self.weights, self.mcmc)
+        return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
@@ -323,11 +323,13 @@ def _from_data(
     _check_size(space, number)
     rows = np.asarray(statistics.transition_probs.dense_counts).reshape(space.n_states, space.n_actions, -1)
     usage = prior.usage_of(space, rows.sum(-1))
+    # Chains run in NumPy: an independent stream for each, seeded by the bits of the JAX key.
     bits = np.asarray(jax.random.key_data(key)).ravel()
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(bits.tolist()).spawn(options.num_chains)]
     data = _pair_counts(groups, space, rows, usage)
     drawn = draw_chains(rngs, prior, groups, data, rows.shape[-1], options.num_warmup, options.num_samples)
     flat = {name: x.reshape(number) for name, x in drawn.scalars.items()}
+    # States that are not open have known rows, and ones say nothing there: `component` masks what is impossible.
     full = np.ones((number, *rows.shape[::2]), np.float32)
     full[:, groups.open] = drawn.rows.reshape(number, len(groups.open), -1)
     base = np.ones((number, len(full[0])), np.float32)
@@ -356,7 +358,7 @@ def _from_prior(
         scalars = {name: x for name, x in latent.items() if name.startswith(("concentration", "usage", "state_conc"))}
         return {**scalars, "rows": state_rows(groups, levels, space.n_states, space.n_outcomes)}
 
-    draws = [jax.tree.map(np.asarray, draw(each)) for each in jax.random.split(key, number)]
+    draws = [jax.tree.map(np.asarray, draw(draw_key)) for draw_key in jax.random.split(key, number)]
     flat = {name: np.stack([x[name] for x in draws]) for name in draws[0]}
     rows = flat.pop("rows").astype(np.float32)
     return _posterior(prior, statistics, options, rows, flat, prior.usage_of(space, None), None)
@@ -421,7 +423,7 @@ def _pair_counts(
 
 
 def _check_size(space: StateActionSpace, draws: int) -> None:
-    what = f"space has {space.n_states} states, in {draws} draws of their rows"
+    label = f"space has {space.n_states} states, in {draws} draws of their rows"
     check_memory(
-        what, 4.0 * 3 * draws * space.n_states * space.n_outcomes, "fewer draws (Gibbs(num_samples=)) take less"
+        label, 4.0 * 3 * draws * space.n_states * space.n_outcomes, "fewer draws (Gibbs(num_samples=)) take less"
     )

@@ -146,18 +146,18 @@ def add_data(
         law: type of the reward law; None: rewards are known, or `data_statistics` holds rows.
         by_outcome: whether the law of a reward depends on the outcome.
     """
-    where = (*transitions.cell(space), transitions.outcome(space))
+    reward_cell = (*transitions.cell(space), transitions.outcome(space))
     if isinstance(data_statistics, Rows):
-        number = _added(data_statistics.transitions, where, transitions.row_weight(weight))
+        number = _add(data_statistics.transitions, reward_cell, transitions.row_weight(weight))
         data_statistics = replace(data_statistics, transitions=number)
     else:
-        number = _added(data_statistics.counts.transitions, where, transitions.row_weight(weight))
+        number = _add(data_statistics.counts.transitions, reward_cell, transitions.row_weight(weight))
         counts = Counts(number, *data_statistics.counts.reward_moments)
         data_statistics = Statistics(counts, data_statistics.log_base)
     if transitions.reward is None:
         return data_statistics
     weight, reward = transitions.observed_rewards(jnp.asarray(weight), by_outcome=by_outcome)
-    return add_rewards(data_statistics, where, reward, weight, law)
+    return add_rewards(data_statistics, reward_cell, reward, weight, law)
 
 
 def add_rewards(
@@ -180,13 +180,14 @@ def add_rewards(
     shape = jnp.shape(counts.reward_count)
     index = where if len(shape) == len(where) else where[:-1]
     # Reward moments of the cells as one table [cells 3]: one gather and one scatter for each update.
+    # Moments are merged, not added: `absorb` does it at repeated places too.
     flat = jnp.ravel_multi_index(tuple(jnp.asarray(i) for i in index), shape, mode="clip")
     table = absorb(
         statistics(*counts.reward_moments).reshape(-1, 3), flat, statistics(weight, reward, jnp.zeros_like(reward))
     )
     moments = (part.reshape(shape) for part in split(table))
     base = jnp.where(weight != 0, weight * log_base_measure(law, reward), 0.0)
-    return Statistics(Counts(counts.transitions, *moments), _added(data_statistics.log_base, index, base))
+    return Statistics(Counts(counts.transitions, *moments), _add(data_statistics.log_base, index, base))
 
 
 def _add_rows(
@@ -209,6 +210,7 @@ def with_capacity(data_statistics: DataStatistics, more: int) -> DataStatistics:
     """`data_statistics` with a buffer that can take `more` rewards yet. Host side."""
     if not isinstance(data_statistics, Rows):
         return data_statistics
+    # A buffer grows on the host alone: inside a compiled loop its size is fixed.
     missing = max(int(data_statistics.used) + more - data_statistics.capacity, 0)
     if not missing:
         return data_statistics
@@ -230,7 +232,7 @@ def outcome_counts(data_statistics: DataStatistics) -> Float[AnyArray, "*H S A O
     return data_statistics.transitions if isinstance(data_statistics, Rows) else data_statistics.counts.transitions
 
 
-def _added(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:
+def _add(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:
     table = jnp.asarray(table)
     return table.at[index].add(jnp.asarray(amount).astype(table.dtype))
 

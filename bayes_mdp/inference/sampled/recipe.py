@@ -102,8 +102,8 @@ class Recipe:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recipe):
             return False
-        own, others = ((r.digest, r.method, r.rewards_only) for r in (self, other))
-        return own == others
+        identity, other_identity = ((r.digest, r.method, r.rewards_only) for r in (self, other))
+        return identity == other_identity
 
     @property
     def name(self) -> str:
@@ -220,14 +220,14 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
     """
     if type(method) not in _ALGORITHMS:
         raise TypeError(f"method is a {type(method).__name__}, expected NUTS(...), SVI(...) or Laplace(...)")
-    found: list[Facts] = []
+    facts_list: list[Facts] = []
 
     def program(values: dict[str, Array]) -> PyTree:
-        return _evaluate(prior, space, values, found)
+        return _evaluate(prior, space, values, facts_list)
 
     # First trace: which sites there are. Second, with their values as inputs: what is computed, for the digest.
     jax.eval_shape(program, {})
-    facts = found[0]
+    facts = facts_list[0]
     latents = {site["name"]: site for site in facts.latents}
     if not latents:
         raise ValueError("prior: the program has no latent site, expected an unknown quantity to infer")
@@ -245,8 +245,8 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
     with jax.enable_x64(True):
         constants = Probe(trace_program(prior, space)).constants if facts.bent else {}
     drawable, constant = facts.bent <= constants.keys(), sum(constants.values())
-    told = rewards_only, observed, constant, facts.by_outcome
-    return Recipe(prior, space, method, law, names, improper, drawable, digest, *told)
+    extra = rewards_only, observed, constant, facts.by_outcome
+    return Recipe(prior, space, method, law, names, improper, drawable, digest, *extra)
 
 
 def samples_of(trace: Mapping[str, Site]) -> list[Site]:
@@ -261,8 +261,8 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     def program() -> None:
         specs.append(prior(space))
 
-    given = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
-    trace = unique_trace(handlers.seed(given, 0))
+    substituted = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
+    trace = unique_trace(handlers.seed(substituted, 0))
     check_spec(specs[0], space)
     check_names(trace)
     samples = samples_of(trace)
@@ -277,7 +277,7 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     return [density(site) for site in samples], transition_table(specs[0], space), table
 
 
-def density_given(recipe: Recipe, data_statistics: DataStatistics) -> tuple[Model, DataStatistics]:
+def density_for_data(recipe: Recipe, data_statistics: DataStatistics) -> tuple[Model, DataStatistics]:
     """The density that chains draw from, and the data that enter it.
 
     Raises:

@@ -17,8 +17,8 @@ from numpyro.distributions import biject_to
 from numpyro.infer.util import potential_energy
 
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.conjugate.conjugate_posterior import padded_log
-from bayes_mdp.inference.draws.chains import traced_latents
+from bayes_mdp.inference.conjugate.conjugate_posterior import pad_log
+from bayes_mdp.inference.draws.chains import trace_latents
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, conditioned, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
@@ -101,7 +101,7 @@ def _check_gradient(recipe: Recipe, data_statistics: DataStatistics) -> None:
     """
     assert recipe.prior is not None
     model = conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
-    sites = [site for site in traced_latents(model, data_statistics) if not site["fn"].support.is_discrete]
+    sites = [site for site in trace_latents(model, data_statistics) if not site["fn"].support.is_discrete]
     rng = np.random.default_rng(0)
     # The shapes of the sites on the unconstrained scale.
     shapes = {site["name"]: biject_to(site["fn"].support).inverse_shape(site["fn"].shape()) for site in sites}
@@ -148,7 +148,7 @@ def statistics_on_host(recipe: Recipe, data: Transitions | Counts) -> DataStatis
     if not np.size(data.state):
         return empty
     # Padded to a power of two with weights zero: logs of many lengths share one compiled program.
-    padded, weight = padded_log(data)
+    padded, weight = pad_log(data)
     return _add(recipe, with_capacity(empty, len(weight)), padded, weight)
 
 
@@ -215,7 +215,7 @@ def _problem(recipe: Recipe) -> str:
     """What is wrong with the rows, in one sentence; empty: nothing."""
     for batch in range(BATCHES):
         with jax.enable_x64(True):
-            rows, possible = map(np.asarray, _compiled(recipe)(_key(batch)))
+            rows, possible = map(np.asarray, _compile(recipe)(_key(batch)))
         if possible.any():
             return _wrong_row(recipe.space, rows[possible], "prior")
     return ""
@@ -235,13 +235,13 @@ def _wrong_row(space: StateActionSpace, draws: Float[np.ndarray, "N *H S A O"], 
         if index is None:
             continue
         *step, state, action = index
-        where = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
-        where += f", step {step[0]}" if step else ""
-        what = f"sums to {total[index]:.8g}"
+        pair = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+        pair += f", step {step[0]}" if step else ""
+        fault = f"sums to {total[index]:.8g}"
         if impossible[index].any():
-            what = f"holds {rows[index][impossible[index]][0]:.8g}"
+            fault = f"holds {rows[index][impossible[index]][0]:.8g}"
         return (
-            f"prior: in a draw of the {of} the row transition_probs[{', '.join(map(str, index))}] ({where}) {what}, "
+            f"prior: in a draw of the {of} the row transition_probs[{', '.join(map(str, index))}] ({pair}) {fault}, "
             f"expected probabilities that sum to 1 ({wrong.sum()} of {wrong.size} rows are wrong)"
         )
     return ""
@@ -249,7 +249,7 @@ def _wrong_row(space: StateActionSpace, draws: Float[np.ndarray, "N *H S A O"], 
 
 def _rows(recipe: Recipe, batch: int) -> Float[np.ndarray, "N *H S A O"]:
     with jax.enable_x64(True):
-        return np.asarray(_compiled(recipe)(_key(batch))[0])
+        return np.asarray(_compile(recipe)(_key(batch))[0])
 
 
 def _key(batch: int) -> PRNGKeyArray:
@@ -257,7 +257,7 @@ def _key(batch: int) -> PRNGKeyArray:
 
 
 @lru_cache(maxsize=64)
-def _compiled(recipe: Recipe) -> jax.stages.Wrapped:
+def _compile(recipe: Recipe) -> jax.stages.Wrapped:
     """key -> rows of draws of the sites, and whether each draw is possible under factors and observations."""
 
     def draw(key: PRNGKeyArray) -> tuple[Float[Array, "N *H S A O"], Bool[Array, " N"]]:
@@ -329,10 +329,10 @@ class PossibleOutcomes:
         if space.successors is not None:
             outcome = int(np.broadcast_to(space.successors, (*space.shape, space.n_outcomes))[index])
         reached = (*space.state_names, END)[outcome]
-        where = f"step {step[0]}, " if step else ""
-        where += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}, next {reached!r}"
+        step_words = f"step {step[0]}, " if step else ""
+        step_words += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}, next {reached!r}"
         return (
-            f"{name} ({where}) has probability zero in each of {self._draws} draws of the prior, expected a program "
-            "that allows it, or data without it; if rare parameters allow it, start there: NUTS(kernel=lambda model: "
-            f"numpyro.infer.NUTS(model, init_strategy=...)) {see('how-to/write-a-prior')}"
+            f"{name} ({step_words}) has probability zero in each of {self._draws} draws of the prior, expected a "
+            "program that allows it, or data without it; if rare parameters allow it, start there: "
+            f"NUTS(kernel=lambda model: numpyro.infer.NUTS(model, init_strategy=...)) {see('how-to/write-a-prior')}"
         )

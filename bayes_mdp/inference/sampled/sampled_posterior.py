@@ -12,8 +12,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_rewards, lazy_draws, lazy_successors
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, sampled_sites
+from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, label_rewards, lazy_draws, lazy_successors
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
@@ -27,7 +27,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     sums_of,
     with_capacity,
 )
-from bayes_mdp.inference.sampled.recipe import Recipe, density_given
+from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
 from bayes_mdp.inference.summary import LatentSites, PairMoments, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
@@ -103,8 +103,8 @@ class SampledPosterior(WeightedSamples, Fitted):
         """Mean rewards, where they are known; None: they are not."""
         if self.rewards.law is not None:
             return None
-        each = np.asarray(self.rewards.known)
-        return None if (each != each[:1]).any() else each[0]
+        rewards_by_draw = np.asarray(self.rewards.known)
+        return None if (rewards_by_draw != rewards_by_draw[:1]).any() else rewards_by_draw[0]
 
     @property
     def site_draws(self) -> Mapping[str, AnyArray]:
@@ -172,7 +172,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         Raises:
             ValueError: it is none that a bridge could use, or data were lost.
         """
-        return density_given(self.recipe, self.data_statistics)
+        return density_for_data(self.recipe, self.data_statistics)
 
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""
@@ -229,7 +229,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             paid = known_rewards(mean, self.rewards.by_outcome)
         else:
             noise = jax.vmap(law_variance)(self.rewards.law)
-            paid = labelled_rewards(type(self.rewards.law), mean, noise, self.rewards.by_outcome, reward_bins)
+            paid = label_rewards(type(self.rewards.law), mean, noise, self.rewards.by_outcome, reward_bins)
         return LazyBelief(self.weights, rows, paid)
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
@@ -282,6 +282,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
         refitted = run(self.recipe, key, self.data_statistics)
         if isinstance(self.data_statistics, Rows):
+            # A trace cannot raise: there weights of nan are the sign.
             lost = self.data_statistics.used > self.data_statistics.capacity
             if is_concrete(lost) and lost:
                 raise ValueError(self._overflow())
@@ -377,17 +378,17 @@ class SampledPosterior(WeightedSamples, Fitted):
                 under every draw, a full buffer of rewards.
         """
         check_transitions(transitions, self.space, weight)
-        kept = unmasked(transitions, weight)
-        if kept is None:
+        counted_rows = unmasked(transitions, weight)
+        if counted_rows is None:
             return
-        if kept.reward is not None:
-            ones = np.ones(np.shape(kept.state))
-            seen = kept.observed_rewards(ones, by_outcome=self.rewards.by_outcome)[0] != 0
-            outcome = np.minimum(kept.outcome(self.space), self.space.n_outcomes - 1)
-            support = self.reward_support().at(kept.cell(self.space), outcome)
-            support.check("transitions.reward", np.asarray(kept.reward, float), seen)
+        if counted_rows.reward is not None:
+            weights = np.ones(np.shape(counted_rows.state))
+            seen = counted_rows.observed_rewards(weights, by_outcome=self.rewards.by_outcome)[0] != 0
+            outcome = np.minimum(counted_rows.outcome(self.space), self.space.n_outcomes - 1)
+            support = self.reward_support().at(counted_rows.cell(self.space), outcome)
+            support.check("transitions.reward", np.asarray(counted_rows.reward, float), seen)
         # Impossible data: density zero under every draw, which no reweighting could express.
-        densities = _densities(self, kept, jnp.ones(jnp.shape(kept.state)))
+        densities = _densities(self, counted_rows, jnp.ones(jnp.shape(counted_rows.state)))
         index = first_index(~np.isfinite(np.asarray(densities).max(0)))
         if index is not None:
             raise ValueError(
@@ -478,20 +479,20 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def latent_sites(self) -> LatentSites:
         """The weighted draws of all latent sites."""
-        return sampled_sites(self.sites, self.weights, self.mcmc)
+        return summarise_sites(self.sites, self.weights, self.mcmc)
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
-        found = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
+        sentences = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
         size = float(self.effective_sample_size())
         if not size >= 2.0 and self.num_draws > 1:
-            found.append(
+            sentences.append(
                 f"the weights have an effective sample size of {size:.3g} of {self.num_draws} draws: new data moved "
                 "the posterior away from the draws; call refit(key)"
             )
         if isinstance(self.data_statistics, Rows) and int(self.data_statistics.used) > self.data_statistics.capacity:
-            found.append(self._overflow())
-        return found
+            sentences.append(self._overflow())
+        return sentences
 
 
 def posterior_after(recipe: Recipe, key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
@@ -503,8 +504,8 @@ def _precision(posterior: SampledPosterior) -> AbstractContextManager[None]:
     """The precision in which a posterior was inferred (`infer` works in float64). What enters is copied: JAX may hold
     32-bit versions of the arrays themselves.
     """
-    wide = np.asarray(posterior.log_weights).dtype == np.float64
-    return jax.enable_x64(True) if wide else nullcontext()
+    in_float64 = np.asarray(posterior.log_weights).dtype == np.float64
+    return jax.enable_x64(True) if in_float64 else nullcontext()
 
 
 @partial(jax.jit, static_argnums=0)

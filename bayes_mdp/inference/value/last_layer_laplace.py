@@ -14,16 +14,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.value.linear_gaussian import (
-    check_positive,
     check_row_values,
     check_rows,
-    check_sizes,
     coloured,
     posterior_root,
-    require,
     shrink_root_one,
 )
 from bayes_mdp.numerics.products import einsum, matmul
+from bayes_mdp.utils.validation import check_count, check_positive, check_that
 
 
 @runtime_checkable
@@ -90,7 +88,7 @@ class Bernoulli(eqx.Module):
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """From 0 to 1."""
-        require("target", target, lambda y: (y >= 0) & (y <= 1), "a number from 0 to 1 (Bernoulli)")
+        check_that("target", target, lambda y: (y >= 0) & (y <= 1), "a number from 0 to 1 (Bernoulli)")
 
 
 class Poisson(eqx.Module):
@@ -115,7 +113,7 @@ class Poisson(eqx.Module):
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """Zero or more."""
-        require("target", target, lambda y: np.isfinite(y) & (y >= 0), "a count, zero or greater (Poisson)")
+        check_that("target", target, lambda y: np.isfinite(y) & (y >= 0), "a count, zero or greater (Poisson)")
 
 
 class Gaussian(eqx.Module):
@@ -149,7 +147,7 @@ class Gaussian(eqx.Module):
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """Any finite number."""
-        require("target", target, np.isfinite, "a finite number")
+        check_that("target", target, np.isfinite, "a finite number")
 
 
 _HALVINGS, _BISECTIONS = 20, 60
@@ -186,6 +184,7 @@ class LastLayerLaplace(eqx.Module):
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """Variance of `value`: phi' Sigma_a phi, for the expected target times b''(phi . mean_a)^2."""
+        # phi' S S' phi as a sum of squares: never negative, whatever the rounding.
         variance = jnp.sum(einsum("bd,ade->bae", features, self.root) ** 2, -1)
         if not self.of_response:
             return variance
@@ -279,9 +278,10 @@ class LastLayerLaplace(eqx.Module):
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
         self.likelihood.check(target)
-        check_sizes(max_iterations=max_iterations)
+        check_count("max_iterations", max_iterations)
         check_positive("tolerance", tolerance)
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        # Actions share no weights: one Newton search each, in which the rows of the others have weight zero.
         scales = jnp.where(action == jnp.arange(len(self.mean))[:, None], count, 0.0) / self.likelihood.dispersion
         of_action = partial(_newton, self.likelihood, features, target, self.prior_variance, max_iterations, tolerance)
         mean, root, *diagnostics = jax.lax.map(of_action, scales)
@@ -309,6 +309,7 @@ class LastLayerLaplace(eqx.Module):
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        # Without targets each row adds b''(0) phi phi' to the precision: least squares rows of that weight.
         count = count * self.likelihood.curvature(jnp.zeros(())) / self.likelihood.dispersion
         root, mean = posterior_root((features, action, None, count), len(self.mean), self.prior_variance)
         return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))
@@ -358,7 +359,8 @@ class LastLayerLaplacePrior(eqx.Module):
         Raises:
             ValueError: a number below 1. TypeError: no integer.
         """
-        check_sizes(n_actions=n_actions, num_features=num_features)
+        check_count("n_actions", n_actions)
+        check_count("num_features", num_features)
         variance = jnp.asarray(self.variance, float)
         root = jnp.broadcast_to(jnp.sqrt(variance) * jnp.eye(num_features), (n_actions, num_features, num_features))
         mean = jnp.zeros((n_actions, num_features))
@@ -370,7 +372,7 @@ def most_probable(
     likelihood: Likelihood, loc: Float[Array, ""], variance: Float[Array, ""], target: Float[Array, ""]
 ) -> Float[Array, ""]:
     """eta of largest N(eta; loc, variance) p(target | eta), dispersion 1: Newton's steps in a bracket or its middle."""
-    far = loc + variance * (target - likelihood.mean(loc))  # the solution is between `loc` and this
+    farthest = loc + variance * (target - likelihood.mean(loc))  # the solution is between `loc` and this
 
     def residual(eta: Array) -> Array:
         return eta - loc - variance * (target - likelihood.mean(eta))  # increasing in eta
@@ -389,8 +391,8 @@ def most_probable(
         later = jnp.where(good, newton, middle)
         return low, high, later, jnp.abs(miss), jnp.abs(later - eta), i + 1
 
-    wide = jnp.full_like(loc, jnp.inf)
-    start = jnp.minimum(loc, far), jnp.maximum(loc, far), loc, wide, wide, jnp.zeros((), jnp.int32)
+    unbounded = jnp.full_like(loc, jnp.inf)
+    start = jnp.minimum(loc, farthest), jnp.maximum(loc, farthest), loc, unbounded, unbounded, jnp.zeros((), jnp.int32)
     return jax.lax.while_loop(continues, step, start)[2]
 
 
@@ -423,9 +425,9 @@ def _newton(
 
     def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
         w, i, _, _, direction, decrement = now
-        tries, eta, along = w + halves[:, None] * direction, matmul(features, w), matmul(features, direction)
+        tries, eta, slope_of_eta = w + halves[:, None] * direction, matmul(features, w), matmul(features, direction)
         # All halvings at once: features @ (w + t d) = eta + t (features @ d). Armijo's rule picks the longest.
-        increased = log_posterior(tries, eta + halves[:, None] * along)
+        increased = log_posterior(tries, eta + halves[:, None] * slope_of_eta)
         enough = increased >= log_posterior(w, eta) + 1e-4 * halves * decrement**2
         # Near the mode an increase is below rounding: take Newton's full step there.
         w = jnp.where(jnp.any(enough) & (decrement > 1e-2), tries[jnp.argmax(enough)], tries[0])

@@ -14,12 +14,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.numerics.products import einsum, matmul
-
-AnyArray = Array | np.ndarray
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import check_count, check_not_negative, check_positive, check_that
 
 
 def check_rows(
@@ -41,35 +40,11 @@ def check_row_values(
 ) -> None:
     """Entries of those rows."""
     for name, values in (("features", features), ("target", target)):
-        require(name, values, np.isfinite, "a finite number")
-    require("action", action, lambda a: (a >= 0) & (a < n_actions), f"an action index from 0 to {n_actions - 1}")
-    require("weight", weight, lambda w: np.isfinite(w) & (w >= 0), "a finite number, zero or greater")
-
-
-def check_positive(name: str, value: object) -> None:
-    """Finite and greater than zero."""
-    require(name, value, lambda x: np.isfinite(x) & (x > 0), "a finite number greater than zero")
-
-
-def check_sizes(**sizes: int) -> None:
-    """Each is an integer of at least 1."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-            raise TypeError(f"{name} is {size!r}, expected an integer of at least 1")
-        if size < 1:
-            raise ValueError(f"{name} is {size}, expected an integer of at least 1")
-
-
-def require(name: str, values: object, holds: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
-    """Raise a ValueError that names the first entry for which `holds` is false. Tracers and None pass."""
-    if values is None or isinstance(values, Tracer):
-        return
-    array = np.asarray(values)
-    bad = np.argwhere(~holds(array))
-    if len(bad):
-        index = tuple(int(i) for i in bad[0])
-        place = f"[{', '.join(map(str, index))}]" if index else ""
-        raise ValueError(f"{name}{place} is {array[index]!s}, expected {expected}")
+        if values is not None:
+            check_that(name, values, np.isfinite, "a finite number")
+    check_that("action", action, lambda a: (a >= 0) & (a < n_actions), f"an action index from 0 to {n_actions - 1}")
+    if weight is not None:
+        check_not_negative("weight", weight)
 
 
 One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
@@ -131,14 +106,14 @@ def shrink_root_block(
     of_action = jnp.where((action == jnp.arange(len(root))[:, None])[:, :, None], rows, 0.0)
     f = matmul(of_action, root)
     eye = jnp.eye(len(action), dtype=f.dtype)
-    both = jnp.concatenate([jnp.broadcast_to(eye, (len(root), *eye.shape)), f], 2)
+    stacked = jnp.concatenate([jnp.broadcast_to(eye, (len(root), *eye.shape)), f], 2)
     for shift in (4.0 * jnp.finfo(f.dtype).eps, 0.0, 0.0):
-        square = matmul(both, both.swapaxes(1, 2))
+        square = matmul(stacked, stacked.swapaxes(1, 2))
         # At first more than what rounding has made of the smallest eigenvalue, which is 1; the repetitions undo it.
         raised = shift * jnp.trace(square, axis1=1, axis2=2)[:, None, None]
         lower = jnp.linalg.cholesky(square + raised * eye)
-        both = jax.scipy.linalg.solve_triangular(lower, both, lower=True)
-    p, q = both[:, :, : len(action)], both[:, :, len(action) :]
+        stacked = jax.scipy.linalg.solve_triangular(lower, stacked, lower=True)
+    p, q = stacked[:, :, : len(action)], stacked[:, :, len(action) :]
     v = matmul(root, q.swapaxes(1, 2))
     later = root - matmul(v, jax.scipy.linalg.solve_triangular(eye + p, q, lower=True))
     return later, matmul(v, p).swapaxes(1, 2)
@@ -157,13 +132,13 @@ def learn(
         root = jnp.sqrt(weight)
         features = features * root[:, None]
         target = None if target is None else target * root
-    one = partial(_learn_one, shrinks[0], masked=len(matrix) <= 2)
+    learn_row = partial(_learn_one, shrinks[0], masked=len(matrix) <= 2)
     if len(action) == 1:
-        return one((matrix, mean), jax.tree.map(lambda x: x[0], (features, action, target)))
-    one = partial(_learn_one, shrinks[0], masked=False)
+        return learn_row((matrix, mean), jax.tree.map(lambda x: x[0], (features, action, target)))
+    learn_row = partial(_learn_one, shrinks[0], masked=False)
 
     def in_turn(now: tuple[Array, Array], rows: Rows) -> tuple[Array, Array]:
-        return jax.lax.scan(lambda x, row: (one(x, row), None), now, rows)[0]
+        return jax.lax.scan(lambda x, row: (learn_row(x, row), None), now, rows)[0]
 
     now, scaled = (matrix, mean), (features, action, target)
     if shrinks[1] is None:
@@ -208,6 +183,7 @@ def posterior_root(
         # The prior is D more rows: I / sqrt(prior_variance), with target 0.
         stacked = jnp.concatenate([features * scale[:, None], eye / jnp.sqrt(prior_variance)])
         goals = jnp.concatenate([goal * scale, jnp.zeros(len(eye), eye.dtype)])
+        # R'R is the posterior precision, R^-1 a root of its inverse, R^-1 Q'y the mean.
         q, r = jnp.linalg.qr(stacked)
         solve = jax.scipy.linalg.solve_triangular
         return solve(r, eye), solve(r, matmul(q.T, goals))
@@ -237,6 +213,7 @@ def some_root(covariance: Matrices) -> Matrices:
     lower = jnp.linalg.cholesky(covariance)
 
     def positive_part() -> Matrices:
+        # Negative eigenvalues are rounding: they count as zero.
         values, vectors = jnp.linalg.eigh(covariance)
         return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None, :]
 
@@ -422,7 +399,8 @@ class LinearGaussianPrior(eqx.Module):
         Raises:
             ValueError: a number below 1. TypeError: no integer.
         """
-        check_sizes(n_actions=n_actions, num_features=num_features)
+        check_count("n_actions", n_actions)
+        check_count("num_features", num_features)
         variance, noise = jnp.asarray(self.variance, float), jnp.asarray(self.noise_variance, float)
         scale = jnp.sqrt(variance) if self.square_root else variance
         matrix = jnp.broadcast_to(scale * jnp.eye(num_features), (n_actions, num_features, num_features))

@@ -82,6 +82,8 @@ def moment_update(own: ReturnBelief, target: StudentT) -> ReturnBelief:
     The expected return counts as an observation, so the precision grows too quickly (a known flaw of the rule).
     The rate is inf where the target has no variance (its dof <= 2: the next belief has concentration <= 1).
     """
+    # Equations of the normal-gamma update, with the target's mean for the observation and its variance added to the
+    # square.
     count = own.pseudo_count + 1.0
     shift = target.loc - own.loc
     rate = own.rate + 0.5 * (target.variance() + own.pseudo_count / count * shift**2)
@@ -288,8 +290,8 @@ def _nodes(d: AnyArray, k: AnyArray, dof: AnyArray, quadrature: Quadrature) -> _
     origin = jnp.arcsinh(d)
     low = jnp.arcsinh(d - k * edge) - jnp.arcsinh(edge)
     high = jnp.arcsinh(d + k * edge) + jnp.arcsinh(edge)
-    other = jnp.clip(-jnp.arcsinh(d / jnp.maximum(k, jnp.finfo(k.dtype).tiny)), low, high)
-    middle, width = 0.5 * (origin + other), 0.5 * (origin - other) + _WIDTH
+    second_root = jnp.clip(-jnp.arcsinh(d / jnp.maximum(k, jnp.finfo(k.dtype).tiny)), low, high)
+    middle, width = 0.5 * (origin + second_root), 0.5 * (origin - second_root) + _WIDTH
     first, last = jnp.arcsinh((low - middle) / width), jnp.arcsinh((high - middle) / width)
     place = (jnp.arange(quadrature.num_nodes, dtype=d.dtype) + 0.5) / quadrature.num_nodes
     s = first[..., None] + (last - first)[..., None] * place
@@ -305,8 +307,8 @@ def _nodes(d: AnyArray, k: AnyArray, dof: AnyArray, quadrature: Quadrature) -> _
 
 def _edge(d: AnyArray, k: AnyArray, dof: AnyArray, tail: float) -> Array:
     """Where the density of u is cut: further out where the target is so narrow that its moments live on its tails."""
-    far = (1.0 + d * d) / jnp.maximum(k * k, _NEGLIGIBLE * (1.0 + d * d))
-    decay = (tail + 2.0 * jnp.log(jnp.maximum(far, 1.0))) / dof
+    ratio = (1.0 + d * d) / jnp.maximum(k * k, _NEGLIGIBLE * (1.0 + d * d))
+    decay = (tail + 2.0 * jnp.log(jnp.maximum(ratio, 1.0))) / dof
     edge = jnp.sinh(decay + jnp.log1p(jnp.sqrt(-jnp.expm1(-2.0 * decay))))  # cosh(asinh(edge))^-dof = exp(-decay dof)
     largest = jnp.sqrt(jnp.sqrt(jnp.finfo(d.dtype).max) / 8.0 / (1.0 + k + d))  # squares of sinh t stay finite
     return jnp.minimum(edge, largest)

@@ -60,8 +60,10 @@ def standard_pdf(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
 
 def _log_of_one_plus_square(r: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
     """log(1 + r^2), also where r^2 is beyond the largest number."""
-    far = jnp.abs(r) > _FAR
-    return jnp.where(far, 2.0 * jnp.log(jnp.where(far, jnp.abs(r), 1.0)), jnp.log1p(jnp.where(far, 0.0, r) ** 2))
+    is_large = jnp.abs(r) > _FAR
+    return jnp.where(
+        is_large, 2.0 * jnp.log(jnp.where(is_large, jnp.abs(r), 1.0)), jnp.log1p(jnp.where(is_large, 0.0, r) ** 2)
+    )
 
 
 def _log_gamma_step(a: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
@@ -86,23 +88,23 @@ def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     from 64. Far away the first term of the expansion in dof / z^2: with few degrees of freedom much lies where z^2 is
     no number any more.
     """
-    far = z > _FAR * jnp.sqrt(dof)
-    square = jnp.where(far, 0.0, z) ** 2
-    many = dof > (64.0 if jnp.result_type(dof) == jnp.float64 else 16.0)
-    few = jnp.where(many, 1.0, dof)
-    near, half = square < few, jnp.full_like(few, 0.5)
+    is_far = z > _FAR * jnp.sqrt(dof)
+    square = jnp.where(is_far, 0.0, z) ** 2
+    large_dof = dof > (64.0 if jnp.result_type(dof) == jnp.float64 else 16.0)
+    small_dof = jnp.where(large_dof, 1.0, dof)
+    is_near, half = square < small_dof, jnp.full_like(small_dof, 0.5)
     # I_x(a, b) = 1 - I_{1 - x}(b, a)
     beta = betainc(
-        jnp.where(near, half, 0.5 * few),
-        jnp.where(near, 0.5 * few, half),
-        jnp.where(near, square, few) / (few + square),
+        jnp.where(is_near, half, 0.5 * small_dof),
+        jnp.where(is_near, 0.5 * small_dof, half),
+        jnp.where(is_near, square, small_dof) / (small_dof + square),
     )
-    beta = 0.5 * jnp.where(near, 1.0 - beta, beta)
-    tail = jnp.where(many, _hill(square, jnp.where(many, dof, 64.0)), beta)
+    beta = 0.5 * jnp.where(is_near, 1.0 - beta, beta)
+    tail = jnp.where(large_dof, _hill(square, jnp.where(large_dof, dof, 64.0)), beta)
     # P(t > z) = r^-dof / (2 a B(a, 1/2)) (1 + O(r^-2)), a = dof / 2, r = z / sqrt(dof)
     log_factor = _log_gamma_step(0.5 * dof) - jnp.log(dof) - 0.5 * np.log(np.pi)
-    log_r = jnp.log(jnp.where(far, z, 1.0)) - 0.5 * jnp.log(dof)
-    return jnp.where(far, jnp.exp(log_factor - dof * log_r), tail)
+    log_r = jnp.log(jnp.where(is_far, z, 1.0)) - 0.5 * jnp.log(dof)
+    return jnp.where(is_far, jnp.exp(log_factor - dof * log_r), tail)
 
 
 def _hill(square: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
@@ -128,9 +130,9 @@ def tail_table(dof: Float[Array | np.ndarray, ""]) -> Float[Array, "cells 6"]:
     edge = tail_edge(dof)
     width = edge / cells
     # Tail at the ends of the cells: integrals of the density over each cell, summed from the far end.
-    own, _ = _density_of_sinh(width * (jnp.arange(cells)[:, None] + 0.5 * (1.0 + _NODES.astype(dof.dtype))), dof)
-    each = 0.5 * width * jnp.sum(own * _WEIGHTS.astype(dof.dtype), -1)
-    tail = jnp.append(jnp.cumsum(each[::-1])[::-1], 0.0)
+    densities, _ = _density_of_sinh(width * (jnp.arange(cells)[:, None] + 0.5 * (1.0 + _NODES.astype(dof.dtype))), dof)
+    cell_mass = 0.5 * width * jnp.sum(densities * _WEIGHTS.astype(dof.dtype), -1)
+    tail = jnp.append(jnp.cumsum(cell_mass[::-1])[::-1], 0.0)
     density, bend = _density_of_sinh(width * jnp.arange(cells + 1), dof)
     slope, curvature = -width * density, width**2 * bend
     # Hermite's conditions at both ends of a cell, x from 0 to 1 within it.

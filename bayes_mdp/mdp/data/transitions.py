@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Real
 
 from bayes_mdp.numerics.moments import merge_moments, pool_moments
 from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_array,
@@ -60,7 +61,7 @@ def _flags(name: str, values: object) -> Any:
     return None if values is None else as_mask(f"transitions.{name}", values)
 
 
-class Transitions(eqx.Module):
+class Transitions(Module):
     """Observed transitions, one (scalars) or a batch of N.
 
     Args:
@@ -283,7 +284,7 @@ def _statistic(name: str, values: object) -> Any:
     return values if isinstance(values, jax.Array) else array
 
 
-class Counts(eqx.Module):
+class Counts(Module):
     """Sufficient statistics of transitions; O outcomes are the next states and, where episodes can end, the end.
 
     The squared deviations are kept, not the sum of squares, which cancels in float32.

@@ -11,9 +11,8 @@ from scipy.special import logsumexp
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, KLearning
 from bayes_mdp.agents.optimism.k_learning import bayes_regret_bound, gaussian_bandit, pigeonhole_bound, schedule
-from bayes_mdp.experiments.agent_values import outline_of
 from bayes_mdp.mdp import Episodic, StateActionSpace
-from bayes_mdp.models import dirichlet_bernoulli
+from bayes_mdp.models import dirichlet_bernoulli, random_environment
 
 
 def visited(indices: np.ndarray, number: int, *, plus_one: bool = False) -> float:
@@ -120,7 +119,7 @@ def test_the_bayes_regret_is_below_the_repaired_bound(key):
     """
     space, episodes = StateActionSpace(1, 2, horizon=1), 4000
     prior = dirichlet_bernoulli()
-    env = outline_of(prior, space, np.array([1.0]))
+    env = random_environment(jax.random.key(0), prior, space, initial=np.array([1.0]))
     bound = bayes_regret_bound(np.arange(1, episodes + 1), noise=0.5, horizon=1, num_states=1, num_actions=2)
     options: Any = {"prior": prior, "objective": Episodic(1), "num_episodes": episodes, "num_seeds": 50, "key": key}
     agents = {

@@ -31,7 +31,7 @@ def test_log_prior_of_leaves_is_that_of_scipy(cases):
     probs /= probs.sum(-1, keepdims=True)
     rows = sum(stats.dirichlet.logpdf(probs[:, s, a].T, np.full(4, 0.8)) for s in range(3) for a in range(2))
     _assert_equal_but_for_a_constant(terms["transition_probs"], rows)
-    mean, precision = (draws.shown()[f"reward_{p}"].reshape(NUM_DRAWS, -1) for p in ("mean", "precision"))
+    mean, precision = (draws.variables()[f"reward_{p}"].reshape(NUM_DRAWS, -1) for p in ("mean", "precision"))
     loc = np.linspace(-1.0, 1.0, 6)
     rewards = stats.gamma.logpdf(precision, 4.0, scale=0.5) + stats.norm.logpdf(mean, loc, precision**-0.5)
     _assert_equal_but_for_a_constant(terms["rewards"], rewards.sum(1))

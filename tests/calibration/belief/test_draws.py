@@ -83,9 +83,11 @@ def test_missing_and_known_rewards_have_no_density():
 def test_what_is_shown_is_what_differs_between_draws():
     scale = np.linspace(1.0, 2.0, 6).reshape(3, 2)
     some = draws_of(dist.Normal, np.zeros((3, 2)), scale)
-    assert list(some.shown()) == ["reward_precision"]
-    np.testing.assert_allclose(some.shown()["reward_precision"], scale**-2.0, rtol=1e-12)
-    assert list(draws_of(dist.Laplace, scale, scale).shown()) == ["reward_mean"]
+    assert list(some.variables()) == ["reward_precision"]
+    np.testing.assert_allclose(some.variables()["reward_precision"], scale**-2.0, rtol=1e-12)
+    assert list(draws_of(dist.Laplace, scale, scale).variables()) == ["reward_mean"]
     # Of one draw nothing differs; a Cauchy law has no mean.
-    assert list(draws_of(dist.Normal, scale[:1], scale[:1]).shown()) == ["reward_mean", "reward_precision"]
-    assert draws_of(dist.Cauchy, scale, scale).shown() == {} == draws_of(dist.Cauchy, scale[:1], scale[:1]).shown()
+    assert list(draws_of(dist.Normal, scale[:1], scale[:1]).variables()) == ["reward_mean", "reward_precision"]
+    assert (
+        draws_of(dist.Cauchy, scale, scale).variables() == {} == draws_of(dist.Cauchy, scale[:1], scale[:1]).variables()
+    )

@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.calibration.belief.observed_data import kept_data, observe, why_no_kept_data
+from bayes_mdp.calibration.belief.observed_data import data_in_posterior, observe, why_no_kept_data
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import MDPSpec
@@ -28,7 +28,7 @@ def _data(reward: np.ndarray) -> Transitions:
 def test_single_rewards_are_kept_in_order_and_those_without_come_last():
     """A Student-t law has no sums: the posterior keeps each reward. The fifth was not observed."""
     data = transitions()
-    rows, cells = kept_data(sampled())
+    rows, cells = data_in_posterior(sampled())
     seen = np.asarray(data.reward_observed)
     order = np.concatenate([np.flatnonzero(seen), np.flatnonzero(~seen)])
     np.testing.assert_array_equal(np.stack(rows.cell), np.stack([data.state, data.action])[:, order])
@@ -65,7 +65,7 @@ def test_moments_of_affine_rewards_are_those_of_the_rewards():
     """The closed form keeps the moments of what the rewards are an affine function of."""
     data = _data(np.random.default_rng(1).normal(size=50))
     posterior = infer(jax.random.key(0), _affine, data, space=SPACE)
-    (_, own), (_, given) = kept_data(posterior), observe(posterior, data)
+    (_, own), (_, given) = data_in_posterior(posterior), observe(posterior, data)
     np.testing.assert_allclose(np.stack(own.rewards), np.stack(given.rewards), rtol=1e-9, atol=1e-9)
 
 
@@ -81,4 +81,4 @@ def test_rewards_whose_moments_are_not_kept():
 
 def test_before_any_data_nothing_is_missing():
     posterior = infer(jax.random.key(0), _log_normal, None, space=SPACE)
-    assert why_no_kept_data(posterior) is None and not kept_data(posterior)[1].transition_counts.any()
+    assert why_no_kept_data(posterior) is None and not data_in_posterior(posterior)[1].transition_counts.any()

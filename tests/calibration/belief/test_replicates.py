@@ -62,7 +62,7 @@ def test_precision_is_the_gamma_of_the_posterior(cases, drawn):
     case = cases("normal_gamma")
     belief = case.posterior.reward
     concentration, rate = np.asarray(belief.concentration), np.asarray(belief.rate)
-    precision = drawn(case.name, case.posterior).shown()["reward_precision"]
+    precision = drawn(case.name, case.posterior).variables()["reward_precision"]
     _assert_mean(precision, concentration / rate)
     _assert_mean((precision - concentration / rate) ** 2, concentration / rate**2)
 
@@ -101,7 +101,7 @@ def test_a_cell_is_the_sum_of_its_transitions(case, drawn):
             base = np.asarray(log_base_measure(type(rewards.law), np.nan_to_num(rows.reward)))
         each = each - np.where(owed, base, 0.0)
     whole = predictive.log_likelihood_cells(draws, cells)
-    for number, index in enumerate(zip(*cells.tried, strict=True)):
+    for number, index in enumerate(zip(*cells.pairs_with_data, strict=True)):
         mine = np.all([i == j for i, j in zip(rows.cell, index, strict=True)], axis=0)
         np.testing.assert_allclose(whole[:, number], each[:, mine].sum(-1), rtol=1e-9)
 

@@ -6,7 +6,7 @@ import pytest
 
 from bayes_mdp.calibration.checks.checking import CheckOptions, check
 from bayes_mdp.calibration.simulation_based.prior_sbc import run_simulations
-from bayes_mdp.calibration.simulation_based.quantities import CHOSEN_POLICY, chosen_policy
+from bayes_mdp.calibration.simulation_based.quantities import CHOSEN_POLICY, value_of_chosen_policy
 from bayes_mdp.calibration.simulation_based.ranks import Design
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace
@@ -18,7 +18,7 @@ PAID = np.eye(4)[0][:, None] * np.ones(3)
 
 def z_scores(fitted, *, truths):
     """(truth - mean) / sd of the chosen policy's value in 200 simulations, inferred under `fitted`."""
-    design = Design(truths, SPACE, 100, 36, chosen_policy(SPACE), None, Discounted(0.9), chooses=True)
+    design = Design(truths, SPACE, 100, 36, value_of_chosen_policy(SPACE), None, Discounted(0.9), chooses=True)
     found = run_simulations(jax.random.key(0), design, fit_for(fitted, SPACE, "exact"), 200, {}, None)
     truth, draws = (found[name].to_numpy().astype(float)[..., 0] for name in ("truth", "draws"))
     return (truth - draws.mean(-1)) / draws.std(-1)

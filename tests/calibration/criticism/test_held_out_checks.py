@@ -13,10 +13,10 @@ import bayes_mdp as bm
 from bayes_mdp.calibration.criticism.log_checks import (
     Replicated,
     _codes,
-    chosen_value,
+    draw_new_outcomes,
     good_turing,
     new_outcomes,
-    unseen_outcomes,
+    value_of_choice,
 )
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.log_split import split_log
@@ -35,10 +35,10 @@ POPULAR = np.array([0.5, 0.3, 0.1, 0.06, 0.02, 0.02])
 def test_p_values_are_ranks():
     replicated = Replicated(2.0, np.array([1.0, 2.0, 3.0, 4.0]))
     assert replicated.p_low == pytest.approx(3 / 5)
-    assert replicated.p_two_sided == 1.0
-    assert Replicated(9.0, np.zeros(199)).p_two_sided == pytest.approx(2 / 200)
+    assert replicated.two_sided_p_value == 1.0
+    assert Replicated(9.0, np.zeros(199)).two_sided_p_value == pytest.approx(2 / 200)
     assert Replicated(-9.0, np.zeros(199)).p_low == pytest.approx(1 / 200)
-    assert Replicated(0.0, np.zeros(199)).p_two_sided == 1.0  # all are equal
+    assert Replicated(0.0, np.zeros(199)).two_sided_p_value == 1.0  # all are equal
 
 
 FIRST = Transitions([0, 0, 0, 1, 1], [0, 0, 1, 0, 0], None, [1, 1, 0, 2, 0], [0, 0, 0, 0, 1])
@@ -99,12 +99,12 @@ def test_unseen_outcomes_are_those_of_whole_rows():
     unseen = ~np.isin(np.arange(S * A)[:, None] * (S + 1) + np.arange(S), known).reshape(S, A, S)
     drawn = rng.multinomial(count, rows / rows.sum(-1, keepdims=True))
     expected = (drawn * unseen).sum((1, 2))
-    draw = unseen_outcomes(KEY, posterior, SPACE, known, count)
+    draw = draw_new_outcomes(KEY, posterior, SPACE, known, count)
     rng = host_generator(KEY)
     by_urn = np.array([np.bincount(draw(rng), minlength=S) for _ in range(4000)])
     moments_agree(by_urn, expected)
     one = bm.inference.mixture([posterior, posterior], weights=[0.5, 0.5])
-    by_rows = unseen_outcomes(KEY, one, SPACE, known, count)
+    by_rows = draw_new_outcomes(KEY, one, SPACE, known, count)
     moments_agree(np.array([np.bincount(by_rows(rng), minlength=S) for _ in range(400)]), expected)
     # A broken twin, which draws from the mean row: too little spread.
     mean = rng.multinomial(count, np.broadcast_to(rows.mean(0) / rows.mean(0).sum(-1, keepdims=True), rows.shape))
@@ -116,7 +116,7 @@ def test_a_row_whose_outcomes_are_all_new_or_all_known():
     """All or none of its transitions."""
     posterior: Any = bm.infer(KEY, bm.models.known_rewards(0.0), FIRST, space=SMALL)
     code = np.array([0, 1, 2, 3])  # all outcomes of (0, 0)
-    draw = unseen_outcomes(KEY, posterior, SMALL, code, np.array([[5, 7], [0, 0], [0, 0]]))
+    draw = draw_new_outcomes(KEY, posterior, SMALL, code, np.array([[5, 7], [0, 0], [0, 0]]))
     assert len(draw(np.random.default_rng(0))) == 7
 
 
@@ -142,7 +142,7 @@ def test_the_chosen_value_by_hand(kind):
     policy = np.array([[0, 0, 1], [1, 0, 0]]) if kind == "episodic" else np.array([0, 0, 1])
     objective = Episodic(2, 0.7) if kind == "episodic" else OBJECTIVE
     start, calls = np.array([0.5, 0.5, 0.0]), []
-    found = chosen_value(KEY, posterior, policy, objective, start, SECOND, 5, lambda: calls.append(None))
+    found = value_of_choice(KEY, posterior, policy, objective, start, SECOND, 5, lambda: calls.append(None))
     counts, mean = np.zeros((3, 2, 4)), np.ones((3, 2, 4))  # the prior: each outcome once
     for data, table in ((SECOND, counts), (FIRST, mean)):
         np.add.at(table, (data.state, data.action, np.asarray(data.outcome(3))), 1.0)
@@ -176,9 +176,9 @@ def judged(kind: str, number: int) -> Any:
         source = learn(belief(concentration), log.transitions) if kind == "both" else half
         judge = first if kind == "same" else second
         outcomes = new_outcomes(keys[1], source, SPACE, first.transitions, second.transitions, REPLICATES)
-        new.append(outcomes.share.p_two_sided)
-        where.append(outcomes.arrivals.p_two_sided)
-        found = chosen_value(keys[2], source, policy, OBJECTIVE, START, judge.transitions, REPLICATES, lambda: None)
+        new.append(outcomes.share.two_sided_p_value)
+        where.append(outcomes.arrivals.two_sided_p_value)
+        found = value_of_choice(keys[2], source, policy, OBJECTIVE, START, judge.transitions, REPLICATES, lambda: None)
         chosen.append(found.p_low)
     return SimpleNamespace(new=np.array(new), where=np.array(where), chosen=np.array(chosen))
 

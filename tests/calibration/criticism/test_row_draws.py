@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.criticism.log_checks import RowDraws, drawn_counts, drawn_outcomes, row_draws
+from bayes_mdp.calibration.criticism.log_checks import RowDraws, draw_counts, draw_outcomes, row_draws
 from bayes_mdp.mdp import Log, SparseMDP, StateActionSpace, Transitions
 
 S, A = 4, 2
@@ -96,11 +96,11 @@ def test_outcomes_are_as_frequent_as_their_rows_say(by):
     probs = np.array([[0.7, 0.1, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0], [0.01, 0.0, 0.5, 0.49]])
     pair = np.random.default_rng(0).integers(3, size=20_000)
     if by == "outcome":
-        place = drawn_outcomes(np.random.default_rng(1), probs, pair)
+        place = draw_outcomes(np.random.default_rng(1), probs, pair)
         np.testing.assert_array_equal(place // 4, pair)
         counts = np.bincount(place, minlength=12).reshape(3, 4)
     else:
-        counts = drawn_counts(np.random.default_rng(1), probs, pair)
+        counts = draw_counts(np.random.default_rng(1), probs, pair)
         np.testing.assert_array_equal(counts.sum(-1), np.bincount(pair))
     expected = counts.sum(-1, keepdims=True) * probs
     assert (counts[probs == 0] == 0).all()
@@ -114,7 +114,7 @@ def test_few_transitions_and_many_vary_alike():
     probs = np.array([[0.7, 0.1, 0.2, 0.0], [0.25, 0.25, 0.25, 0.25]])
     for number in (3, 30):  # 6 and 60 transitions, in a table of 8
         pair, rng = np.repeat([0, 1], number), np.random.default_rng(number)
-        counts = np.array([drawn_counts(rng, probs, pair) for _ in range(20_000)])
+        counts = np.array([draw_counts(rng, probs, pair) for _ in range(20_000)])
         for row, drawn in zip(probs, np.moveaxis(counts, 1, 0), strict=True):
             expected = number * (np.diag(row) - np.outer(row, row))
             np.testing.assert_allclose(drawn.mean(0), number * row, atol=6 * np.sqrt(number / 4 / 20_000))
@@ -122,4 +122,4 @@ def test_few_transitions_and_many_vary_alike():
 
 
 def test_no_outcomes_of_no_transitions():
-    assert len(drawn_outcomes(np.random.default_rng(0), np.full((2, 2), 0.5), np.zeros(0, int))) == 0
+    assert len(draw_outcomes(np.random.default_rng(0), np.full((2, 2), 0.5), np.zeros(0, int))) == 0

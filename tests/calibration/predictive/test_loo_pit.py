@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.calibration import CheckOptions, predictive_check, to_arviz
-from bayes_mdp.calibration.arviz.generation import pareto_smoothed
+from bayes_mdp.calibration.arviz.generation import smooth_weights
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.replicates import draws_and_rows
 from bayes_mdp.calibration.predictive.loo_pit import Pit, _next_state, _reward, loo_pit
@@ -48,7 +48,7 @@ def test_pit_is_the_distribution_function_of_the_prediction_from_the_others():
     at 500 draws and any of 300 transitions (a binomial sd is .022; max of 300: .04 of 4.9 sd would be .11, so .1)."""
     posterior, data = _belief(1.0)
     draws, rows = draws_and_rows(jax.random.key(1), posterior, data, 1000, "posterior")
-    weights = np.exp(pareto_smoothed(-predictive.log_likelihood_rows(draws, rows).T)[0])
+    weights = np.exp(smooth_weights(-predictive.log_likelihood_rows(draws, rows).T)[0])
     found = _reward(np.random.default_rng(0), draws, rows, weights)
     expected = np.array([_left_out(data, i) for i in range(NUMBER)])
     # A weighted share of 1,000 draws has an sd of at most .016: 6.5 of them.
@@ -131,7 +131,7 @@ def test_arviz_says_the_same_of_continuous_rewards(arviz):
     """The same draws and weights, other replicates: values differ by Monte Carlo error alone."""
     posterior, data = _belief(1.0)
     tree = to_arviz(posterior, num_draws=1000, key=jax.random.key(1), data=data, log_likelihood="transition")
-    log_weights, _ = pareto_smoothed(-tree["log_likelihood"].observed_transition.values[0].T)
+    log_weights, _ = smooth_weights(-tree["log_likelihood"].observed_transition.values[0].T)
     theirs = _of_arviz(arviz, tree, log_weights)
     ours = loo_pit(posterior, data, num_draws=1000).variables["reward"].values
     # Two shares of 1,000 draws each: sd .022, 6.5 of them.

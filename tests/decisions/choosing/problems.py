@@ -31,10 +31,12 @@ POLICIES = np.array(list(product(range(3), repeat=3)))
 
 
 def mdps(rows: np.ndarray, reward: np.ndarray) -> MDP:
-    """Stacked MDPs; one reward [S, A] for all, or one each [W, S, A]."""
+    """Stacked MDPs; one reward [S, A] for all, or one each [W, S, A]. What a row lacks of one ends the episode."""
     with jax.enable_x64(True):
         wide = np.broadcast_to(reward, rows.shape[:-1])
-        return MDP(jax.numpy.asarray(rows, float), jax.numpy.asarray(wide, float))
+        ends = np.maximum(1.0 - rows.sum(-1), 0.0)
+        ends = jax.numpy.asarray(ends) if ends.max() > 1e-6 else None
+        return MDP(jax.numpy.asarray(rows, float), jax.numpy.asarray(wide, float), end_probs=ends)
 
 
 class Listed:

@@ -14,11 +14,13 @@ from bayes_mdp.decisions.choosing.criteria import (
     Percentile,
     ProbabilityOptimal,
     Regret,
+    Robust,
     SoftRobust,
+    no_worse,
     scored,
 )
 from bayes_mdp.decisions.choosing.policy_search import Found, Problem, ascend, enumerate_policies
-from bayes_mdp.decisions.choosing.policy_set import best_in
+from bayes_mdp.decisions.choosing.policy_set import PolicySet, best_in
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.decisions.choosing.problems import (
     GAMMA,
@@ -27,6 +29,7 @@ from tests.decisions.choosing.problems import (
     ROWS,
     START,
     dense_table,
+    dense_value,
     everything,
     exceeded,
     given_draws,
@@ -209,6 +212,83 @@ def test_batches_are_one_enumeration(monkeypatch):
     for size in (1, 4, 27):
         monkeypatch.setattr(common_draws, "MANY", size)
         assert found_by_enumeration(worlds(), ExpectedValue()).score == pytest.approx(8.4537500569, abs=1e-9)
+
+
+def random_set(rng: np.random.Generator, n_states: int, n_actions: int) -> PolicySet:
+    """Some actions are not free, some probability is fixed, one state has no choice."""
+    free = rng.random((n_states, n_actions)) < 0.8
+    free[np.arange(n_states), rng.integers(n_actions, size=n_states)] = True
+    mass = rng.uniform(0.3, 1.0, n_states)
+    mass[rng.integers(n_states)], mass[rng.integers(n_states)] = 0.0, 1.0
+    return PolicySet(rng.dirichlet(np.ones(n_actions), n_states) * (1 - mass[:, None]), mass, free)
+
+
+@pytest.mark.parametrize("discount", [0.3, 0.95, 0.999])
+@pytest.mark.parametrize("endless", [True, False], ids=["endless", "ends"])
+def test_elimination_gives_the_values_of_all_policies(discount, endless):
+    """By dense linear systems, one for each policy and draw, within the error that is assumed."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        rows, reward = random_problem(seed, 4, 3, 6)
+        rows = rows if endless else rows * rng.uniform(0.5, 1.0, (6, 4, 3, 1))
+        start, policies = rng.dirichlet(np.ones(4)), random_set(rng, 4, 3)
+        draws = given_draws(mdps(rows, reward), Discounted(discount), initial=start)
+        values = module.all_values(draws, policies)
+        choices = module._choices(policies, np.arange(round(policies.count)))
+        assert len({tuple(each) for each in choices.tolist()}) == values.shape[1]
+        # The order of itertools.product: the last open state changes fastest.
+        assert choices.tolist() == sorted(choices.tolist())
+        expected = [dense_value(w, reward, p, discount, start) for w in rows for p in policies.policy(choices)]
+        error = module.ROUNDINGS * 4 * np.finfo(float).eps / (1 - discount) * np.abs(values).max()
+        np.testing.assert_allclose(values, np.reshape(expected, values.shape), rtol=0, atol=error)
+
+
+@pytest.mark.parametrize("name", ["mean", "cvar", "percentile", "regret"])
+def test_elimination_changes_no_bit_of_the_answer(name, monkeypatch):
+    """Ties among them: the last state is never reached, so that what is done there changes nothing; none may be worse.
+
+    And where values by elimination are wrong all policies are judged one by one.
+    """
+    criterion = ORACLES[name][0]
+    assert not isinstance(criterion, Robust)
+    eliminated = module.all_values
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        rows, reward = random_problem(seed, 4, 3, 20)
+        rows[:, :3, :, 3] = 0.0
+        rows /= rows.sum(-1, keepdims=True)
+        draws = given_draws(mdps(rows, reward), Discounted(0.95), initial=np.eye(4)[0])
+        base = draws.values(np.full((1, 4, 3), 1 / 3))[:, 0]
+        policies = everything(4, 3) if seed % 2 else random_set(rng, 4, 3)
+        task = Problem(
+            draws, scored(criterion), policies, draws.best(), lambda v, base=base: no_worse(v, base, 0.0, 0.9)
+        )
+        answers = []
+        for values in (eliminated, lambda *args: eliminated(*args) + 1e-6, None):
+            monkeypatch.setattr(module, "all_values", values)
+            if values is None:
+                monkeypatch.setattr(module, "_can_be_eliminated", lambda problem: False)
+            answers.append(enumerate_policies(task))
+        monkeypatch.undo()
+        first, *others = answers
+        for other in others:
+            if first is None:
+                assert other is None
+                continue
+            assert other is not None
+            np.testing.assert_array_equal(first.policy, other.policy)
+            np.testing.assert_array_equal(first.values, other.values)
+            assert (first.score, first.how) == (other.score, other.how)
+
+
+def test_few_policies_are_judged_one_by_one(monkeypatch):
+    """Of 2,187 policies those that may be the best by their values to rounding."""
+    rows, reward = random_problem(0, 7, 3, 30)
+    draws = given_draws(mdps(rows, reward), Discounted(0.95), initial=np.full(7, 1 / 7))
+    judged, values = [], CommonDraws.values
+    monkeypatch.setattr(CommonDraws, "values", lambda self, policies: judged.append(policies) or values(self, policies))
+    assert found_by_enumeration(draws, ExpectedValue()).how == "best of all 2187 deterministic policies, in these draws"
+    assert sum(map(len, judged)) <= 16
 
 
 def test_one_mdp_gives_the_optimum_of_solve():

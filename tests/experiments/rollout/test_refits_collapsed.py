@@ -8,10 +8,9 @@ import pytest
 
 from bayes_mdp.agents import PSRL
 from bayes_mdp.experiments import RunOptions, run
-from bayes_mdp.experiments.agent_values import outline_of
 from bayes_mdp.inference import CollapsedPosterior, infer
 from bayes_mdp.mdp import Discounted, StateActionSpace
-from bayes_mdp.models import unknown_concentration
+from bayes_mdp.models import random_environment, unknown_concentration
 
 SPACE = StateActionSpace(3, 2)
 
@@ -28,7 +27,7 @@ def test_a_collapsed_belief_is_refitted_in_a_run(method):
 
     def played():
         options = RunOptions(progress=False, num_checkpoints=4, env_prior=prior, refit_every=1)
-        env = outline_of(prior, SPACE, np.full(3, 1 / 3))
+        env = random_environment(jax.random.key(0), prior, SPACE, initial=np.full(3, 1 / 3))
         length = {"num_steps": 40, "num_seeds": 2, "regret": "bayes", "options": options}
         return run(PSRL(5), env, prior=belief, objective=Discounted(0.9), key=jax.random.key(2), **length)
 

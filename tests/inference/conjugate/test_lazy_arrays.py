@@ -12,7 +12,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference import mixture, posterior_samples
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.lazy_arrays import binned_rewards, labelled_rewards, lazy_draws
+from bayes_mdp.inference.conjugate.lazy_arrays import bin_rewards, label_rewards, lazy_draws
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
@@ -160,11 +160,11 @@ def test_components_have_as_many_draws_of_rewards_as_are_asked_for(x64):
 
 def test_drawn_rewards_of_0_and_1_are_told_apart_exactly():
     mean = jnp.array([[0.15, 0.5], [0.9, 0.0]])
-    lazy = labelled_rewards(dist.BernoulliProbs, mean, mean * (1 - mean), False, 5)
+    lazy = label_rewards(dist.BernoulliProbs, mean, mean * (1 - mean), False, 5)
     np.testing.assert_allclose(np.asarray(lazy.cumulative)[..., 0], 1 - mean, rtol=1e-6)
     np.testing.assert_allclose(np.asarray(lazy.value), np.repeat(np.asarray(mean)[..., None], 2, -1))
-    assert labelled_rewards(dist.BernoulliProbs, mean, mean, False, 1).cumulative.shape[-1] == 1
-    assert labelled_rewards(dist.Normal, mean, mean, False, 3).cumulative.shape[-1] == 3
+    assert label_rewards(dist.BernoulliProbs, mean, mean, False, 1).cumulative.shape[-1] == 1
+    assert label_rewards(dist.Normal, mean, mean, False, 3).cumulative.shape[-1] == 3
 
 
 def test_draws_are_components(x64):
@@ -205,7 +205,7 @@ def test_sampled_and_collapsed_posteriors(x64):
 def test_bins_of_drawn_rewards():
     """The chance of a bin given a draw is that of its normal law between the edges; each draw pays its mean."""
     mean, noise = np.array([[0.0], [2.0]]), np.array([[1.0], [0.25]])
-    lazy = binned_rewards(jnp.asarray(mean), jnp.asarray(noise), False, 4)
+    lazy = bin_rewards(jnp.asarray(mean), jnp.asarray(noise), False, 4)
     spread = np.sqrt(mean.var() + noise.mean())
     edges = mean.mean() + spread * stats.norm.ppf([0.25, 0.5, 0.75])
     np.testing.assert_allclose(np.asarray(lazy.edges)[0], edges, rtol=1e-5)
@@ -213,7 +213,7 @@ def test_bins_of_drawn_rewards():
         below = stats.norm.cdf(edges, mean[d, 0], np.sqrt(noise[d, 0]))
         np.testing.assert_allclose(np.asarray(lazy.cumulative)[d, 0], [*below, 1.0], atol=1e-5)
     np.testing.assert_array_equal(np.asarray(lazy.value)[:, 0], np.repeat(mean, 4, axis=1))
-    known = binned_rewards(jnp.zeros((2, 1)), jnp.zeros((2, 1)), False, 2)
+    known = bin_rewards(jnp.zeros((2, 1)), jnp.zeros((2, 1)), False, 2)
     assert np.isin(np.asarray(known.cumulative), [0.0, 1.0]).all()
 
 
