@@ -1021,6 +1021,52 @@ CALLS = [
     ),
     Call("decisions.ChooseOptions", {}, _BAD_CHOOSE_OPTIONS),
     Call(
+        "decisions.Budget",
+        {"limit": value(3.0)},
+        {"limit": NUMBER, "probability": INSIDE},
+    ),
+    Call(
+        "decisions.budget_plan",
+        {
+            "mdp": mdp,
+            "objective": discounted,
+            "budgets": lambda: {"cost": target("decisions.Budget")(3.0, outcome=[[0.0, 1.0], [0.0, 1.0]])},
+        },
+        {
+            "mdp": MDPS,
+            "objective": [*OBJECTIVE, target("AverageReward")()],
+            "budgets": [
+                3,
+                None,
+                {},
+                {"cost": 3.0},
+                lambda: {"cost": target("decisions.Budget")(3.0)},
+                lambda: {"cost": target("decisions.Budget")(-1.0, outcome=[[0.0, 1.0], [0.0, 1.0]])},
+                lambda: {"cost": target("decisions.Budget")(3.0, outcome="dear")},
+            ],
+            "initial": STARTS,
+            "limits": [3, None, "limits"],
+        },
+        {"budgets": "budget|outcome"},
+    ),
+    Call(
+        "decisions.pareto_front",
+        {"key": key, "posterior": posterior, "objective": discounted, "source": value([[0.0, 1.0], [0.0, 1.0]])},
+        {
+            "key": TYPED_KEY,
+            "posterior": POSTERIOR,
+            "objective": [*OBJECTIVE, target("AverageReward")()],
+            "outcome": [3, None],
+            "source": ["dear", RAGGED, [1.0] * 7],
+            "limits": [3, None, "limits"],
+            "initial": STARTS,
+            "points": [1, *COUNT],
+            "num_draws": [1, *COUNT],
+        },
+        {"posterior": "pareto_front", "source": "outcome"},
+    ),
+    Call("plots.plot_pareto", {"front": value(None)}, {"front": [3, None, "x", {}]}),
+    Call(
         "decisions.PolicyLimits",
         {},
         {
@@ -1029,6 +1075,7 @@ CALLS = [
             "bootstrap_below": [-1, 2.5, "3"],
             "max_change": [0.0, 1.5, *NUMBER],
             "stochastic": BOOL,
+            "budgets": [3, "cost", {"cost": 3.0}, {3: None}],
         },
     ),
     Call("decisions.CVaR", {"level": value(0.1)}, {"level": [0.0, *FRACTION]}),
@@ -1967,7 +2014,7 @@ EXEMPT = {
     "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
     "decisions.Verdict calibration.Criticism recommend.Decision "
     "information.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
-    "decisions.OutcomeValue "
+    "decisions.OutcomeValue decisions.BudgetPlan decisions.ParetoFront decisions.ShadowPrice decisions.Spending "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",

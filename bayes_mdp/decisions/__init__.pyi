@@ -6,6 +6,12 @@ from .behaviour import AnchoredValue as AnchoredValue
 from .behaviour import anchored_values as anchored_values
 from .behaviour import behaviour_policy as behaviour_policy
 from .behaviour import greedy as greedy
+from .choosing.budgets import BudgetPlan as BudgetPlan
+from .choosing.budgets import ParetoFront as ParetoFront
+from .choosing.budgets import ShadowPrice as ShadowPrice
+from .choosing.budgets import Spending as Spending
+from .choosing.budgets import budget_plan as budget_plan
+from .choosing.budgets import pareto_front as pareto_front
 from .choosing.choose import ChooseOptions as ChooseOptions
 from .choosing.choose import PolicyChoice as PolicyChoice
 from .choosing.choose import choose as choose
@@ -16,6 +22,7 @@ from .choosing.criteria import ProbabilityOptimal as ProbabilityOptimal
 from .choosing.criteria import Regret as Regret
 from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
+from .choosing.policy_set import Budget as Budget
 from .choosing.policy_set import PolicyLimits as PolicyLimits
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue

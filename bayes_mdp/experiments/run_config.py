@@ -361,6 +361,21 @@ def _check_target(case: RunConfig) -> None:
         )
 
 
+def check_prior_space(prior: object, space: StateActionSpace) -> None:
+    """Refuse a posterior as prior whose space has other sizes.
+
+    Raises:
+        ValueError, TypeError: one sentence.
+    """
+    prior_space = getattr(prior, "space", space)
+    check_space(prior_space, "prior.space")
+    if prior_space.shape != space.shape or prior_space.ends != space.ends:
+        raise ValueError(
+            f"prior is a posterior of shape {prior_space.shape} with ends={prior_space.ends}, expected {space.shape} "
+            f"and {space.ends}"
+        )
+
+
 def check_sizes(case: RunConfig) -> None:
     """Refuse an environment, a space and a prior that do not fit each other.
 
@@ -371,13 +386,7 @@ def check_sizes(case: RunConfig) -> None:
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
         if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
-    prior_space = getattr(case.prior, "space", space)
-    check_space(prior_space, "prior.space")
-    if prior_space.shape != space.shape or prior_space.ends != space.ends:
-        raise ValueError(
-            f"prior is a posterior of shape {prior_space.shape} with ends={prior_space.ends}, expected {space.shape} "
-            f"and {space.ends}"
-        )
+    check_prior_space(case.prior, space)
     if mdp.horizon is not None and space.horizon is None:
         raise ValueError(f"space has no horizon, expected {mdp.horizon}, that of env")
     if mdp.end_probs is not None and isinstance(objective, AverageReward):

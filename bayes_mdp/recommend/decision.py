@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.behaviour import AnchoredValue
+from bayes_mdp.decisions.choosing.budgets import ShadowPrice, Spending
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
@@ -40,6 +41,7 @@ class Candidate:
             takes none.
         doubts: why it is not recommended, but for the checks of the belief.
         consequences: of the checks that failed, for this policy.
+        spending: name of a budget -> what the policy spends, in the draws that judge.
     """
 
     policy: PolicyLike
@@ -50,6 +52,7 @@ class Candidate:
     fewest: float | None = None
     doubts: tuple[str, ...] = ()
     consequences: tuple[Consequence, ...] = ()
+    spending: Mapping[str, Spending] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -163,6 +166,7 @@ class Decision:
             None: none had to.
         practice: what the baseline is, in words, where it is what the log did; else "".
         left_out: what of the log is no transition, one sentence each.
+        baseline_spending: name of a budget -> what the baseline spends, in the draws that judge.
     """
 
     candidates: Mapping[str, Candidate]
@@ -186,6 +190,20 @@ class Decision:
     rarely_tried: RarelyTried | None = None
     practice: str = ""
     left_out: tuple[str, ...] = ()
+    baseline_spending: Mapping[str, Spending] = field(default_factory=dict)
+
+    @property
+    def shadow_prices(self) -> Mapping[str, ShadowPrice]:
+        """Name of a budget -> what one more unit of it would add to the value, by the data that chose."""
+        return self.choice.shadow_prices
+
+    @property
+    def told_budgets(self) -> tuple[str, ...]:
+        """What is spent of each budget, by the policy in question and by the baseline, and its price, in words."""
+        spent = {} if self.lead is None else self.candidates[self.lead].spending
+        lines = [f"{self.lead}: {each}" for each in spent.values()]
+        lines += [f"the baseline: {each}" for each in self.baseline_spending.values()]
+        return (*lines, *(f"price of {each}" for each in self.shadow_prices.values()))
 
     @property
     def belief(self) -> str:
@@ -349,6 +367,7 @@ class Decision:
             else f"the baseline {worth}, 95 % interval {amounts(low, high)}",
         ]
         parts += [self._candidate_table()] if self.candidates else []
+        parts += [f"budget: {line}" for line in self.told_budgets]
         parts += [*self.notes, *(f"prior: {line}" for line in self.prior.splitlines())]
         parts += [str(self.rarely_tried)] if self.rarely_tried is not None and self.rarely_tried.pairs else []
         title = f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}"

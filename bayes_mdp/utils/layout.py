@@ -184,8 +184,6 @@ def wrapped(line: str, hanging: str = "    ") -> list[str]:
         hanging: indent of the lines after the first.
     """
     # "95 %" stays together.
-    kept = line.replace(" %", "\N{NO-BREAK SPACE}%")
-    parts = textwrap.wrap(
-        kept, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
+    unbreakable = line.replace(" %", "\N{NO-BREAK SPACE}%")
+    parts = textwrap.wrap(unbreakable, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
     return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]

@@ -1,11 +1,13 @@
 """`fold_log`: logs of any length, read chunk by chunk and kept as sufficient statistics alone."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
+from bayes_mdp.envs.logs.columns import with_outcomes
 from bayes_mdp.envs.logs.tables import Dialect, check_roles
 from bayes_mdp.envs.logs.transition_chunks import LabelBook, Missing, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
@@ -41,6 +43,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     action: str | None,
     reward: str | None = None,
     cost: str | None = None,
+    outcomes: Sequence[str] | None = None,
     next_state: str | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -73,8 +76,8 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     Args:
         paths: a log or several: CSV or Parquet files, DataFrames, Dask dataframes (read partition by partition). An
             episode lies in one log.
-        state, action, reward, cost, next_state, terminated, truncated, episode, step: as for `read_log`. Columns
-            without a role are looked at in the first chunk.
+        state, action, reward, cost, outcomes, next_state, terminated, truncated, episode, step: as for `read_log`.
+            Columns without a role are looked at in the first chunk.
         missing_reward, missing_state, gaps, sep, encoding, decimal: as for `read_log`.
         space: labels are those of this space, others are refused, and steps are kept if it has a horizon.
         states, actions: all labels, in order; None: those found, in natural order, with a warning as in `read_log`.
@@ -108,6 +111,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    roles = with_outcomes(roles, outcomes)
     missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     check_roles(roles, ("state",))
     for name, labels in (("states", states), ("actions", actions)):
@@ -154,6 +158,7 @@ class _Fold:
         self.states, self.actions, self.wanted = states, actions, wanted
         self.sources: tuple[Source, ...] = ()
         self.tables: list[CellTable] = []
+        self.of_outcomes: dict[str, list[CellTable]] = {}  # the same cells, with the moments of another column
 
     def take(self, log: ChunkedLog, allow_duplicates: bool, progress: Progress | None) -> None:
         """All of a log."""
@@ -179,15 +184,24 @@ class _Fold:
         step = np.zeros_like(rows.state) if rows.step is None else rows.step
         outcome = np.where(ended, END, np.where(rows.next_observed, FIRST_STATE + rows.next_state, UNKNOWN))
         where = Where(step, rows.state, rows.action, outcome)
-        self.tables.append(table_of_rows(where, rows.reward, len(self.sources), rows.row))
-        base = len(self.tables[0])
-        most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
-        if sum(map(len, self.tables[1:])) > most:
-            self.tables = [joined(self.tables)]
+        tables = [(self.tables, rows.reward)]
+        tables += [(self.of_outcomes.setdefault(name, []), paid) for name, paid in rows.outcomes.items()]
+        for kept, paid in tables:
+            kept.append(table_of_rows(where, paid, len(self.sources), rows.row))
+            base = len(kept[0])
+            most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
+            if sum(map(len, kept[1:])) > most:
+                kept[:] = [joined(kept)]
 
     def finish(self, has_rewards: bool) -> FoldedLog:
         """The log under its final numbers."""
         (states, state_number), (actions, action_number) = self.states.finish(), self.actions.finish()
-        cells = joined(self.tables).renumbered(state_number, action_number)
         given = (self.states.given is not None, self.actions.given is not None)
-        return FoldedLog(states, actions, cells, self.sources, self.wanted.steps, has_rewards, given)
+
+        def folded(tables: list[CellTable], sources: tuple[Source, ...], has_rewards: bool) -> FoldedLog:
+            cells = joined(tables).renumbered(state_number, action_number)
+            return FoldedLog(states, actions, cells, sources, self.wanted.steps, has_rewards, given)
+
+        as_logged = tuple(replace(source, cost=None) for source in self.sources)
+        outcomes = {name: folded(tables, as_logged, True) for name, tables in self.of_outcomes.items()}
+        return replace(folded(self.tables, self.sources, has_rewards), outcomes=outcomes)

@@ -12,6 +12,7 @@ from bayes_mdp.envs.logs.columns import (
     NO_ACTION,
     is_empty,
     moved_rewards,
+    outcome_roles,
     read_episodes,
     read_flags,
     read_labels,
@@ -21,6 +22,7 @@ from bayes_mdp.envs.logs.columns import (
     warn_of_time,
     with_counted_steps,
     with_joined_labels,
+    with_outcomes,
 )
 from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
 from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
@@ -45,6 +47,7 @@ def read_log(
     action: str | None,
     reward: str | None = None,
     cost: str | None = None,
+    outcomes: Sequence[str] | None = None,
     next_state: str | list[str] | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -71,6 +74,7 @@ def read_log(
     action: str | None,
     reward: str | None = None,
     cost: str | None = None,
+    outcomes: Sequence[str] | None = None,
     next_state: str | list[str] | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -97,6 +101,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     action: str | None,
     reward: str | None = None,
     cost: str | None = None,
+    outcomes: Sequence[str] | None = None,
     next_state: str | list[str] | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
@@ -129,6 +134,9 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             `actions` names it).
         reward: larger is better. None, and `cost` None: the log has no rewards (they are known to the user).
         cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
+        outcomes: columns of other numbers that stand where the rewards stand, such as ["cost", "bed days"] beside an
+            effect: `infer` learns them from the same rows of the log, and a policy can be given a `Budget` of them.
+            Their signs are as they are; what an empty cell is, `missing_reward` says.
         next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). Of an
             episode's last row that did not terminate, and of a truncated one, it is not known what followed: the action
             and the reward count, as transitions that are not `next_observed`. A last row without an action says which
@@ -189,6 +197,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    roles = with_outcomes(roles, outcomes)
     missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     if action is None and actions is not None and len(actions) != 1:
         raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
@@ -245,11 +254,15 @@ def _read(
         (action_index,), action_names = read_labels(table, ("action",), actions, {"action": untold})
     else:
         action_index, action_names = np.zeros(len(keep), np.int32), (NO_ACTION,) if actions is None else tuple(actions)
-    if reward_at == "step":
-        rewards, observed = read_rewards(table, missing.rewards, keep, led)
-    else:
+
+    def paid(role: str | None) -> tuple[np.ndarray | None, np.ndarray | None]:
+        if reward_at == "step":
+            return read_rewards(table, missing.rewards, keep, led, role)
         assert along is not None  # `read_log` has looked
-        rewards, observed = moved_rewards(table, reward_at, along, missing.rewards, keep)
+        return moved_rewards(table, reward_at, along, missing.rewards, keep, role)
+
+    rewards, observed = paid(None)
+    outcomes = _outcomes(table, paid)
     if along is not None and episodes is not None:
         warn_of_time(table, episodes, along, np.where(untold, -1, action_index), action_names)
         steps = along.place if steps is None else steps
@@ -270,8 +283,35 @@ def _read(
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
     notes = _notes(columns["state"] < 0, untold, keep & ~followed.next_observed, rewards)
-    named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}
-    return Log(transitions, state_names, action_names, table.name, digest, columns=named, notes=notes)
+    roles = set(table.columns) - set(outcome_roles(table.columns).values())
+    named = {role: tuple(x) if isinstance(x, Several) else x for role, x in table.columns.items() if role in roles}
+    return Log(
+        transitions,
+        state_names,
+        action_names,
+        table.name,
+        digest,
+        columns=named,
+        notes=notes,
+        outcomes={name: x[kept] for name, x in outcomes.items()},
+    )
+
+
+def _outcomes(
+    table: Table, paid: Callable[[str], tuple[np.ndarray | None, np.ndarray | None]]
+) -> dict[str, Float[np.ndarray, " N"]]:
+    """The numbers of each outcome, nan where one was not observed.
+
+    Args:
+        table: the source.
+        paid: role -> numbers, and which were observed (None: all).
+    """
+    outcomes = {}
+    for name, role in outcome_roles(table.columns).items():
+        numbers, seen = paid(role)
+        assert numbers is not None
+        outcomes[name] = numbers if seen is None else np.where(seen, numbers, np.nan)
+    return outcomes
 
 
 def _episodes(table: Table) -> tuple[EpisodeOrder | None, np.ndarray | None]:
@@ -357,7 +397,8 @@ def _all_bad(
             if "action" in named:
                 works(lambda: read_labels(table, ("action",), actions, {"action": untold}))
             unneeded = missing.rewards or not by_row
-            works(lambda: read_rewards(table, unneeded, followed.keep, followed.next_observed))
+            for role in (None, *outcome_roles(table.columns).values()):
+                works(partial(read_rewards, table, unneeded, followed.keep, followed.next_observed, role))
     if first.cells[0][1] not in errors:  # a step that does not follow
         errors[first.cells[0][1]] = first
     cells = [cell for error in errors.values() for cell in error.cells]

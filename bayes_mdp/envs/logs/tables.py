@@ -416,13 +416,16 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     return columns
 
 
+_NUMBERS = ("reward", "cost", "step", "trial", "count")
+
+
 def _read_csv(path: Path, columns: dict[str, Any], dialect: Dialect) -> "pd.DataFrame":
     """Labels and flags as text; rewards and steps as numbers, or as text where some cell is no number."""
     import pandas as pd
 
     present = header(path, dialect)
     require_columns(path.name, columns, present)
-    numbers = {columns[role] for role in ("reward", "cost", "step", "trial", "count") if role in columns}
+    numbers = {column for role, column in columns.items() if role in _NUMBERS or role.startswith("outcomes[")}
     used = set(names_of(columns))
     with parsing(path):
         frame = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence

@@ -128,8 +128,8 @@ def halves_in_time(log: Log) -> tuple[Log, Log]:
 
 
 def _part(log: Log, rows: Bool[np.ndarray, " N"], name: str) -> Log:
-    part = jax.tree.map(lambda x: np.asarray(x)[rows], log.transitions)
-    return Log(part, log.states, log.actions, f"{log.source}, {name}", columns=log.columns)
+    part, outcomes = jax.tree.map(lambda x: np.asarray(x)[rows], (log.transitions, log.outcomes))
+    return Log(part, log.states, log.actions, f"{log.source}, {name}", columns=log.columns, outcomes=outcomes)
 
 
 def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"] | str:

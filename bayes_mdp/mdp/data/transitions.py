@@ -24,6 +24,7 @@ from bayes_mdp.utils.validation import (
     as_real,
     check_finite,
     check_index,
+    check_name,
     check_names,
     check_not_negative,
     check_shape,
@@ -220,10 +221,12 @@ class Log(eqx.Module):
         columns: role ("state", "action", "reward", ...) -> name of its column, as pairs or a mapping; for what is
             printed. Roles without a column are left out.
         notes: what of the source is no transition, one sentence each, for what is printed.
+        outcomes: name -> Float[N], other numbers of the transitions beside the reward, such as costs, in their own
+            units; nan where one was not observed.
 
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
-            without label.
+            without label, an outcome of another length.
     """
 
     transitions: Transitions
@@ -233,6 +236,34 @@ class Log(eqx.Module):
     digest: str | None = eqx.field(default=None, static=True)
     columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
     notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
+    outcomes: Mapping[str, Float[AnyArray, "*N"]] = eqx.field(default_factory=dict, kw_only=True)
+
+    def of_outcome(self, name: str) -> "Log":
+        """The same log with an outcome in place of the reward, and no others. Host side.
+
+        Args:
+            name: of the outcome.
+
+        Raises:
+            ValueError: it has no such outcome.
+
+        Example:
+            >>> import pandas as pd
+            >>> table = pd.DataFrame({"s": ["a", "b"], "a": "go", "r": [0, 1], "days": [3.0, 4.0], "t": ["b", "a"]})
+            >>> log = bm.read_log(table, state="s", action="a", reward="r", outcomes=["days"], next_state="t")
+            >>> log.of_outcome("days").transitions.reward.tolist()
+            [3.0, 4.0]
+        """
+        check_name("name", name, self.outcomes)
+        numbers = np.asarray(self.outcomes[name], np.float64)
+        seen = ~np.isnan(numbers)
+        data = replace(
+            self.transitions,
+            reward=np.where(seen, numbers, 0.0),
+            reward_observed=None if seen.all() else seen,
+        )
+        columns = {role: column for role, column in self.columns if role != "cost"} | {"reward": name}
+        return replace(self, transitions=data, columns=columns, outcomes={})
 
     def column(self, role: str) -> Hashable:
         """The name of the column of a role; the role itself where it is not known.
@@ -264,7 +295,8 @@ class Log(eqx.Module):
         sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({label_list(x)})" for what, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{cost}{notes}"
+        more = f"; outcomes beside the reward: {', '.join(self.outcomes)}" if self.outcomes else ""
+        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{cost}{more}{notes}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
@@ -274,6 +306,8 @@ class Log(eqx.Module):
         if is_concrete(self.transitions):
             check_index("transitions.state", self.transitions.state, len(self.states), "state")
             check_index("transitions.action", self.transitions.action, len(self.actions), "action")
+        for name, numbers in self.outcomes.items():
+            check_shape(f"outcomes[{name!r}]", numbers, jnp.shape(self.transitions.state), "as transitions.state")
 
 
 def _statistic(name: str, values: object) -> Any:

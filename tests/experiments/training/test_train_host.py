@@ -55,7 +55,7 @@ def test_wrong_input(monkeypatch):
         _train(None, 8, num_seeds=2)
     with pytest.raises(ValueError, match="evaluation_env is None, expected the environments to evaluate in"):
         _train(None, 8, evaluation_env=None)
-    monkeypatch.setattr(memory, "available_bytes", lambda device=None: 1000)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1000)
     with pytest.raises(ValueError, match=r"replay_size asks for 0\.0 GiB \(64 transitions\)"):
         _train(None, 8)
     assert jax.default_backend()
