@@ -66,6 +66,6 @@ _listed, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> object:
     """A listed name, a package that the front page does not list, or a name of 0.2."""
-    if name in ("mdp", "recommend"):
+    if name in ("mdp", "recommend", "verification"):
         return import_module(f"{__name__}.{name}")
     return _listed(name) if name in __all__ else old_name(name)

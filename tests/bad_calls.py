@@ -982,6 +982,11 @@ CALLS = [
         {"num_warmup": [-1, *MAYBE_COUNT[2:], None], "num_samples": COUNT, "num_chains": COUNT, "kernel": [3, "nuts"]},
     ),
     Call(
+        "inference.Softmax",
+        {"objective": lambda: bm.Discounted(0.9), "rationality": lambda: 2.0},
+        {"objective": [3, "discounted", None], "rationality": POSITIVE, "max_hours": POSITIVE},
+    ),
+    Call(
         "inference.SVI",
         {},
         {"guide": [3, "guide"], "num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT},
@@ -2157,7 +2162,7 @@ EXEMPT = {
     "inference.GivenDraws decisions.Bounds decisions.ValuesBy recommend.SubgroupDecision "
     "decisions.BayesOptimal decisions.BayesAdaptivePlan mdp.FoldedLog information.NextExperiment "
     "deep.Training mdp.Source "
-    "mdp.PriorWeight "
+    "mdp.PriorWeight mdp.RowIntervals "
     "information.InformationValue information.SamplingBenefit strategies.CostEffectiveness strategies.DecisionModel "
     "mdp.ReplanContext mdp.DecisionPoint agents.OneAction mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "

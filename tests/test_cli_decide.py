@@ -131,6 +131,50 @@ def test_what_was_entered_is_what_is_judged(capsys, log):
     assert ["1", "jump", "1"] in [row[:3] for row in rows] and ["0", "stay", "1"] in [row[:3] for row in rows]
 
 
+def written_draws(folder):
+    """Draws of two chains as Stan's files and as one file of ArviZ's, without rewards; a table of rewards."""
+    import xarray as xr
+
+    rows = np.random.default_rng(0).dirichlet([3.0, 2.0], (2, 200, 2, 2))
+    labels = {"state": ["well", "ill"], "action": ["wait", "treat"], "after": ["well", "ill"]}
+    paid = np.broadcast_to([[1.0, 0.9], [0.2, 8.0]], (2, 200, 2, 2))
+    dims = ("chain", "draw", "state", "action")
+    held = xr.Dataset({"P": ((*dims, "after"), rows), "gain": (dims, paid)}, labels)
+    held.to_netcdf(folder / "fit.nc", engine="h5netcdf", group="posterior")
+    for chain in range(2):
+        places = np.ndindex(2, 2, 2)
+        columns = {f"P.{s + 1}.{a + 1}.{o + 1}": rows[chain, :, s, a, o] for s, a, o in places}
+        pd.DataFrame(columns).to_csv(folder / f"out-{chain}.csv", index=False)
+    table = [(s, a, paid[0, 0, i, j]) for i, s in enumerate(labels["state"]) for j, a in enumerate(labels["action"])]
+    pd.DataFrame(table, columns=["state", "action", "reward"]).to_csv(folder / "rewards.csv", index=False)
+
+
+def test_draws_of_another_program(capsys, tmp_path):
+    """The same answer from a file of ArviZ and from Stan's files with a table of rewards."""
+    written_draws(tmp_path)
+    given = ("--discount", 0.9, "--initial", "well", "--baseline", "wait", "--policy", "treat")
+    axes = ("--state", "state", "--action", "action", "--next-state", "after", "--reward", "gain")
+    code, first, _ = run(capsys, "decide", "--draws", tmp_path / "fit.nc", *axes, *given)
+    assert code == 0 and "given by 400 draws (2 chains of 200)" in first and "ill: treat" in first
+    files = ("--draws", tmp_path / "out-0.csv", "--draws", tmp_path / "out-1.csv")
+    names = ("--states", "well,ill", "--actions", "wait,treat", "--known-reward", tmp_path / "rewards.csv")
+    code, second, _ = run(capsys, "decide", *files, *names, *given)
+    assert code == 0 and first == second
+
+
+def test_draws_that_do_not_fit(capsys, tmp_path, log):
+    written_draws(tmp_path)
+    given = ("decide", "--draws", tmp_path / "fit.nc", "--reward", "gain", "--discount", 0.9)
+    refused(capsys, "expected one of them", "decide", log, *given[1:])
+    refused(capsys, "--split is given with --draws", *given, "--split", 0.5)
+    refused(capsys, "--prior is given with --draws", *given, "--prior", "sticky")
+    refused(capsys, "transition is 'Q', expected a variable of the draws", *given, "--transition", "Q")
+    refused(capsys, "--states has 3 labels, expected 2", *given, "--states", "a,b,c")
+    refused(capsys, "--draws is given as 10 and 20", *given, "--draws", 10, "--draws", 20)
+    refused(capsys, "no log is given, expected the name of one, or --draws FILE", "decide", "--discount", 0.9)
+    refused(capsys, "--transition is given with a log", "decide", log, *COLUMNS, *PRIOR, "--transition", "P")
+
+
 def test_a_budget_of_a_column(capsys, log):
     frame = pd.read_csv(log)
     frame["cost"] = 1.0 + 2.0 * (frame["a"] == "go")

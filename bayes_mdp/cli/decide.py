@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bayes_mdp.cli.options import (
+    LABELS,
     Commands,
     add_columns,
     add_command,
@@ -13,6 +14,7 @@ from bayes_mdp.cli.options import (
     add_objective,
     check_outputs,
     count,
+    labels_of,
     log_of,
     required_objective,
     save_figure,
@@ -25,10 +27,12 @@ from bayes_mdp.cli.problem import (
     add_problem,
     baseline_of,
     initial_of,
+    known_rewards_of,
     policies_of,
     prior_of,
     space_of,
 )
+from bayes_mdp.cli.stored import OF_A_LOG, PAIR, refuse_options, require_columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,12 +42,16 @@ if TYPE_CHECKING:
     from bayes_mdp.decisions.information.sample_information import Study
     from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
     from bayes_mdp.decisions.strategies.decision_model import DecisionModel
+    from bayes_mdp.inference import GivenDraws
+    from bayes_mdp.mdp import StateActionSpace
 
 STRATEGIES = "compare strategies of a decision model: costs, effects, acceptability, value of information"
 GRID = 51
 """Willingnesses to pay of a range."""
 ROWS = 11
 """Of these, how many are printed."""
+_SHOWN = 50
+"""States at most whose actions are printed."""
 
 
 def add_decide(commands: Commands) -> None:
@@ -54,8 +62,12 @@ def add_decide(commands: Commands) -> None:
         _decide,
         "judge policies against the one in use by a log, the best one that it supports among them, and recommend one",
     )
-    parser.add_argument("log", help="CSV or Parquet file, one transition per row, in the order of time")
-    add_columns(parser, required=True)
+    parser.add_argument(
+        "log",
+        nargs="?",
+        help="CSV or Parquet file, one transition per row, in the order of time (not with --draws FILE)",
+    )
+    add_columns(parser, required=False)
     add_labels(parser)
     add_prior(parser)
     add_objective(parser)
@@ -110,7 +122,19 @@ def add_decide(commands: Commands) -> None:
     )
     parser.add_argument("--stochastic", action="store_true", help="allow mixtures of actions")
     parser.add_argument("--no-checks", action="store_true", help="leave out the checks of the belief")
-    parser.add_argument("--draws", type=count, default=400, help="posterior draws of the search, and of the judgement")
+    parser.add_argument(
+        "--draws",
+        action="append",
+        default=[],
+        metavar="N or FILE",
+        help="number of posterior draws of the search, and of the judgement (default: 400); or a file of draws that "
+        "another program made, in place of a log: NetCDF of ArviZ, or CSV of Stan or R (several times: one a chain). "
+        "Then --state, --action and --next-state name axes of a NetCDF file, --reward the variable of rewards "
+        "(default: r)",
+    )
+    parser.add_argument(
+        "--transition", metavar="NAME", help="variable of the transition probabilities of a file of draws (default: P)"
+    )
     parser.add_argument("--seed", type=seed, default=0, help="seed of the split and of the draws")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write a page (HTML)")
 
@@ -122,6 +146,15 @@ def _decide(arguments: argparse.Namespace) -> None:
     from bayes_mdp.decisions import PolicyLimits
     from bayes_mdp.recommend import DecideOptions
 
+    draws, files = _draws_of(arguments.draws)
+    if files:
+        _decide_by_draws(arguments, draws, files)
+        return
+    if arguments.log is None:
+        raise ValueError("no log is given, expected the name of one, or --draws FILE")
+    if arguments.transition is not None:
+        raise ValueError("--transition is given with a log, expected --draws FILE")
+    require_columns(arguments, [arguments.log])
     check_outputs(arguments, "report", inputs=[arguments.log])
     objective = required_objective(arguments)
     log = log_of(arguments)
@@ -142,7 +175,7 @@ def _decide(arguments: argparse.Namespace) -> None:
                 budgets=_budgets(arguments),
             ),
             slack=arguments.slack,
-            num_draws=arguments.draws,
+            num_draws=draws,
             space=space,
             criterion=arguments.criterion,
             split=arguments.split,
@@ -157,6 +190,115 @@ def _decide(arguments: argparse.Namespace) -> None:
 
         write_report(decision, arguments.report, command=arguments.line)
         print(f"report: {arguments.report}")
+
+
+def _draws_of(given: list[str]) -> tuple[int, list[str]]:
+    """How many draws, and files of them.
+
+    Raises:
+        ValueError: two numbers.
+    """
+    numbers = [text for text in given if text.lstrip("-").isdigit()]
+    if len(numbers) > 1:
+        raise ValueError(f"--draws is given as {' and '.join(numbers)}, expected one number")
+    return (count(numbers[0]) if numbers else 400), [text for text in given if text not in numbers]
+
+
+_NOT_WITH_DRAWS = ("split", "min_count", "bootstrap_below", "report", "value_range", "no_checks", "outcomes")
+"""Options of `decide` that need a log, beside those of every command."""
+
+
+def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[str]) -> None:
+    """Choose by draws of another program. There are no data that could judge the choice: every second draw does.
+
+    Raises:
+        ValueError: an option that only a log takes; as `posterior_from_draws`, `choose` and `compare_policies`.
+    """
+    import jax
+
+    import bayes_mdp as bm
+    from bayes_mdp.decisions import ChooseOptions, PolicyLimits
+
+    if arguments.log is not None:
+        raise ValueError(f"log is {arguments.log!r} with --draws {files[0]}, expected one of them")
+    named = ("state", "action", "next_state", "reward", *LABELS, "known_reward")
+    only_logs = (name for name in (*OF_A_LOG, *_NOT_WITH_DRAWS) if name not in named)
+    arguments.split = arguments.split or None  # nobody has given it
+    arguments.min_count = arguments.min_count or None
+    refuse_options(arguments, only_logs, f"--draws {files[0]}")
+    if arguments.budget:
+        raise ValueError(f"--budget is given with --draws {files[0]}, expected it with a log alone")
+    objective = required_objective(arguments)
+    posterior = _draws_in(arguments, files)
+    space = posterior.space
+    baseline = baseline_of(arguments, space)
+    policies = policies_of(arguments, space)
+    initial = initial_of(arguments, space, None)
+    key = jax.random.key(arguments.seed)
+    choice = bm.choose(
+        key,
+        posterior,
+        objective,
+        arguments.criterion,
+        baseline=baseline,
+        confidence=arguments.confidence,
+        initial=initial,
+        options=ChooseOptions(
+            limits=PolicyLimits(stochastic=arguments.stochastic), slack=arguments.slack, num_draws=num_draws
+        ),
+    )
+    print(posterior, "", choice, *_policy_lines(choice.policy, space), sep="\n")
+    if policies:
+        # In all draws: policies that were fixed beforehand, and the one that half of the draws chose.
+        policies |= {} if baseline is None else {"baseline": baseline}
+        policies |= {} if choice.abstained else {"chosen": choice.policy}
+        print(f"\n{bm.compare_policies(key, posterior, policies, objective, initial=initial)}")
+
+
+def _draws_in(arguments: argparse.Namespace, files: list[str]) -> "GivenDraws":
+    """The posterior of the files; --state, --action and --next-state name axes, --reward a variable."""
+    import bayes_mdp as bm
+    from bayes_mdp.inference.draws.given_draws import space_of_draws
+
+    axes = {"state": arguments.state, "action": arguments.action, "outcome": arguments.next_state}
+    dims = {axis: name for axis, name in axes.items() if name is not None} or None
+    source = files[0] if len(files) == 1 else files
+    rows = "P" if arguments.transition is None else arguments.transition
+    paid = "r" if arguments.reward is None else arguments.reward
+    # Tables of policies and rewards call their columns so.
+    arguments.state, arguments.action, arguments.reward = *PAIR, None
+    space = None
+    if arguments.known_reward is not None or any(getattr(arguments, name) is not None for name in LABELS):
+        # Sizes are those of the rows; rewards come once labels are known.
+        unnamed = space_of_draws(source, rows, dims=dims)
+        states, actions = labels_of(arguments, "states"), labels_of(arguments, "actions")
+        for name, labels, size in (("states", states, unnamed.n_states), ("actions", actions, unnamed.n_actions)):
+            if labels is not None and len(labels) != size:
+                raise ValueError(f"--{name} has {len(labels)} labels, expected {size} (those of {rows!r})")
+        space = bm.StateActionSpace(
+            unnamed.n_states,
+            unnamed.n_actions,
+            ends=unnamed.ends,
+            states=unnamed.state_names if states is None else states,
+            actions=unnamed.action_names if actions is None else actions,
+        )
+    if arguments.known_reward is not None:
+        assert space is not None
+        return bm.posterior_from_draws(source, rows, known_rewards_of(arguments, space), dims=dims, space=space)
+    return bm.posterior_from_draws(source, rows, paid, dims=dims, space=space)
+
+
+def _policy_lines(policy: "np.ndarray", space: "StateActionSpace") -> list[str]:
+    """A line for each state, of at most so many."""
+    lines = []
+    if policy.shape == (space.n_states,):
+        lines = [f"  {name}: {space.action_names[a]}" for name, a in zip(space.state_names, policy, strict=True)]
+    elif policy.shape == (space.n_states, space.n_actions):
+        for name, chances in zip(space.state_names, policy, strict=True):
+            mixed = (f"{space.action_names[a]} {chances[a]:.3g}" for a in range(space.n_actions) if chances[a] > 0)
+            lines.append(f"  {name}: {', '.join(mixed)}")
+    more = [f"  ... ({len(lines) - _SHOWN} more states)"] if len(lines) > _SHOWN else []
+    return ["  the policy:", *lines[:_SHOWN], *more] if lines else []
 
 
 def _budgets(arguments: argparse.Namespace) -> "dict[str, Budget] | None":

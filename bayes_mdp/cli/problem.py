@@ -103,7 +103,7 @@ def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", log: "Log
             f"--prior is {arguments.prior!r} with --known-reward, expected one of them: write a prior with known "
             "rewards as MODULE:FUNCTION"
         )
-    return bm.models.known_rewards(_rewards(arguments, space), 1.0 / space.n_outcomes)
+    return bm.models.known_rewards(known_rewards_of(arguments, space), 1.0 / space.n_outcomes)
 
 
 def initial_of(
@@ -172,7 +172,16 @@ def _reward_column(arguments: argparse.Namespace, table: "pd.DataFrame") -> tupl
     raise ValueError(f"--known-reward: {path!r} has the columns 'reward' and 'cost', expected --reward or --cost too")
 
 
-def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float[np.ndarray, 'S A']":
+def known_rewards_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float[np.ndarray, 'S A']":
+    """The mean rewards of --known-reward, zero for illegal pairs.
+
+    Args:
+        arguments: `known_reward`, and the columns `state`, `action`, `reward` and `cost`.
+        space: whose labels the table has.
+
+    Raises:
+        ValueError: no such file or column; two values of a pair; a legal pair without one.
+    """
     import numpy as np
 
     option, path = "--known-reward", arguments.known_reward

@@ -1,7 +1,7 @@
 """A stored posterior (`fit --save`, `bm.save`) in place of a log; `bayes-mdp update` learns more logs into it."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _NOT_GIVEN = {**dict.fromkeys(MISSING, ("error",)), "method": ("auto",), "decimal": (".",), "reward_at": ("step",)}
 """What an option is where nobody has given it, if not None or False."""
-_OF_A_LOG = (
+OF_A_LOG = (
     *COLUMNS,
     *LABELS,
     *WHOLE_LOG,
@@ -71,24 +71,49 @@ def stored_in(arguments: argparse.Namespace, *more: str) -> str | None:
     paths: Sequence[str] = arguments.log if isinstance(arguments.log, list) else [arguments.log]
     path = next((path for path in paths if is_stored(path)), None)
     if path is None:
-        for name in PAIR:
-            if getattr(arguments, name) is None and not (name == "action" and getattr(arguments, "chain", False)):
-                chain = " (or --chain: there are none)" if name == "action" and hasattr(arguments, "chain") else ""
-                raise ValueError(
-                    f"--{name} is missing, expected the name of the column of the {name} in {', '.join(paths)}{chain}"
-                )
+        require_columns(arguments, paths)
         return None
     if len(paths) > 1:
         raise ValueError(
             f"{path} is a stored posterior, expected it alone: `bayes-mdp update` learns more logs into it"
         )
-    for name in (*_OF_A_LOG, *more):
-        if getattr(arguments, name, None) not in (None, False, *_NOT_GIVEN.get(name, ())):
-            raise ValueError(
-                f"--{name.replace('_', '-')} is given with {path}, a stored posterior, expected it with a log alone"
-            )
+    refuse_options(arguments, (*OF_A_LOG, *more), f"{path}, a stored posterior")
     arguments.state, arguments.action = PAIR
     return path
+
+
+def require_columns(arguments: argparse.Namespace, paths: Sequence[str]) -> None:
+    """Require the names of the columns of state and action, where the parser does not.
+
+    Args:
+        arguments: of the command.
+        paths: of the logs, for the message.
+
+    Raises:
+        ValueError: one of them is missing.
+    """
+    for name in PAIR:
+        if getattr(arguments, name) is None and not (name == "action" and getattr(arguments, "chain", False)):
+            chain = " (or --chain: there are none)" if name == "action" and hasattr(arguments, "chain") else ""
+            raise ValueError(
+                f"--{name} is missing, expected the name of the column of the {name} in {', '.join(paths)}{chain}"
+            )
+
+
+def refuse_options(arguments: argparse.Namespace, names: Iterable[str], source: str) -> None:
+    """Refuse options that only a log takes.
+
+    Args:
+        arguments: of the command.
+        names: of these options.
+        source: what is given in place of a log.
+
+    Raises:
+        ValueError: one of them is given.
+    """
+    for name in names:
+        if getattr(arguments, name, None) not in (None, False, *_NOT_GIVEN.get(name, ())):
+            raise ValueError(f"--{name.replace('_', '-')} is given with {source}, expected it with a log alone")
 
 
 def load_stored(path: str) -> "InferredPosterior":

@@ -77,6 +77,7 @@ class OutcomeValue(eqx.Module):
         mean, sd: of the draws, in the unit of the outcome.
         interval: the central 95 % of the draws, in the unit of the outcome.
         gap: the largest bound on a draw's numerical error, for the expected rewards of pairs as they were computed.
+        effective: number of independent draws that the mean is worth, a count; None: all of them.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -84,6 +85,12 @@ class OutcomeValue(eqx.Module):
     sd: float
     interval: tuple[float, float]
     gap: float
+    effective: float | None = None
+
+    @property
+    def error(self) -> float:
+        """The Monte Carlo standard error of the mean, in the unit of the outcome."""
+        return self.sd / (len(self.draws) if self.effective is None else self.effective) ** 0.5
 
 
 class PairReward(eqx.Module):

@@ -35,7 +35,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_value,
     policy_values,
 )
-from bayes_mdp.inference.pair_draws import limit_draws
+from bayes_mdp.inference.pair_draws import effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability, sizes_of
@@ -214,7 +214,7 @@ def expected_regret(
     # The same draws for both values: the difference has far less Monte Carlo noise than either.
     best, gap = _optimal_values(key, posterior, objective, in_use.initial, num_draws)
     draws = best - in_use.draws
-    mean, error = float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(num_draws))
+    mean, error = float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(effective_number(posterior, draws)))
     interval = (mean - NORMAL_95 * error, mean + NORMAL_95 * error)
     verdict = validity_of(posterior, policy is None)
     with_information, untried = float(best.mean()), untried_rewards(posterior)

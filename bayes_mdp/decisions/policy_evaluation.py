@@ -26,7 +26,7 @@ from bayes_mdp.decisions.outcomes import (
     read_outcomes,
 )
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, limit_draws, pair_draws
+from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, effective_number, limit_draws, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -189,6 +189,7 @@ class PolicyValue(eqx.Module):
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
         start: where `initial` is from, in words; "": not known.
         policy: what the policy is, in words, where it was a log; else "".
+        effective: number of independent draws that the mean is worth, a count (chains are autocorrelated); None: all.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -203,6 +204,12 @@ class PolicyValue(eqx.Module):
     outcomes: dict[str, OutcomeValue] = eqx.field(default_factory=dict)
     start: str = eqx.field(static=True, default="")
     policy: str = eqx.field(static=True, default="")
+    effective: float | None = eqx.field(static=True, default=None)
+
+    @property
+    def error(self) -> float:
+        """The Monte Carlo standard error of `mean`, in units of the value."""
+        return self.sd / (len(self.draws) if self.effective is None else self.effective) ** 0.5
 
     def net_benefit(
         self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"
@@ -253,13 +260,13 @@ class PolicyValue(eqx.Module):
     def layout(self) -> Section:
         """What `print` and a notebook show of it."""
         low, high = self.interval
-        error = self.sd / len(self.draws) ** 0.5
         return Section(
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
             [
                 *(f"policy: {line}" for line in describe_policy(self)),
-                f"mean {amount(self.mean, 6)} (Monte Carlo error {amount(error, 2)}), sd {amount(self.sd, 3)}, "
+                f"mean {amount(self.mean, 6)} (Monte Carlo error {amount(self.error, 2)}), sd {amount(self.sd, 3)}, "
                 f"95 % interval {amounts(low, high, 6)}",
+                *describe_effective(self),
                 *describe_outcomes(self),
                 describe_start(self),
                 *describe_basis(self.basis),
@@ -420,14 +427,29 @@ def policy_values(
     results = {}
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
         beside = {
-            outcome: OutcomeValue(values[j][:, i], *summarise_draws(values[j][:, i]), float(gaps[j][:, i].max()))
+            outcome: OutcomeValue(
+                values[j][:, i],
+                *summarise_draws(values[j][:, i]),
+                float(gaps[j][:, i].max()),
+                effective_of(posterior, values[j][:, i]),
+            )
             for j, outcome in enumerate(jobs)
             if outcome is not None
         }
         own = values[0][:, i]
         which = f"{logged_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
         results[name] = PolicyValue(
-            own, *summarise_draws(own), float(gaps[0][:, i].max()), start, given, basis, objective, beside, words, which
+            own,
+            *summarise_draws(own),
+            float(gaps[0][:, i].max()),
+            start,
+            given,
+            basis,
+            objective,
+            beside,
+            words,
+            which,
+            effective_of(posterior, own),
         )
     return results
 
@@ -590,6 +612,19 @@ def describe_unit(objective: Objective) -> str:
     return f"per start of {start}, in units of the value ({describe_value(objective)})"
 
 
+def effective_of(posterior: object, values: Float[np.ndarray, " N"]) -> float | None:
+    """`effective` of a value: None, but where chains made the draws and they are worth fewer independent ones."""
+    number = effective_number(posterior, values)
+    return number if number < len(values) else None
+
+
+def describe_effective(value: PolicyValue) -> list[str]:
+    """A line on draws of chains that are worth fewer independent ones."""
+    if value.effective is None:
+        return []
+    return [f"draws are autocorrelated: the error is that of {value.effective:.0f} independent ones"]
+
+
 def describe_start(value: PolicyValue) -> str:
     """Where episodes start, in words."""
     if value.start:
@@ -610,7 +645,7 @@ def describe_outcomes(value: PolicyValue) -> list[str]:
     for name, outcome in value.outcomes.items():
         low, high = outcome.interval
         lines.append(
-            f"{name}: mean {outcome.mean:.6g} (Monte Carlo error {outcome.sd / len(outcome.draws) ** 0.5:.2g}), "
+            f"{name}: mean {outcome.mean:.6g} (Monte Carlo error {outcome.error:.2g}), "
             f"sd {outcome.sd:.3g}, 95 % interval [{low:.6g}, {high:.6g}]"
         )
         lines.extend(f"{name}: {line}" for line in describe_gap(outcome))

@@ -14,6 +14,7 @@ from .draws.methods import Laplace as Laplace
 from .draws.weighted_samples import CountedSamples as CountedSamples
 from .draws.weighted_samples import PosteriorSamples as PosteriorSamples
 from .draws.weighted_samples import posterior_samples as posterior_samples
+from .expert_choices import Softmax as Softmax
 from .explanation import Explanation as Explanation
 from .explanation import explain as explain
 from .factorised.factorised_posterior import FactorisedPosterior as FactorisedPosterior

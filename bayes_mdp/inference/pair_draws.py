@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
 
-from bayes_mdp.mdp import MDP, CanSample, SparseMDP
+from bayes_mdp.mdp import MDP, CanSample, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import Sizes, sizes_of
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.random.host_generator import ElementStreams
@@ -155,16 +155,29 @@ class HoldsDraws(Protocol):
     """A belief that is a fixed number of draws: each is used once, as none can be drawn anew."""
 
     @property
+    def space(self) -> StateActionSpace:
+        """Sizes, names, masks."""
+        ...
+
+    @property
     def num_held(self) -> int:
         """How many there are."""
         ...
 
     def thinned(self, num: int) -> Self:
-        """`num` of them, evenly spaced; all where there are no more."""
+        """`num` of them at most, evenly spaced and as many of each chain; all where there are no more."""
         ...
 
     def halves(self) -> tuple[Self, Self]:
         """Two disjoint halves: one to choose by, one to judge by."""
+        ...
+
+    def by_chain(self) -> dict[str, Float[np.ndarray, "C N *axes"]]:
+        """The draws by variable, with the axes of chains and draws: "transition_probs" and "reward_mean"."""
+        ...
+
+    def effective_number(self, values: Float[np.ndarray, " N"]) -> float:
+        """How many independent draws are worth as much to the mean of `values`, one number for each draw in order."""
         ...
 
 
@@ -180,7 +193,18 @@ def limit_draws(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
     """
     if not isinstance(posterior, HoldsDraws):
         return posterior, num_draws
-    return posterior.thinned(num_draws), min(num_draws, posterior.num_held)
+    thinned = posterior.thinned(num_draws)
+    return thinned, thinned.num_held
+
+
+def effective_number(posterior: object, values: Float[np.ndarray, " N"]) -> float:
+    """How many independent draws the mean of these values is worth: N, but of draws that chains made.
+
+    Args:
+        posterior: what was drawn from, as `limit_draws` gave it.
+        values: one number for each draw, in order.
+    """
+    return posterior.effective_number(values) if isinstance(posterior, HoldsDraws) else float(len(values))
 
 
 def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:

@@ -40,6 +40,7 @@ from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
+from bayes_mdp.inference.expert_choices import Softmax, prior_with_choices
 from bayes_mdp.inference.factorised import factorise
 from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
@@ -134,6 +135,7 @@ def infer(
     space: StateActionSpace,
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
+    choices: Softmax | None = None,
 ) -> InferredPosterior: ...
 def infer(
     key: PRNGKeyArray,
@@ -143,6 +145,7 @@ def infer(
     space: StateActionSpace,
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
+    choices: Softmax | None = None,
 ) -> InferredPosterior | ContextPosterior:
     """The posterior of `prior`, a NumPyro program space -> `MDPSpec`, after `data`.
 
@@ -193,6 +196,8 @@ def infer(
             "svi", "laplace" and "gibbs" are these with their defaults). A closed form that cannot be proven for the
             program, and an integral that fails, raise an error.
         sampler: options of the chains, if `method` is a name and its route uses chains.
+        choices: `inference.Softmax(...)`: the actions in the data are near-optimal and tell of the MDP too, by chains
+            over the whole program. None: actions tell nothing of it. `update` learns from transitions alone.
 
     Raises:
         ValueError: the prior has no posterior by this method (the message names the site), a parameter is out of range,
@@ -212,9 +217,12 @@ def infer(
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)
     if isinstance(space, ContextSpace):
+        if choices is not None:
+            raise ValueError("choices is given in a space with contexts, expected None there")
         return in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
+    prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     with stage("infer (which route)"):
         # What a ready prior is needs no proof. It observes nothing itself.
         belief, fit = _ready_fit(prior, space, method)

@@ -18,6 +18,7 @@ from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstE
 from bayes_mdp.mdp.protocols import (
     Agent,
     CanBorrow,
+    CanBoundRows,
     CanCount,
     CanCountPrior,
     CanExpectNext,
@@ -45,6 +46,7 @@ from bayes_mdp.mdp.protocols import (
     Posterior,
     PriorWeight,
     RewardLaw,
+    RowIntervals,
 )
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.mdp.validity import Validity
@@ -54,6 +56,7 @@ __all__ = [
     "Agent",
     "AverageReward",
     "CanBorrow",
+    "CanBoundRows",
     "CanCount",
     "CanCountPrior",
     "CanExpectNext",
@@ -98,6 +101,7 @@ __all__ = [
     "ReplanLike",
     "ReplanRule",
     "RewardLaw",
+    "RowIntervals",
     "SimulatedEnvironment",
     "Source",
     "SparseMDP",

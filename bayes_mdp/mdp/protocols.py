@@ -215,6 +215,33 @@ class HasVariances(Protocol):
         ...
 
 
+class RowIntervals(NamedTuple):
+    """Intervals of transition probabilities.
+
+    Args:
+        lower, upper: [*H S A O], probabilities, their ends; zero where an outcome is impossible, equal where known.
+        entries: how many probabilities are unknown.
+    """
+
+    lower: Float[AnyArray, "*H S A O"]
+    upper: Float[AnyArray, "*H S A O"]
+    entries: int
+
+
+@runtime_checkable
+class CanBoundRows(Protocol):
+    """Has intervals of its rows in closed form."""
+
+    def row_intervals(self, probability: float, floor: float) -> RowIntervals:
+        """Intervals that hold all rows at once with at least this posterior probability. Host side.
+
+        Args:
+            probability: between 0 and 1.
+            floor: the least lower end of a probability that is unknown; what it cuts off is counted.
+        """
+        ...
+
+
 @runtime_checkable
 class CanPredict(Protocol):
     """Has the variance of the next transition, the noise of rewards included."""

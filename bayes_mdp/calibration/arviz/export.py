@@ -43,8 +43,8 @@ from bayes_mdp.calibration.belief.program_run import (
     why_no_log_prior,
 )
 from bayes_mdp.inference.conjugate.closed_form_draws import known_sites
-from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.fitted import NO_PROGRAM, Fitted
+from bayes_mdp.inference.pair_draws import HoldsDraws
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
@@ -414,7 +414,7 @@ OPTIONAL = ("prior_predictive", "posterior_predictive", "log_likelihood", "prior
 
 
 def to_arviz(
-    posterior: Fitted | BehaviourPosterior | GivenDraws,
+    posterior: Fitted | BehaviourPosterior | HoldsDraws,
     *,
     num_draws: int = 1000,
     key: PRNGKeyArray | None = None,
@@ -505,7 +505,7 @@ def to_arviz(
     """
     if isinstance(posterior, BehaviourPosterior):
         return as_tree(_of_behaviour(posterior, num_draws, key, log_likelihood, data))
-    if isinstance(posterior, GivenDraws):
+    if isinstance(posterior, HoldsDraws):
         return as_tree({"posterior": _draws_dataset(posterior, num_draws)})
     check_posterior(posterior, num_draws)
     key = key_or_first(key)
@@ -515,19 +515,20 @@ def to_arviz(
     return as_tree(made)
 
 
-def _draws_dataset(posterior: GivenDraws, num_draws: int) -> xr.Dataset:
+def _draws_dataset(posterior: HoldsDraws, num_draws: int) -> xr.Dataset:
     """Draws of another program as they are, the same number of each chain, evenly spaced."""
     check_count("num_draws", num_draws)
-    axes = {**coordinates(posterior.space)}
-    pair = PLATE_NAMES[-len(posterior.space.shape) :]
-    dims = {"transition_probs": (*pair, outcome_axis(posterior.space)), "reward_mean": pair}
+    space = posterior.space
+    axes = {**coordinates(space)}
+    pair = PLATE_NAMES[-len(space.shape) :]
+    dims = {"transition_probs": (*pair, outcome_axis(space)), "reward_mean": pair}
     made = {}
     for name, values in posterior.by_chain().items():
-        num_held = values.shape[1]
-        number = min(num_held, max(1, num_draws // posterior.num_chains))
-        axes |= {"chain": np.arange(posterior.num_chains), "draw": np.arange(number)}
-        made[name] = (("chain", "draw", *dims[name]), values[:, np.arange(number) * num_held // number])
-    attributes = {"method": posterior.method, "left_out": "all other groups: draws of another program hold no data"}
+        chains, held = values.shape[:2]
+        number = min(held, max(1, num_draws // chains))
+        axes |= {"chain": np.arange(chains), "draw": np.arange(number)}
+        made[name] = (("chain", "draw", *dims[name]), values[:, np.arange(number) * held // number])
+    attributes = {"method": "given draws", "left_out": "all other groups: draws of another program hold no data"}
     return xr.Dataset(made, axes, attributes)
 
 

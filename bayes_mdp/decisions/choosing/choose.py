@@ -52,6 +52,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_law,
     describe_objective,
     describe_start,
+    effective_of,
     late_bases,
     policy_values,
     read_action_probs,
@@ -60,7 +61,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, limit_draws
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import (
     MDP,
@@ -268,7 +269,7 @@ def choose(
     limits, slack, confidence = options.limits, float(options.slack), float(confidence)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
-    _, num_draws = limit_draws(searched, int(options.num_draws))
+    searched, num_draws = limit_draws(searched, int(options.num_draws))
     check_choice(criterion, num_draws, confidence, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
@@ -316,7 +317,7 @@ def choose(
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
-        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words)
+        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words, judged)
 
 
 def _needed_pairs(
@@ -366,7 +367,7 @@ def _within_budgets(
         found = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
     with stage("policy in fresh draws"):
         judge = draws_of(keys[1], judged, objective, num_draws, initial=start.probs if start.given else None)
-        choice = _judged(found, criterion, judge, posterior, today, None, confidence, slack, start.words)
+        choice = _judged(found, criterion, judge, posterior, today, None, confidence, slack, start.words, judged)
         named = {"candidate": found.policy}
         value = policy_values(keys[1], judged, named, objective, start.probs, num_draws, second.outcomes)["candidate"]
         spending = spending_of(value, second, posterior)
@@ -531,10 +532,12 @@ def _judged(
     confidence: float,
     slack: float,
     start: str,
+    judged_by: object,
 ) -> PolicyChoice:
-    """The answer, from the fresh draws."""
+    """The answer, from the fresh draws, which `judged_by` holds or makes."""
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
+    judged_by, _ = limit_draws(judged_by, len(values))
     bases = late_bases(posterior, policies, judge.objective, judge.start)
     judged = [
         PolicyValue(
@@ -546,6 +549,7 @@ def _judged(
             basis,
             judge.objective,
             start=start,
+            effective=effective_of(judged_by, draws),
         )
         for draws, gap, basis in zip(values.T, gaps.T, bases, strict=True)
     ]
@@ -555,11 +559,14 @@ def _judged(
         form = scored(criterion)
         best = judge.best(near) if needs_best(form) else None
         score = form.score(values[:, 0], best)
-        error = _score_error(form, values[:, 0], best)
+        # Resamples are of independent draws; of autocorrelated ones fewer are as good.
+        error = _score_error(form, values[:, 0], best) / _worth(judged_by, values[:, 0]) ** 0.5
     candidate = chosen = _plain(found.policy)
     improvement, abstained = None, False
     if today is not None:
-        improvement = Improvement(values[:, 0] - values[:, 1], float(slack), float(confidence))
+        gain = values[:, 0] - values[:, 1]
+        worth = min(_worth(judged_by, gain), _worth(judged_by, (gain >= -slack) * 1.0))
+        improvement = Improvement(gain, float(slack), float(confidence), worth=worth)
         abstained = np.array_equal(found.policy, today) or not improvement.accepted
         chosen = _plain(today) if abstained else candidate
     return PolicyChoice(
@@ -576,6 +583,11 @@ def _judged(
         abstained=abstained,
         candidate=candidate,
     )
+
+
+def _worth(posterior: object, values: Float[np.ndarray, " W"]) -> float:
+    """How many independent draws one of these is worth to the mean of the values, on average."""
+    return effective_number(posterior, values) / len(values)
 
 
 def _score_error(criterion: Scored, values: Float[np.ndarray, " W"], best: Float[np.ndarray, " W"] | None) -> float:

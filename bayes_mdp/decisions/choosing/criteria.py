@@ -348,12 +348,14 @@ class Improvement(eqx.Module):
         slack: how much worse than the baseline counts as no worse, in units of the value.
         confidence: what the probability of P(gain >= -slack) must be.
         looks: how often it may be asked whether it is, with more draws each time: they share the error.
+        worth: how many independent draws a draw is worth, in (0, 1]: fewer than one where chains made them.
     """
 
     gain: Float[np.ndarray, " num_draws"]
     slack: float
     confidence: float
     looks: int = 1
+    worth: float = 1.0
 
     @property
     def prob(self) -> float:
@@ -371,9 +373,10 @@ class Improvement(eqx.Module):
         return 1.0 - self._share_at_least(int(np.sum(self.gain < -self.slack)))
 
     def _share_at_least(self, count: int) -> float:
-        """The lower Clopper-Pearson bound of so many of the draws."""
+        """The lower Clopper-Pearson bound of so many of the draws, as of fewer where these are autocorrelated."""
         error = MONTE_CARLO_ERROR / self.looks
-        return float(betaincinv(count, len(self.gain) - count + 1, error)) if count else 0.0
+        missed = len(self.gain) - count
+        return float(betaincinv(self.worth * count, self.worth * missed + 1, error)) if count else 0.0
 
     @property
     def settled(self) -> bool:

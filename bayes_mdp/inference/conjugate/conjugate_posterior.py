@@ -36,6 +36,7 @@ from bayes_mdp.mdp import (
     Counts,
     FoldedLog,
     PriorWeight,
+    RowIntervals,
     SparseMDP,
     StateActionSpace,
     Transitions,
@@ -808,6 +809,10 @@ class ConjugatePosterior(Fitted):
     def is_batch(self) -> bool:
         """Whether the arrays have extra leading axes (under `vmap`)."""
         return np.ndim(self.transition_probs.prior) > 2
+
+    def row_intervals(self, probability: float, floor: float) -> RowIntervals:
+        """Intervals that hold all rows at once with at least this posterior probability (`CanBoundRows`)."""
+        return in_numpy(self.transition_probs.intervals, probability, floor)
 
     @concrete_in_numpy
     def pair_moments(self) -> PairMoments:

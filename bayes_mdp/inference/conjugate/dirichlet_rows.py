@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from scipy.special import betainc, betaincinv
 
 from bayes_mdp.inference.conjugate.site_table import (
     Sites,
@@ -23,7 +24,7 @@ from bayes_mdp.inference.conjugate.site_table import (
     unless_identity,
 )
 from bayes_mdp.inference.families.family import log_rising
-from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp import RowIntervals, StateActionSpace
 from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
@@ -153,6 +154,43 @@ class DirichletRows(Module):
     def _unknown_sites(self) -> bool | Bool[AnyArray, " M"]:
         """Which site rows have more than one possible outcome."""
         return self.prior.shape[-1] > 1 if self.unit_prior else _num_positive(self.prior) > 1
+
+    def intervals(self, probability: float, floor: float) -> RowIntervals:
+        """Intervals of all rows of the law at once (`CanBoundRows`): Bonferroni over the entries of the site rows.
+
+        An entry is Beta(c, c0 - c). Both of its tails get an equal part of 1 - probability; where the floor cuts off
+        more than that, the others get less.
+
+        Args:
+            probability: that all entries lie in their intervals, at least.
+            floor: the least lower end.
+
+        Raises:
+            ValueError: the floor cuts off more than 1 - probability.
+        """
+        concentration = np.asarray(self.site_concentration, np.float64)
+        total = concentration.sum(-1, keepdims=True)
+        unknown = (concentration > 0) & ((concentration > 0).sum(-1, keepdims=True) > 1)
+        first, other = (
+            concentration[unknown],
+            np.broadcast_to(total, concentration.shape)[unknown] - concentration[unknown],
+        )
+        allowed, cut = 1.0 - probability, betainc(first, other, floor)
+        tail, below = allowed / max(2 * len(first), 1), np.zeros(len(first), bool)
+        # What the floor cuts off is spent first; a smaller tail may be cut off elsewhere: until none is.
+        while (cut > tail)[~below].any():
+            below |= cut > tail
+            tail = (allowed - cut[below].sum()) / (2 * len(first) - below.sum())
+            if tail <= 0:
+                raise ValueError(
+                    f"floor is {floor:g}, and a transition probability of the posterior is smaller with probability "
+                    f"{cut[below].sum():.3g} (all added), expected a smaller floor (0: none) or probability"
+                )
+        low = np.divide(concentration, total, out=np.zeros_like(concentration), where=total > 0)
+        high = low.copy()
+        low[unknown] = np.where(below, floor, np.maximum(betaincinv(first, other, tail), floor))
+        high[unknown] = 1.0 - betaincinv(other, first, tail)
+        return RowIntervals(self.gather(low), self.gather(high), len(first))
 
     def sample_sites(self, key: PRNGKeyArray) -> Float[Array, "M K"]:
         """One draw of the site rows."""

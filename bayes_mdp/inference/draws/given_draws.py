@@ -81,18 +81,50 @@ class GivenDraws(PosteriorSamples):
         mdps = jax.tree.map(lambda x: np.asarray(x)[index], self.mdps)
         return GivenDraws(mdps, np.full(len(index), 1.0 / len(index)), self.space)
 
+    def _of_each_chain(self, index: Int[np.ndarray, " M"]) -> "GivenDraws":
+        """These draws of every chain."""
+        first = np.arange(self.num_chains)[:, None] * (self.num_held // self.num_chains)
+        part = self.take((first + index).ravel())
+        return GivenDraws(part.mdps, part.weights, part.space, self.num_chains)
+
     def thinned(self, num: int) -> "GivenDraws":
-        """`num` of the draws, evenly spaced (`HoldsDraws`); all of them where there are no more.
+        """`num` of the draws at most, evenly spaced, as many of each chain (`HoldsDraws`); all where there are no more.
 
         Args:
             num: how many.
         """
-        num_held = self.num_held
-        return self if num >= num_held else self.take(np.arange(num) * num_held // num)
+        held = self.num_held
+        if num >= held:
+            return self
+        each, length = num // self.num_chains, held // self.num_chains
+        return (
+            self._of_each_chain(np.arange(each) * length // each) if each else self.take(np.arange(num) * held // num)
+        )
 
     def halves(self) -> "tuple[GivenDraws, GivenDraws]":
-        """Every second draw, and the others: what the one chooses, the other judges (`HoldsDraws`)."""
-        return self.take(np.arange(0, self.num_held, 2)), self.take(np.arange(1, self.num_held, 2))
+        """Every second draw of each chain, and the others: what the one chooses, the other judges (`HoldsDraws`)."""
+        length = self.num_held // self.num_chains
+        if length < 2:  # chains of one draw: every second chain
+            return self.take(np.arange(0, self.num_held, 2)), self.take(np.arange(1, self.num_held, 2))
+        return self._of_each_chain(np.arange(0, length, 2)), self._of_each_chain(np.arange(1, length, 2))
+
+    def effective_number(self, values: Float[np.ndarray, " N"]) -> float:
+        """How many independent draws the mean of these values, one for each draw, is worth (`HoldsDraws`).
+
+        By the autocorrelation of the chains and their spread, as ArviZ's `ess(method="mean")` of chains cut in half
+        (Vehtari and others 2021); all of them where it cannot be told: fewer than four draws a chain, or no change.
+
+        Args:
+            values: in the order of the draws.
+        """
+        length = self.num_held // self.num_chains
+        if length < 4:
+            return float(len(values))
+        chains = np.asarray(values, np.float64).reshape(self.num_chains, length)
+        # Chains in halves: one that drifts is not taken for one that mixes.
+        cut = length // 2
+        number = float(effective_size(np.concatenate([chains[:, :cut], chains[:, length - cut :]])))
+        return min(number, float(len(values))) if np.isfinite(number) and number > 0 else float(len(values))
 
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """The draws of the needed pairs, one after the other; after the last comes the first again.
@@ -178,8 +210,9 @@ def posterior_from_draws(
     """A posterior from draws of transition probabilities and rewards that any program made.
 
     Every draw is used once, in its order: `policy_value` of 400 draws has 400 values, whatever `num_draws` is above it;
-    of fewer it takes as many, evenly spaced. `choose` lets every second draw choose and the others judge. The Monte
-    Carlo error that is stated is that of independent draws; `problems()` and `print` say where chains are far from it.
+    of fewer it takes as many of each chain, evenly spaced. `choose` lets every second draw choose and the others judge.
+    The Monte Carlo error that is stated is that of the effective number of draws, by the autocorrelation of the values
+    in the chains; `problems()` and `print` say where chains disagree.
 
     Args:
         draws: see `Draws`. Arrays begin with an axis of draws, or with two, of chains and draws. Names of a CSV file
@@ -230,6 +263,18 @@ def posterior_from_draws(
         mdps = jax.tree.map(np.asarray, mdps)
     count = number[0] * number[1]
     return GivenDraws(mdps, np.full(count, 1.0 / count), space, number[0])
+
+
+def space_of_draws(
+    draws: Draws, transition: str | ByAction = "P", *, dims: Mapping[str, str] | None = None
+) -> StateActionSpace:
+    """The space of draws of transition probabilities: sizes, and names where the draws have some.
+
+    Args:
+        draws, transition, dims: as of `posterior_from_draws`.
+    """
+    rows = _find(_read(draws), "transition", transition, ("state", "action", "outcome"), dims)
+    return _space_of(rows, rows.values.shape[2:])
 
 
 def _check_rows(

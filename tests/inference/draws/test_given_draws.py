@@ -239,3 +239,116 @@ def test_names_that_clash_are_refused():
     turned = dataset().assign_coords(to=["ill", "well", "worse"])
     with pytest.raises(ValueError, match="labels of 'to'"):
         posterior_from_draws(turned, dims={"state": "s", "action": "a", "outcome": "to"})
+
+
+def test_labels_of_two_axes_that_clash_are_refused():
+    """A dataset that calls its next states otherwise than its states; and labels that are given twice."""
+    turned = dataset().assign_coords(s=["well", "well", "worse"])
+    with pytest.raises(ValueError, match="states"):
+        posterior_from_draws(turned, dims={"state": "s", "action": "a", "outcome": "to"})
+
+
+def autocorrelated(rho, chains=4, draws=400, seed=5):
+    """Rows of one state and action with an end, whose probability is an AR(1) process on the scale of log odds."""
+    rng = np.random.default_rng(seed)
+    walk = np.zeros((chains, draws))
+    walk[:, 0] = rng.normal(size=chains)
+    for i in range(1, draws):
+        walk[:, i] = rho * walk[:, i - 1] + np.sqrt(1 - rho**2) * rng.normal(size=chains)
+    go_on = 1 / (1 + np.exp(-0.1 * walk))
+    return posterior_from_draws({"P": np.stack([go_on, 1 - go_on], -1)[:, :, None, None]}, reward=np.ones((1, 1)))
+
+
+def test_the_error_is_that_of_the_effective_number_of_draws():
+    """As ArviZ has it, for each of the numbers that are printed; about N (1 - rho) / (1 + rho) of an AR(1) process.
+
+    Independent draws count whole. An error of all draws would be 3 times too small at rho .8.
+    """
+    import arviz as az
+
+    for rho, share in ((0.0, 1.0), (0.8, 1 / 9)):
+        posterior = autocorrelated(rho)
+        value = bm.policy_value(KEY, posterior, [0], OBJECTIVE)
+        theirs = float(az.ess(value.draws.reshape(4, -1), method="mean"))
+        ours = len(value.draws) if value.effective is None else value.effective
+        assert ours == pytest.approx(min(theirs, 1600), rel=0.05)
+        assert ours == pytest.approx(1600 * share, rel=0.35)
+        assert value.error == pytest.approx(value.sd / ours**0.5)
+        loss = bm.information.expected_regret(KEY, posterior, OBJECTIVE, policy=[0])
+        assert loss.standard_error == 0  # one policy
+    assert "the error is that of" in str(value) and f"{value.error:.2g}" in str(value)
+
+
+def test_halves_and_fewer_draws_keep_their_chains():
+    posterior = autocorrelated(0.8, draws=401)
+    first, second = posterior.halves()
+    assert (first.num_held, second.num_held, first.num_chains) == (804, 800, 4)
+    rows = np.asarray(posterior.by_chain()["transition_probs"])
+    assert np.array_equal(first.by_chain()["transition_probs"], rows[:, ::2])
+    few = posterior.thinned(103)
+    assert few.num_held == 100 and few.num_chains == 4
+    assert posterior.thinned(3).num_held == 3
+
+
+def test_a_promise_allows_for_autocorrelation():
+    """P(no worse) of 75 of 75 draws: .94 of independent ones, less of draws that are worth fewer."""
+    from bayes_mdp.decisions.choosing.criteria import Improvement
+
+    sure = [Improvement(np.ones(75), 0.0, 0.9, worth=worth).prob_at_least for worth in (1.0, 0.5, 0.1)]
+    assert sure == sorted(sure, reverse=True)
+    assert sure[0] == pytest.approx(0.01 ** (1 / 75)) and sure[1] == pytest.approx(0.01 ** (2 / 75))
+    choice = bm.choose(KEY, two_arms(0.95), bm.Discounted(0.5), baseline=[0])
+    assert choice.improvement is not None and choice.improvement.worth < 0.3
+
+
+def two_arms(rho):
+    """Two actions, one state; the reward of the second is an AR(1) process around what the first pays."""
+    rng = np.random.default_rng(1)
+    walk = np.zeros((4, 200))
+    for i in range(1, 200):
+        walk[:, i] = rho * walk[:, i - 1] + rng.normal(size=4)
+    paid = np.stack([np.zeros_like(walk), 0.2 * walk + 3], -1)[:, :, None]
+    return posterior_from_draws({"P": np.ones((4, 200, 1, 2, 1)), "r": paid})
+
+
+def test_a_numpyro_fit_through_three_files_is_one_decision(tmp_path):
+    """The same chains as arrays, as ArviZ's file, and as CSV of every form: values and choice to 1e-12."""
+    import arviz as az
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    counts = np.array([[[8, 2], [3, 7]], [[1, 9], [6, 4]]])
+
+    def model():
+        rows = numpyro.sample("P", dist.Dirichlet(jnp.ones((2, 2, 2))).to_event(2))
+        numpyro.sample("r", dist.Normal(jnp.array([[1.0, 0.8], [0.0, -0.2]]), 0.1).to_event(2))
+        numpyro.sample("n", dist.Multinomial(total_count=counts.sum(-1), probs=rows).to_event(2), obs=counts)
+
+    fit = MCMC(
+        NUTS(model), num_warmup=100, num_samples=100, num_chains=2, chain_method="sequential", progress_bar=False
+    )
+    fit.run(KEY)
+    drawn = {name: np.asarray(x, np.float64) for name, x in fit.get_samples(group_by_chain=True).items()}
+    drawn["P"] /= drawn["P"].sum(-1, keepdims=True)
+    posteriors = {"NumPyro": posterior_from_draws(drawn)}
+    path = tmp_path / "fit.nc"
+    old = az.__version__ < "1"
+    kept = az.from_dict(posterior=drawn) if old else az.from_dict({"posterior": drawn})
+    kept.to_netcdf(str(path), engine="h5netcdf")
+    posteriors["InferenceData"] = posterior_from_draws(path)
+    for form in (stan, in_r):
+        paths = []
+        for chain in range(2):
+            columns = {form("P", i): drawn["P"][(chain, slice(None), *i)] for i in np.ndindex(2, 2, 2)}
+            columns |= {form("r", i): drawn["r"][(chain, slice(None), *i)] for i in np.ndindex(2, 2)}
+            paths.append(tmp_path / f"{form.__name__}-{chain}.csv")
+            pd.DataFrame(columns).to_csv(paths[-1], index=False)
+        posteriors[form.__name__] = posterior_from_draws(paths)
+    choices = {name: bm.choose(KEY, p, OBJECTIVE, baseline=[0, 0]) for name, p in posteriors.items()}
+    first = choices["NumPyro"]
+    for name, choice in choices.items():
+        assert np.array_equal(choice.policy, first.policy), name
+        np.testing.assert_allclose(choice.value.draws, first.value.draws, rtol=0, atol=1e-12, err_msg=name)
+        assert choice.score == pytest.approx(first.score, abs=1e-12) and choice.abstained == first.abstained
