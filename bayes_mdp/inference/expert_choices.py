@@ -132,8 +132,8 @@ def prior_with_choices(
         raise ValueError("choices is given without data, expected the log in which they were made")
     if isinstance(data, Log | FoldedLog) and data.outcomes:
         raise ValueError(
-            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, and choices are made for the reward "
-            "alone, expected log.of_outcome(name) without choices, and posterior.with_outcomes"
+            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which choices do not serve, "
+            "expected log.of_outcome(name) without choices, and posterior.with_outcomes"
         )
     if space.horizon is not None or isinstance(choices.objective, Episodic):
         raise ValueError(

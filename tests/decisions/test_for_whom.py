@@ -261,3 +261,26 @@ def test_an_ordinary_posterior_has_no_subgroups(key):
     posterior = bm.infer(key, bm.models.dirichlet_bernoulli(), space=bm.StateActionSpace(1, 2))
     with pytest.raises(TypeError, match="has no contexts"):
         bm.policy_value(key, posterior, [1], bm.Episodic(1), by="context")
+
+
+def test_a_population_is_its_subjects_and_not_their_rows(key):
+    """One old patient with nine rows, three young ones with a row each: the young weigh three quarters."""
+    lengths, ages = (9, 1, 1, 1), ("old", "young", "young", "young")
+    frame = pd.DataFrame(
+        [
+            (patient, age, ("ill", "well")[day % 2], "wait", float(age == "old"), ("well", "ill")[day % 2])
+            for patient, (length, age) in enumerate(zip(lengths, ages, strict=True))
+            for day in range(length)
+        ],
+        columns=["patient", "age", "state", "action", "reward", "next"],
+    )
+    roles = {"state": "state", "action": "action", "reward": "reward", "next_state": "next", "episode": "patient"}
+    log = bm.read_log(frame, **roles, subject="patient", covariates=["age"])
+    space = bm.StateActionSpace.from_log(log)
+    posterior = bm.infer(key, bm.models.dirichlet_normal_gamma(), log, space=space)
+    call = {"initial": [1.0, 0.0], "num_draws": 200}
+    everybody = bm.policy_value(key, posterior, [0, 0], bm.Discounted(0.5), **call)
+    each = bm.policy_value(key, posterior, [0, 0], bm.Discounted(0.5), by="context", **call)
+    old, young = (each[name].draws for name in ("old", "young"))
+    assert old.mean() > young.mean() + 0.1
+    np.testing.assert_allclose(everybody.draws, 0.25 * old + 0.75 * young, rtol=1e-9)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.envs import fold_log
 from bayes_mdp.models.default_prior import default_prior
+from tests.envs.logs.random_logs import fold_log
 
 COLUMNS: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "outcomes": ["cost"], "next_state": "t"}
 PRIORS = {
