@@ -69,6 +69,7 @@ class InContexts(Protocol):
         ...
 
 
+@runtime_checkable
 class Evaluate(Protocol):
     """`policy_values`: several policies in common draws of an ordinary posterior."""
 

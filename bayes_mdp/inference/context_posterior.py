@@ -12,7 +12,7 @@ without covariates.
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +56,7 @@ AT_ONCE = 2**24
 """Probabilities of draws in contexts that are worked out at once."""
 
 
+@runtime_checkable
 class Infer(Protocol):
     """`infer`, for a space without contexts."""
 

@@ -9,7 +9,7 @@ whose shape k says how far the weights can be relied on: above .7 not at all.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,7 @@ class NoModeError(ValueError):
         self.direction = direction
 
 
+@runtime_checkable
 class SmoothDensity(Protocol):
     """A density on all of R^D, up to a constant."""
 

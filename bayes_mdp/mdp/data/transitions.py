@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -210,6 +210,7 @@ def _named(columns: object) -> Any:
     return tuple((role, name) for role, name in columns.items() if name is not None)
 
 
+@runtime_checkable
 class HasContexts(Protocol):
     """The covariates of the transitions of a log, as `bayes_mdp.mdp.contexts` has them."""
 
