@@ -1,5 +1,9 @@
 """The simulated clinic: its log, golden numbers, rows at maximum likelihood. Tests skip where it is absent."""
 
+# What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+
 import itertools
 from functools import cache
 from pathlib import Path

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 WIDTH = 88
 """Of a terminal, for sentences."""
@@ -150,6 +150,7 @@ class Section:
 Part: TypeAlias = "str | Facts | Bullets | Table | Section"
 
 
+@runtime_checkable
 class HasLayout(Protocol):
     """A result that says itself as a section."""
 

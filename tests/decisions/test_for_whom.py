@@ -1,5 +1,9 @@
 """Values for whom: golden values of the clinic, standardising, subgroups, what a covariate is worth to know."""
 
+# What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+
 import itertools
 
 import jax

@@ -1,5 +1,9 @@
 """Posteriors in contexts: one context is today's, exact by context, golden posteriors of the clinic on three routes."""
 
+# What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+
 import itertools
 
 import jax

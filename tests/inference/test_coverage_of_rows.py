@@ -5,6 +5,10 @@ over the coefficients of N logs has a standard error of at most .3 / sqrt(N), wh
 are a false alarm of 6e-7. With 300 logs intervals that hold .81 are caught, with 200 sticks such that hold .79.
 """
 
+# What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+
 import numpy as np
 import pytest
 from scipy.special import expit

@@ -115,7 +115,7 @@ def test_parts_of_a_log_are_learnt_one_after_the_other(tmp_path):
     for _ in range(5):
         frame = random_log(rng)
         cut = int(rng.integers(0, len(frame) + 1))
-        posterior = bm.infer(KEY, PRIOR, space=space, method="exact")
+        posterior: Any = bm.infer(KEY, PRIOR, space=space, method="exact")
         for part in (frame.iloc[cut:], frame.iloc[:cut]):
             if len(part):
                 posterior = posterior.update(fold_log(part, **COLUMNS), allow_duplicates=True)

@@ -1,5 +1,9 @@
 """Covariates of a log: contexts, their counts, designs, and what is refused."""
 
+# What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+
 import itertools
 
 import numpy as np

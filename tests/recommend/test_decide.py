@@ -436,7 +436,7 @@ def test_a_recommendation_says_which_unrecorded_cause_would_undo_it(key):
     }
     decision = bm.decide(key, prior, log, bm.Episodic(1), **fold(bm.recommend.DecideOptions, options))
     # Practice is worth .65; at factor L the untreated half would recover with q: P r of the good outcome at its least.
-    factor = decision.tipping
+    factor = decision.tipping or np.nan
     seen, taken = np.mean(well[action == 1]), action.mean()
     good = max(1.0 - (1.0 - seen) * factor, seen / factor)
     assert taken * seen + (1 - taken) * good == pytest.approx(np.mean(well), abs=2e-3)

@@ -95,7 +95,7 @@ def test_episodes_have_budgets_by_step():
         jax.random.key(0), "default", easy_log(), bm.Episodic(3), options=DecideOptions(limits=limits, num_draws=200)
     )
     spent = decision.candidates["chosen"].spending["cost"]
-    assert np.shape(decision.candidates["chosen"].policy)[0] == 3 and spent.certified and spent.cost.mean <= 9.0
+    assert np.asarray(decision.candidates["chosen"].policy).shape[0] == 3 and spent.certified and spent.cost.mean <= 9.0
 
 
 @pytest.mark.parametrize(

@@ -348,7 +348,8 @@ def test_it_abstains_where_no_policy_is_sure_enough():
         chosen(posterior, Budget(0.1, outcome=cost))
     least = float(str(error.value).split("at least ")[1].split(":")[0])
     baseline = np.zeros(3, int)
-    for given in ({}, {"baseline": baseline}):
+    ways: Any = ({}, {"baseline": baseline})
+    for given in ways:
         choice = chosen(posterior, Budget(least * 1.001, outcome=cost), **given)
         assert choice.abstained and not choice.within_budgets
         assert choice.spending["cost"].over > 0.05 and "not shown to be kept" in str(choice)

@@ -1,6 +1,7 @@
 """`train` with environments on the host: the same report, the same bits after a pause."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ OPTIONS = bm.deep.TrainOptions(
 
 def _train(path, num_steps, **changed):
     env, tried = host_env("CartPole-v1", 2), host_env("CartPole-v1", 2)
-    given = {"options": replace(OPTIONS, evaluation_env=tried)} | changed
+    given: Any = {"options": replace(OPTIONS, evaluation_env=tried)} | changed
     return bm.deep.train(AGENT, env, num_steps=num_steps, path=path, **given)
 
 

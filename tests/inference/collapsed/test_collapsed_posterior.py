@@ -234,7 +234,7 @@ def test_refit_is_a_new_run_of_the_same_shapes(prior):
 
 @pytest.mark.slow
 def test_a_refit_on_the_host_stays_in_float64():
-    posterior = bm.infer(jax.random.key(0), sticky, None, space=SPACE, method="collapsed")
+    posterior: Any = bm.infer(jax.random.key(0), sticky, None, space=SPACE, method="collapsed")
     again = replace(posterior, options=NUTS(100, 64, 1)).refit(jax.random.key(2))
     assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(again))
     assert [x.dtype for x in jax.tree.leaves(again)] == [x.dtype for x in jax.tree.leaves(posterior)]
