@@ -11,11 +11,17 @@ from bayes_mdp.decisions.information.perfect_knowledge import evpi, evppi
 from bayes_mdp.decisions.information.sample_information import (
     SamplingBenefit,
     Study,
+    StudyEconomics,
     discounted_population,
     evsi,
     net_benefit_of_sampling,
 )
-from bayes_mdp.decisions.perfect_information import PerfectInformation, expected_regret, probability_optimal
+from bayes_mdp.decisions.perfect_information import (
+    PerfectInformation,
+    expected_regret,
+    probability_optimal,
+    value_of_covariates,
+)
 
 __all__ = [
     "InformationValue",
@@ -24,6 +30,7 @@ __all__ = [
     "PolicyStudy",
     "SamplingBenefit",
     "Study",
+    "StudyEconomics",
     "discounted_population",
     "evpi",
     "evppi",
@@ -32,4 +39,5 @@ __all__ = [
     "net_benefit_of_sampling",
     "next_experiment",
     "probability_optimal",
+    "value_of_covariates",
 ]

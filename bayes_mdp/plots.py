@@ -11,6 +11,7 @@ from bayes_mdp.experiments.plots.decision_plots import (
     plot_cost_effectiveness,
     plot_expected_loss,
     plot_learning_curve,
+    plot_pareto,
     plot_policies,
     plot_shrinkage,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "plot_env",
     "plot_expected_loss",
     "plot_learning_curve",
+    "plot_pareto",
     "plot_policies",
     "plot_posterior",
     "plot_regret",

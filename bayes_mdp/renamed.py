@@ -104,15 +104,17 @@ def old_name(name: str) -> object:
 
 
 class Moved(NamedTuple):
-    """Arguments of a function that are fields of its options record now.
+    """Arguments of a function that are fields of a record now, or have another name.
 
     Args:
-        record: place of the record below `bayes_mdp`.
-        fields: old argument -> field of the record.
+        record: place of the record below `bayes_mdp`; "": they are arguments still.
+        fields: old argument -> field of the record, or new argument.
+        argument: of the function, that takes the record.
     """
 
     record: str
     fields: dict[str, str]
+    argument: str = "options"
 
 
 def _moved(record: str, same: str, **renamed: str) -> Moved:
@@ -133,6 +135,23 @@ MOVED = {
     "calibration.sbc": _moved(
         "calibration.SbcOptions", "num_draws num_transitions method quantities behaviour executor"
     ),
+    "calibration.sbc_behaviour": _moved(
+        "calibration.SbcBehaviourOptions", "num_subjects num_choices num_draws pooling horizon sampler quantities"
+    ),
+    "criticise": _moved("calibration.CriticiseOptions", "num_replicates false_alarm choose_by"),
+    "compare_policies": _moved("decisions.VerdictOptions", "value_range held_out"),
+    "decisions.plan_bayes_adaptive": _moved(
+        "decisions.SearchOptions", "max_seconds max_depth exploration max_nodes num_draws reward_bins"
+    ),
+    "information.net_benefit_of_sampling": Moved(
+        "information.StudyEconomics",
+        {name: name for name in ("population", "fixed_cost", "cost_per_size")},
+        "economics",
+    ),
+    "behaviour.simulate": Moved("", {"num_persons": "subjects"}),
+    "run": _moved("experiments.RunOptions", "regret"),
+    "sweeps.sweep": _moved("experiments.SweepOptions", "num_blocks regret executor retries"),
+    "deep.train": _moved("deep.TrainOptions", "evaluation_env"),
 }
 """Function below `bayes_mdp` -> where its arguments of 0.2 stand now."""
 
@@ -140,8 +159,8 @@ MOVED = {
 def accepts_moved(door: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let a function take its arguments of 0.2, with a warning each that names the record and the field.
 
-    They are put into the record that is given as `options`, or into one of defaults. A call without an old argument
-    goes straight through.
+    They are put into the record that is given, or into one of defaults. A call without an old argument goes straight
+    through.
 
     Args:
         door: the function's name in `MOVED`.
@@ -152,7 +171,7 @@ def accepts_moved(door: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             if not moved.fields.keys().isdisjoint(kwargs):
-                return function(*args, **_with_record(door, moved, kwargs))
+                return function(*args, **_with_moved(door, moved, kwargs))
             return function(*args, **kwargs)
 
         return call
@@ -162,28 +181,42 @@ def accepts_moved(door: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 def new_argument(door: str, argument: str) -> str:
     """How an argument of 0.2 is given now, `options=bm.decisions.ChooseOptions(slack=...)`."""
-    record, fields = MOVED[door]
-    return f"options=bm.{record}({fields[argument]}=...)"
+    record, fields, name = MOVED[door]
+    return f"{name}=bm.{record}({fields[argument]}=...)" if record else f"{fields[argument]}=..."
 
 
-def _with_record(door: str, moved: Moved, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The keywords of a call, those of 0.2 gathered in its record."""
-    old = [name for name in kwargs if name in moved.fields]
-    for name in old:
+def _with_moved(door: str, moved: Moved, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a call, those of 0.2 in their new places."""
+    rest = dict(kwargs)
+    fields: dict[str, Any] = {}
+    for name in [name for name in kwargs if name in moved.fields]:
         message = f"bm.{door}({name}=...) is bm.{door}({new_argument(door, name)}) since 0.3; the old one goes in 0.4"
         warnings.warn(message, FutureWarning, stacklevel=3)
-    # None for a field with another default was the default of 0.2 under another name: `quantity=None`.
-    fields: dict[str, Any] = {}
-    for name in old:
-        field = moved.fields[name]
-        if fields.get(field) is not None and kwargs[name] is not None:
-            raise ValueError(f"{name} is {kwargs[name]!r} with {field}, expected one of them")
-        if field not in fields or kwargs[name] is not None:
-            fields[field] = kwargs[name]
-    module, _, attribute = f"bayes_mdp.{moved.record}".rpartition(".")
-    record = getattr(import_module(module), attribute)
-    options = kwargs.get("options", record())
-    if not isinstance(options, record):
-        raise TypeError(f"options is {options!r}, expected {attribute}")
-    rest = {name: value for name, value in kwargs.items() if name not in moved.fields}
-    return {**rest, "options": dataclasses.replace(options, **fields)}
+        field, value = moved.fields[name], rest.pop(name)
+        # Two old arguments can have become one field: then None, the default of each, says nothing.
+        if fields.get(field) is not None and value is not None:
+            raise ValueError(f"{name} is {value!r} with {field}, expected one of them")
+        fields[field] = value if fields.get(field) is None else fields[field]
+    if not moved.record:
+        for name in fields.keys() & rest.keys():
+            raise ValueError(f"{name} is given under its old name too, expected it once")
+        return {**rest, **fields}
+    return {**rest, moved.argument: _record(moved, rest, fields)}
+
+
+def _record(moved: Moved, given: dict[str, Any], fields: dict[str, Any]) -> object:
+    """The record that a call gives, or one of defaults, with fields replaced.
+
+    Raises:
+        TypeError: the call gives something else, or leaves out a field without a default.
+    """
+    module, _, name = f"bayes_mdp.{moved.record}".rpartition(".")
+    record = getattr(import_module(module), name)
+    options = given.get(moved.argument)
+    if options is None:
+        return record(**fields)
+    if type(options) not in record.__mro__[:-1]:  # the record, or one that it is derived from
+        raise TypeError(f"{moved.argument} is {options!r}, expected {name}")
+    # A record of the doors that share its fields (`RunOptions` for a sweep) is taken over.
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    return record(**{**values, **fields})

@@ -1,6 +1,7 @@
 """Grids of runs in a folder, on any executor: killed cells are run again, a finished grid is one Dataset.
 
-Start with `sweep`; `sweep_status` says what is done, `bm.load` reads the folder.
+Start with `sweep`; its options are `bm.experiments.SweepOptions`. `sweep_status` says what is done, `bm.load` reads the
+folder.
 """
 
 from bayes_mdp.experiments.run_sweep import sweep

@@ -146,7 +146,7 @@ def selection(groups: int = 10, num_persons: int = 15, trials: int = 80, draws: 
             maker: Any = WinStayLoseShift() if true == "stranger" else each[true]
             params = persons(maker, TRUTH[true], num_persons, rng) if true in TRUTH else {"lapse": 0.3}
             key = jax.random.fold_in(jax.random.key(3), group)
-            log = behaviour.simulate(key, maker, params, TwoStepTask(), 2 * trials, num_persons=num_persons)
+            log = behaviour.simulate(key, maker, params, TwoStepTask(), 2 * trials, subjects=num_persons)
             elpd, fits = {}, {}
             for name, model in each.items():
                 fits[name] = behaviour.fit(key, model, log, sampler=bm.inference.NUTS(draws, draws, 2))

@@ -4,9 +4,9 @@
 among them. A run goes on from the logs that the folder has, also after it was killed; with 0 logs it makes the table.
 Of each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
 interval of the candidate's gain, as `decide` widens it, holds the truth, and the posterior's own; the share of the
-possible gain that is realised; whether a check failed, and whether one stopped the decision. `attainable`: the share of
-the better policies that an efficient test of level .05 would show, of a gain of t standard errors with probability
-Phi(t - 1.645) (no unbiased test of a normal estimate has more power, by Neyman and Pearson).
+possible gain that is realised; whether a check failed, and whether one stopped the decision. `unbiased_test`: a
+reference, no bound on `decide` (which may show more: it speaks of the policy that looks best, and has a prior): the
+share that a test of level .05 shows by an unbiased normal estimate, Phi(t - 1.645) for a gain of t standard errors.
 
 Families: a machine that wears; random rows and rewards; those with staff who are nearly as good as can be; those with
 actions that are rarely tried; an inventory; a queue; a ward whose patients leave (0 or 1 at the end); Gymnasium's
@@ -438,7 +438,7 @@ def summary(kept: Path) -> dict[str, Any]:
         "logs": len(rows),
         "better": int(better),
         "recommended": rows["recommended_better"].sum() / max(better, 1),
-        "attainable": norm.cdf(effect - norm.ppf(0.95)).mean(),
+        "unbiased_test": norm.cdf(effect - norm.ppf(0.95)).mean(),
         **means,
         "alarm": rows["alarms"].map(bool).mean(),
         "cpu": rows["cpu"].median(),

@@ -58,10 +58,10 @@ def write(path: Path, rows: int, rewards: str) -> None:
 
 
 def by_fold(path: Path) -> int:
-    """`bayes_mdp.envs.fold_log`."""
+    """`bayes_mdp.read_log` with `chunksize`."""
     import bayes_mdp as bm
 
-    folded = bm.envs.fold_log(path, state="s", action="a", reward="r", next_state="n", terminated="end")
+    folded = bm.read_log(path, state="s", action="a", reward="r", next_state="n", terminated="end", chunksize=10**6)
     mean, _ = folded.cells.reward_moments()
     return len(mean)
 

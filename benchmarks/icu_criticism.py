@@ -76,7 +76,13 @@ def one_log(env: bm.envs.ICUSepsis, prior: str, episodes: int, number: int) -> l
         concentration = {"1/S": 1 / space.n_outcomes, "flat": 1.0}.get(prior) or best_concentration(log, space)
     belief = bm.models.known_rewards(np.asarray(env.mdp.reward), concentration)
     posterior = bm.infer(key, belief, log, space=space)
-    found = bm.criticise(jax.random.fold_in(key, 1), posterior, log, OBJECTIVE, num_replicates=REPLICATES)
+    found = bm.criticise(
+        jax.random.fold_in(key, 1),
+        posterior,
+        log,
+        OBJECTIVE,
+        options=bm.calibration.CriticiseOptions(num_replicates=REPLICATES),
+    )
     values = [found.findings[name].p_value if name in found.findings else np.nan for name in CHECKS]
     first = found.alarms[0] if found.alarms else ""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -121,7 +121,9 @@ def played(name: str, agent: Agent, *, num_steps: int | None = None) -> tuple[np
     """Mean reward of a step in every tenth of a run, and of an optimal policy."""
     task = TASKS[name]
     env, number = task.make(), num_steps or task.num_steps
-    options = bm.experiments.RunOptions(space=listed_space(env), num_checkpoints=10, progress=False)
+    options = bm.experiments.RunOptions(
+        space=listed_space(env), num_checkpoints=10, progress=False, regret="oracle_run"
+    )
     result = bm.run(
         agent,
         env,
@@ -129,7 +131,6 @@ def played(name: str, agent: Agent, *, num_steps: int | None = None) -> tuple[np
         key=jax.random.key(0),
         prior=task.prior(env),
         num_steps=number,
-        regret="oracle_run",
         options=options,
     )
     reward = result.reward.values[0]

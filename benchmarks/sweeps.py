@@ -41,8 +41,15 @@ def sweep(cells: int, executor: str | None) -> None:
     """The same runs as the blocks of a sweep."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "sweep"
-        options = {"executor": executor, "path": place, "options": OPTIONS, **LENGTH}
-        bm.sweeps.sweep("epsilon_greedy_q", ENV, num_blocks=cells, key=jax.random.key(0), **options)
+        options = bm.experiments.SweepOptions(**vars(OPTIONS), num_blocks=cells, executor=executor)
+        bm.sweeps.sweep(
+            "epsilon_greedy_q",
+            ENV,
+            key=jax.random.key(0),
+            path=place,
+            options=options,
+            **LENGTH,
+        )
 
 
 def nothing(number: int) -> int:

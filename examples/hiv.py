@@ -132,7 +132,8 @@ def main(folder: Path | None = None) -> None:
     )
     print("Trials by their number of events, if 2,000 people a year fall ill for ten years and an event costs £2,000")
     population = bm.information.discounted_population(2000, 10, 0.06)
-    settings = {"population": population, "fixed_cost": 1e5, "cost_per_size": 2000, "num_draws": 1 << 11}
+    economics = bm.information.StudyEconomics(population, fixed_cost=1e5, cost_per_size=2000)
+    settings = {"economics": economics, "num_draws": 1 << 11}
     sizes = (25, 50, 100, 200, 400, 1600)
     print(
         bm.information.net_benefit_of_sampling(jax.random.key(2), model, TRIAL, sizes, 6000, num_inner=64, **settings)

@@ -303,8 +303,8 @@ def explore(
     space = plants()
     start = np.mean([new_machine(plant) for plant in range(PLANTS)], axis=0)
     outline = bm.models.random_environment(key, truth, space, initial=start)
-    options = bm.experiments.RunOptions(space=space, env_prior=truth, num_particles=32, progress=False)
-    more = {"objective": TWO_YEARS, "num_episodes": num_episodes, "num_seeds": num_seeds, "regret": "bayes"}
+    options = bm.experiments.RunOptions(space=space, env_prior=truth, num_particles=32, progress=False, regret="bayes")
+    more = {"objective": TWO_YEARS, "num_episodes": num_episodes, "num_seeds": num_seeds}
     return {n: bm.run(agent, outline, key=key, prior=p, options=options, **more) for n, p in PRIORS.items()}
 
 

@@ -79,9 +79,12 @@ def successes(num_seeds: int, num_simulations: int) -> dict[str, np.ndarray]:
     """{agent and prior: successes of each tour}; every seed has clinics of its own, the same for all."""
     start = np.eye(STEPS)[0]
     outline = bm.models.random_environment(jax.random.key(1), sharing, space(), initial=start)
-    options = bm.experiments.RunOptions(space=space(), env_prior=sharing, num_particles=64, progress=False)
-    play = partial(bm.run, env=outline, objective=TOUR, num_episodes=1, num_seeds=num_seeds, regret="bayes",
-                   key=jax.random.key(2), options=options)  # fmt: skip
+    options = bm.experiments.RunOptions(
+        space=space(), env_prior=sharing, num_particles=64, progress=False, regret="bayes"
+    )
+    play = partial(
+        bm.run, env=outline, objective=TOUR, num_episodes=1, num_seeds=num_seeds, key=jax.random.key(2), options=options
+    )
     agents = {"BAMCP": bm.agents.BAMCP(num_simulations, episodes=1), "PSRL": bm.agents.PSRL(replan=1)}
     found = {}
     for name, agent in agents.items():
@@ -101,7 +104,12 @@ def main(num_seeds: int = 100, num_simulations: int = 2000) -> None:
     # What a trial is worth shows many steps later, so the search must not settle early: c is that of the whole return.
     # With the default, a quarter of it, "old" still leads after 100,000 simulations; it is worth .061 less.
     first = bm.decisions.plan_bayes_adaptive(
-        jax.random.key(0), belief(sharing), "clinic 1, patient 1", TOUR, num_simulations=100_000, exploration=STEPS
+        jax.random.key(0),
+        belief(sharing),
+        "clinic 1, patient 1",
+        TOUR,
+        num_simulations=100_000,
+        options=bm.decisions.SearchOptions(exploration=STEPS),
     )
     print(first)
     found = successes(num_seeds, num_simulations)

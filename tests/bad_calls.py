@@ -318,6 +318,11 @@ _BAD_SIMULATION = {
 }
 
 
+def _short_chain() -> Any:
+    """Options of `sbc_behaviour` whose chain is shorter than the number of draws."""
+    return bm.calibration.SbcBehaviourOptions(sampler=bm.inference.NUTS(1, 1, 1))
+
+
 def _decide_from(start: Any) -> Callable[[], Any]:
     """Makes options of `decide` with first states that the log does not have."""
     return lambda: bm.recommend.DecideOptions(initial=start)
@@ -375,10 +380,28 @@ _RUN = {
     "key": key,
     "prior": prior,
     "num_steps": value(3),
-    "options": lambda: target("RunOptions")(progress=False),
+    "options": lambda: target("experiments.RunOptions")(progress=False),
 }
 _NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
 _OUTCOME = {"rewards_on": WORD}
+
+HALVES = [[0.5, 0.5], [0.5, 0.5]]
+
+
+def sensitive_mdp():
+    return bm.MDP([[[0.5, 0.5], [0.7, 0.3]], [[0.0, 1.0], [0.0, 1.0]]], [[1.0, 1.0], [0.0, 0.0]])
+
+
+def log_in_contexts():
+    rows = {"s": ["a", "a", "a"], "a": ["x", "y", "y"], "t": ["a", "a", "a"], "age": [1, 1, 2]}
+    return bm.read_log(pd.DataFrame(rows), state="s", action="a", next_state="t", covariates=["age"])
+
+
+def posterior_in_contexts():
+    log = log_in_contexts()
+    space = bm.StateActionSpace.from_log(log)
+    return bm.infer(jax.random.key(0), bm.models.known_rewards(np.zeros((1, 2))), log, space=space)
+
 
 CALLS = [
     Call(
@@ -897,32 +920,42 @@ CALLS = [
             "encoding": [3, "nosuch"],
             "decimal": [3, ";"],
             "chunksize": MAYBE_COUNT,
+            "by_step": [True],
+            "space": [3, "x"],
         },
-        {"chunksize": "chunksize|states is None"},
     ),
     Call(
-        "envs.fold_log",
-        {"paths": value("log.csv"), "state": value("s"), "action": value("a"), "next_state": value("s2")},
+        "read_log",
         {
-            "paths": [3, None, [1], [], "nosuch.csv", ["log.csv", "log.csv"]],
-            "state": [None, ["s"]],
-            "action": [["s"]],
-            "reward": [["s"]],
-            "cost": [["s"]],
-            "next_state": [None, ["s"]],
-            "episode": [["s"]],
+            "source": value("log.csv"),
+            "state": value("s"),
+            "action": value("a"),
+            "next_state": value("s2"),
+            "chunksize": value(10),
+        },
+        {
+            "source": [3, None, [1], [], "nosuch.csv", ["log.csv", "log.csv"]],
             "by_step": [3, "yes"],
             "space": [3, "x"],
             "states": [["x", "x"], 3],
-            "missing_reward": [*WORD, "drop"],
-            "sep": [3, ";;"],
-            "encoding": [3, "nosuch"],
-            "decimal": [3, ";"],
-            "chunksize": COUNT,
-            "allow_duplicates": [3, None, "yes"],
+            "chunksize": MAYBE_COUNT,
+            "allow_duplicates": [3, "yes"],
             "progress": [3, "yes"],
         },
-        {"paths": "paths|source|has the content of"},
+        {"source": "source|has the content of"},
+    ),
+    Call(
+        "envs.read_chunks",
+        {
+            "source": value("log.csv"),
+            "state": value("s"),
+            "action": value("a"),
+            "next_state": value("s2"),
+            "states": value(["x"]),
+            "actions": value(["x"]),
+            "chunksize": value(10),
+        },
+        {"source": [3, None, [1], "nosuch.csv"], "state": [None, ["s"]], "chunksize": COUNT, "states": [["x", "x"], 3]},
     ),
     # inference
     Call(
@@ -973,6 +1006,115 @@ CALLS = [
         },
         {"posterior": "policy_value|posterior", "policies": "polic|a:"},
     ),
+    *(
+        Call(
+            f"decisions.{name}",
+            {"mdp": sensitive_mdp, "policy": value([1, 1]), "logged": value(HALVES), "objective": discounted, **more},
+            {
+                "mdp": [3, None, "mdp"],
+                "policy": ["greedy", None, [0, 2], RAGGED],
+                "logged": [3, "half", [[0.5, 0.6]] * 2, [[0.5, 0.5]], RAGGED, [[NAN, 0.5]] * 2],
+                "objective": [3, None, bm.AverageReward()],
+                "initial": [[1.0], [NAN, 1.0]],
+                "outcome_reward": [np.zeros(7), "x", [[NAN]]],
+                **worse,
+            },
+            {"objective": "objective", "initial": "initial"},
+        )
+        for name, more, worse in (
+            ("value_bounds", {"factor": value(1.5)}, {"factor": [0.5, NAN, INF, "2", None]}),
+            ("tipping_point", {}, {}),
+            ("tipping_tilt", {"score": value([0.0, 1.0])}, {"score": [[0.0] * 7, [NAN, 1.0], "x"]}),
+        )
+    ),
+    Call(
+        "decisions.tilted",
+        {"mdp": sensitive_mdp, "logged": value(HALVES), "score": value([0.0, 1.0]), "delta": value(0.5)},
+        {"mdp": [3, None, "mdp"], "logged": [3, [[0.5, 0.6]] * 2, RAGGED], "score": [[0.0] * 7, [NAN, 1.0], "x"]},
+    ),
+    Call(
+        "decisions.tilted_draws",
+        {
+            "key": lambda: jax.random.key(0),
+            "posterior": _JUDGE["posterior"],
+            "logged": value([[0.5, 0.5]] * 2),
+            "score": value([0.0, 1.0]),
+            "num_draws": value(2),
+        },
+        {
+            "key": TYPED_KEY,
+            "posterior": [3, None],
+            "logged": [3, [[0.5, 0.6]] * 2, RAGGED],
+            "score": [[0.0] * 7, [NAN, 1.0], "x"],
+            "delta": [3, "normal"],
+            "num_draws": [0, 1, -1, 2.5, "3"],
+        },
+        {"posterior": "tilted_draws|posterior"},
+    ),
+    Call(
+        "decisions.knowing",
+        {"values": value([[1.0, 0.0], [0.0, 1.0]]), "weights": value([0.5, 0.5])},
+        {
+            "values": [RAGGED, "x", [[1j, 0.0]] * 2],
+            "weights": [[0.5], [-1.0, 2.0], [NAN, 1.0], "x"],
+            "results": [[[0.5, 0.5]], [[1.0]], RAGGED, "x"],
+        },
+    ),
+    Call(
+        "decisions.practice",
+        {"log": log_in_contexts, "space": lambda: bm.StateActionSpace.from_log(log_in_contexts())},
+        {"log": [3, None, "log"], "space": [3, None], "by": ["sex", ["sex"]]},
+        {"space": "log or space", "by": "sex"},
+    ),
+    Call(
+        "information.value_of_covariates",
+        {
+            "key": lambda: jax.random.key(0),
+            "posterior": posterior_in_contexts,
+            "objective": value(bm.Episodic(1)),
+            "population": value([1.0, 1.0]),
+            "num_draws": value(2),
+        },
+        {
+            "objective": OBJECTIVE,
+            "by": ["sex", ()],
+            "population": ["rows", [1.0], [-1.0, 2.0], None],
+            "num_draws": [0, 1, -1, 2.5, "3"],
+        },
+        {"by": "sex|by"},
+    ),
+    Call(
+        "recommend.SubgroupOptions",
+        {},
+        {"slack": NOT_NEGATIVE, "num_draws": [0, 1, 2.5, "3", None], "observational": BOOL},
+    ),
+    Call(
+        "recommend.decide_by_subgroup",
+        {
+            "key": lambda: jax.random.key(0),
+            "posterior": posterior_in_contexts,
+            "log": log_in_contexts,
+            "objective": value(bm.Episodic(1)),
+            "policies": value({"x": [0]}),
+            "subgroups": value(["age"]),
+            "options": lambda: bm.recommend.SubgroupOptions(population=[1.0, 1.0], num_draws=64),
+        },
+        {
+            "posterior": POSTERIOR,
+            "log": [3, None, "log"],
+            "objective": OBJECTIVE,
+            "policies": [{}, {"baseline": [0]}],
+            "subgroups": [["sex"], ()],
+            "confidence": INSIDE,
+            "options": [3, None],
+        },
+        {"subgroups": "sex|by"},
+    ),
+    Call(
+        "decisions.exogenous",
+        {"mdps": lambda: [sensitive_mdp(), sensitive_mdp()], "moves": value([[0.5, 0.5]] * 2)},
+        {"mdps": [[3, 4]], "moves": [[[0.5, 0.6]] * 2, [[1.0]], "x", RAGGED]},
+    ),
     Call(
         "decisions.Outcome",
         {"reward": value([0.0, 1.0])},
@@ -1000,12 +1142,12 @@ CALLS = [
             **_BAD_JUDGE,
             "policies": [3, None, {}, [0, 1], {"a": "greedy"}, *({"a": bad} for bad in BY_LABEL)],
             "initial": STARTS,
-            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
-            "held_out": BOOL,
             "outcomes": [3, {}, {"cost": None}],
+            "options": RECORD,
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
+    Call("decisions.VerdictOptions", {}, {"value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)], "held_out": BOOL}),
     Call(
         "choose",
         _JUDGE,
@@ -1021,6 +1163,52 @@ CALLS = [
     ),
     Call("decisions.ChooseOptions", {}, _BAD_CHOOSE_OPTIONS),
     Call(
+        "decisions.Budget",
+        {"limit": value(3.0)},
+        {"limit": NUMBER, "probability": INSIDE},
+    ),
+    Call(
+        "decisions.budget_plan",
+        {
+            "mdp": mdp,
+            "objective": discounted,
+            "budgets": lambda: {"cost": target("decisions.Budget")(3.0, outcome=[[0.0, 1.0], [0.0, 1.0]])},
+        },
+        {
+            "mdp": MDPS,
+            "objective": [*OBJECTIVE, target("AverageReward")()],
+            "budgets": [
+                3,
+                None,
+                {},
+                {"cost": 3.0},
+                lambda: {"cost": target("decisions.Budget")(3.0)},
+                lambda: {"cost": target("decisions.Budget")(-1.0, outcome=[[0.0, 1.0], [0.0, 1.0]])},
+                lambda: {"cost": target("decisions.Budget")(3.0, outcome="dear")},
+            ],
+            "initial": STARTS,
+            "limits": [3, None, "limits"],
+        },
+        {"budgets": "budget|outcome"},
+    ),
+    Call(
+        "decisions.pareto_front",
+        {"key": key, "posterior": posterior, "objective": discounted, "source": value([[0.0, 1.0], [0.0, 1.0]])},
+        {
+            "key": TYPED_KEY,
+            "posterior": POSTERIOR,
+            "objective": [*OBJECTIVE, target("AverageReward")()],
+            "outcome": [3, None],
+            "source": ["dear", RAGGED, [1.0] * 7],
+            "limits": [3, None, "limits"],
+            "initial": STARTS,
+            "points": [1, *COUNT],
+            "num_draws": [1, *COUNT],
+        },
+        {"posterior": "pareto_front", "source": "outcome"},
+    ),
+    Call("plots.plot_pareto", {"front": value(None)}, {"front": [3, None, "x", {}]}),
+    Call(
         "decisions.PolicyLimits",
         {},
         {
@@ -1029,6 +1217,7 @@ CALLS = [
             "bootstrap_below": [-1, 2.5, "3"],
             "max_change": [0.0, 1.5, *NUMBER],
             "stochastic": BOOL,
+            "budgets": [3, "cost", {"cost": 3.0}, {3: None}],
         },
     ),
     Call("decisions.CVaR", {"level": value(0.1)}, {"level": [0.0, *FRACTION]}),
@@ -1048,10 +1237,13 @@ CALLS = [
             "objective": OBJECTIVE,
             "initial": STARTS,
             "rivals": [3, "prior", {"a": 3}],
-            "num_replicates": [0, 50, 2.5, "x", None],
-            "false_alarm": INSIDE,
-            "choose_by": [3, "greedy"],
+            "options": RECORD,
         },
+    ),
+    Call(
+        "calibration.CriticiseOptions",
+        {},
+        {"num_replicates": [0, 50, 2.5, "x", None], "false_alarm": INSIDE, "choose_by": [3, "greedy"]},
     ),
     Call(
         "models.default_prior",
@@ -1113,14 +1305,13 @@ CALLS = [
     Call("information.evsi", _STUDIED, _BAD_STUDIED),
     Call(
         "information.net_benefit_of_sampling",
-        {**_STUDIED, "sizes": value([1, 2]), "population": value(10.0)},
-        {
-            **_BAD_STUDIED,
-            "sizes": [[], [0], [-1.0], [NAN], ["x"], 3],
-            "population": NOT_NEGATIVE,
-            "fixed_cost": NUMBER,
-            "cost_per_size": NUMBER,
-        },
+        {**_STUDIED, "sizes": value([1, 2]), "economics": lambda: target("information.StudyEconomics")(10.0)},
+        {**_BAD_STUDIED, "sizes": [[], [0], [-1.0], [NAN], ["x"], 3], "economics": RECORD},
+    ),
+    Call(
+        "information.StudyEconomics",
+        {"population": value(10.0)},
+        {"population": NOT_NEGATIVE, "fixed_cost": NUMBER, "cost_per_size": NUMBER},
     ),
     Call(
         "information.discounted_population",
@@ -1264,6 +1455,13 @@ CALLS = [
             "objective": [*OBJECTIVE, target("AverageReward")()],
             "step": [-1, 2, 0.5, "x", None, NAN],
             "num_simulations": optional(COUNT),
+            "options": RECORD,
+        },
+    ),
+    Call(
+        "decisions.SearchOptions",
+        {},
+        {
             "max_seconds": optional(POSITIVE),
             "max_depth": optional(COUNT),
             "exploration": optional(NOT_NEGATIVE),
@@ -1423,9 +1621,8 @@ CALLS = [
             "num_steps": [*COUNT, 2**31],
             "num_episodes": [3, *MAYBE_COUNT],
             "num_seeds": COUNT,
-            "regret": [3, "nosuch", ["a"]],
             "path": PATH,
-            "options": [3, None, {}],
+            "options": RECORD,
         },
         {"num_episodes": "num_steps", "prior": "prior|posterior"},
     ),
@@ -1433,6 +1630,7 @@ CALLS = [
         "experiments.RunOptions",
         {},
         {
+            "regret": [3, "nosuch", ["a"]],
             "space": ["x", 3],
             "num_checkpoints": COUNT,
             "progress": BOOL,
@@ -1490,14 +1688,15 @@ CALLS = [
             "num_steps": [3, *MAYBE_COUNT],
             "num_episodes": COUNT,
             "num_seeds": COUNT,
-            "num_blocks": [*COUNT, 10**7],
-            "regret": optional(WORD),
             "path": [3, 2.5],
-            "executor": EXECUTOR,
-            "retries": [x for x in COUNT if x != 0],
-            "options": [3, None],
+            "options": [*RECORD, lambda: target("experiments.SweepOptions")(num_blocks=10**7)],
         },
-        {"priors": "prior", "num_blocks": "num_blocks|blocks"},
+        {"priors": "prior", "options": "options|blocks"},
+    ),
+    Call(
+        "experiments.SweepOptions",
+        {},
+        {"num_blocks": COUNT, "regret": optional(WORD), "executor": EXECUTOR, "retries": [x for x in COUNT if x != 0]},
     ),
     Call(
         "sweeps.sweep_status",
@@ -1873,7 +2072,7 @@ CALLS += [
             "params": _PARAMS,
             "environment": _TASK,
             "num_choices": COUNT,
-            "num_persons": MAYBE_COUNT,
+            "subjects": [0, -1, 2.5, True, "pqr"],
             "horizon": MAYBE_COUNT,
         },
     ),
@@ -1899,22 +2098,29 @@ CALLS += [
             "model": behaviour_model,
             "environment": value(bm.behaviour.TwoStepTask()),
             "num_simulations": value(1),
-            "num_choices": value(4),
-            "num_draws": value(2),
+            "options": lambda: target("calibration.SbcBehaviourOptions")(num_choices=4, num_draws=2),
         },
         {
             "key": TYPED_KEY,
             "model": _MODEL,
             "environment": _TASK,
+            "num_simulations": COUNT,
+            "options": [*RECORD, _short_chain],
+            "path": PATH,
+        },
+        {"options": "options|sampler"},
+    ),
+    Call(
+        "calibration.SbcBehaviourOptions",
+        {},
+        {
             "num_subjects": COUNT,
             "num_choices": COUNT,
-            "num_simulations": COUNT,
             "num_draws": COUNT,
             "pooling": WORD,
             "horizon": MAYBE_COUNT,
-            "sampler": [3, "nuts", bm.inference.NUTS(1, 1, 1)],
+            "sampler": [3, "nuts"],
             "quantities": [3, "rate", {"rate": 3}],
-            "path": PATH,
         },
     ),
     Call(
@@ -1951,8 +2157,9 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms experiments.show_versions",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
+    "an old name": "envs.fold_log",
     "a record that the library fills": "deep.HostEnv "
-    "inference.GivenDraws "
+    "inference.GivenDraws decisions.Bounds decisions.ValuesBy recommend.SubgroupDecision "
     "decisions.BayesOptimal decisions.BayesAdaptivePlan mdp.FoldedLog information.NextExperiment "
     "deep.Training mdp.Source "
     "mdp.PriorWeight mdp.RowIntervals "
@@ -1967,13 +2174,15 @@ EXEMPT = {
     "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
     "decisions.Verdict calibration.Criticism recommend.Decision "
     "information.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
-    "decisions.OutcomeValue "
+    "decisions.OutcomeValue decisions.BudgetPlan decisions.ParetoFront decisions.ShadowPrice decisions.Spending "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",
     "files are another matter": "recommend.write_report experiments.save_result "
     "calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",
+    "they run inside a program: tests/models/test_regression_rows.py": "models.hazard_rows models.logit_rows "
+    "models.ordinal_rows models.stick_rows",
 }
 
 

@@ -704,6 +704,31 @@ FAULTS = [
         "test_cli_stored.py",
         "an option that says nothing is taken in silence",
     ),
+    # verification, budgets, covariates, unrecorded causes
+    Fault(
+        "interval-order",
+        "verification/interval_mdp.py",
+        'np.argsort(-ahead if most else ahead, axis=-1, kind="stable")',
+        'np.argsort(ahead if most else ahead, axis=-1, kind="stable")',
+        "verification/test_interval_mdp.py",
+        "the most favourable rows are the least favourable ones",
+    ),
+    Fault(
+        "sensitivity-room",
+        "decisions/confounding.py",
+        "room = probs * (factor - 1.0 / factor)",
+        "room = probs * (factor - 1.0)",
+        "decisions/test_confounding.py",
+        "outcomes get less than the bound allows",
+    ),
+    Fault(
+        "population-weights",
+        "decisions/for_whom.py",
+        "        return Weights(posterior, contexts.subjects, True)\n    if",
+        "        return Weights(posterior, contexts.transitions, True)\n    if",
+        "decisions/test_for_whom.py",
+        "rows are counted in place of subjects",
+    ),
 ]
 
 

@@ -173,3 +173,19 @@ def test_draws_that_do_not_fit(capsys, tmp_path, log):
     refused(capsys, "--draws is given as 10 and 20", *given, "--draws", 10, "--draws", 20)
     refused(capsys, "no log is given, expected the name of one, or --draws FILE", "decide", "--discount", 0.9)
     refused(capsys, "--transition is given with a log", "decide", log, *COLUMNS, *PRIOR, "--transition", "P")
+
+
+def test_a_budget_of_a_column(capsys, log):
+    frame = pd.read_csv(log)
+    frame["cost"] = 1.0 + 2.0 * (frame["a"] == "go")
+    frame.to_csv(log, index=False)
+    # Rewards of 0 and 1, costs of 1 and 3: the default prior has a law for each.
+    given = ("decide", log, *COLUMNS, "--discount", 0.5, "--draws", 200, "--no-checks")
+    code, out, _ = run(capsys, *given, "--outcomes", "cost", "--budget", "cost=5", "--budget-probability", 0.9)
+    said = " ".join(out.split())
+    assert code == 0 and "cost: spends" in said and "of a budget of 5" in said and "where 0.1 was allowed" in said
+    refused(capsys, "--budget is 'cost', expected COLUMN=LIMIT", *given, "--outcomes", "cost", "--budget", "cost")
+    refused(capsys, "--budget is 'beds', expected", *given, "--outcomes", "cost", "--budget", "beds=3")
+    two = ("--budget", "cost=3", "--budget", "cost=4")
+    refused(capsys, "--budget 'cost' is given twice", *given, "--outcomes", "cost", *two)
+    refused(capsys, "no policy spends less on average", *given, "--outcomes", "cost", "--budget", "cost=0.5")

@@ -10,7 +10,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.cli import build_parser
 from bayes_mdp.cli.options import folded_of, labels_of, log_of
-from bayes_mdp.cli.problem import _rewards, space_of
+from bayes_mdp.cli.problem import known_rewards_of, space_of
 from tests.test_cli import refused, run
 
 COLUMNS = ["--state", "s", "--action", "a", "--next-state", "s2"]
@@ -122,7 +122,7 @@ def test_known_costs(log, tmp_path, columns, given, sign):
     table.to_csv(tmp_path / "known.csv", index=False)
     arguments = parsed("fit", log, *COLUMNS, *given, "--known-reward", tmp_path / "known.csv")
     arguments.log = log
-    rewards = _rewards(arguments, space_of(arguments, log_of(arguments)))
+    rewards = known_rewards_of(arguments, space_of(arguments, log_of(arguments)))
     assert rewards.tolist() == [[sign * x, sign * x] for x in range(4)]
 
 
@@ -189,7 +189,7 @@ def known(log, tmp_path, table, *more):
     (tmp_path / "known.csv").write_text(table)
     arguments = parsed("fit", log, *COLUMNS, *more, "--known-reward", tmp_path / "known.csv")
     arguments.log = log
-    return _rewards(arguments, space_of(arguments, log_of(arguments))).tolist()
+    return known_rewards_of(arguments, space_of(arguments, log_of(arguments))).tolist()
 
 
 def test_labels_of_known_rewards_are_text(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.renamed import MOVED, RENAMED, accepts_moved, new_argument
+from tools.public_names import find, public_names
 
 HEAVY = ("cvxpy", "arviz", "gymnasium", "numpyro", "matplotlib", "pandas", "xarray")
 
@@ -87,9 +88,14 @@ def test_the_page_of_changes_has_every_argument():
 
 @pytest.mark.parametrize("door", MOVED)
 def test_an_argument_that_moved_is_a_field_of_the_record_of_options(door):
-    function, record = (public(f"bayes_mdp.{name}") for name in (door, MOVED[door].record))
-    parameters = inspect.signature(function).parameters
-    assert parameters["options"].default == record()
+    parameters = inspect.signature(public(f"bayes_mdp.{door}")).parameters
+    if not MOVED[door].record:
+        assert parameters.keys() >= set(MOVED[door].fields.values()) and parameters.keys().isdisjoint(
+            MOVED[door].fields
+        )
+        return
+    record = public(f"bayes_mdp.{MOVED[door].record}")
+    assert MOVED[door].argument in parameters
     assert parameters.keys().isdisjoint(MOVED[door].fields)
     assert {field.name for field in dataclasses.fields(record)} >= set(MOVED[door].fields.values())
 
@@ -120,7 +126,32 @@ def test_arguments_of_the_last_version_that_cannot_be_are_refused():
     call: Any = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))
     with pytest.warns(FutureWarning), pytest.raises(ValueError, match="quantity is 'chosen policy' with quantities"):
         call(quantities={"x": len}, quantity="chosen policy")
-    with pytest.warns(FutureWarning), pytest.raises(TypeError, match="options is None, expected CheckOptions"):
-        call(options=None, num_draws=50)
+    with pytest.warns(FutureWarning), pytest.raises(TypeError, match="options is 3, expected CheckOptions"):
+        call(options=3, num_draws=50)
     with pytest.warns(FutureWarning), pytest.raises(ValueError, match="num_draws is 3"):
         call(num_draws=3)
+
+
+MANY = {
+    "read_log": "the columns of a table, and how it is written",
+    "behaviour.read_choices": "the columns of a table, and how it is written",
+    "run": "an experiment: who plays what, for how long (in steps or in episodes), how often",
+    "compare": "an experiment, and the problems of environments without a task",
+    "sweeps.sweep": "an experiment, for all cells",
+    "models.logit_rows": "a regression: its columns, its outcomes, its prior",
+    "models.ordinal_rows": "a regression: its columns, its outcomes, its prior",
+    "models.hazard_rows": "a regression: its columns, its outcomes, its prior",
+    "models.stick_rows": "a regression: its columns, its outcomes, its prior",
+    "policy_value": "what is valued, in which draws, and for whom",
+    "recommend.decide_by_subgroup": "what is compared, for whom, and what is promised",
+    "decisions.pareto_front": "the outcome by name or by what it is, and the arguments of a value",
+}
+"""Functions with more than eight arguments, and what these are."""
+
+
+def test_a_function_has_eight_arguments_at_most():
+    """What seldom changes goes into a record of options (`MOVED`); what every call says stays an argument."""
+    functions: dict[str, Any] = {name: find(name) for name in public_names() if inspect.isroutine(find(name))}
+    numbers = {name.removeprefix("bayes_mdp."): len(inspect.signature(f).parameters) for name, f in functions.items()}
+    assert {name for name, number in numbers.items() if number > 8} == set(MANY)
+    assert sum(number == 8 for number in numbers.values()) <= 9

@@ -34,7 +34,7 @@ from bayes_mdp.utils.memory import usable_cores
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
 from bayes_mdp.utils.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
 
-__all__ = ["SearchOptions", "search"]
+__all__ = ["SearchOptions", "SearchRule", "search"]
 """What the reference tells beside the agents: the mathematics of the paper."""
 
 KEPT = 4  # nodes for each simulation, where trees are kept
@@ -195,8 +195,7 @@ class BAMCP(eqx.Module):
             at,
             state.rollout_q,
             options=SearchOptions(self.num_simulations, self.max_depth, self.episodes, self.tree_nodes),
-            exploration=self.exploration,
-            random_rollouts=self.random_rollouts,
+            rule=SearchRule(self.exploration, self.random_rollouts),
             kept=state.kept,
         )
         return OneAction(jnp.asarray(answer.action)), SearchState(state.rollout_q, answer.kept)
@@ -269,6 +268,18 @@ class SearchOptions(NamedTuple):
     max_nodes: int
 
 
+class SearchRule(NamedTuple):
+    """How actions are chosen in a simulation. Numbers, which may be traced.
+
+    Args:
+        exploration: c of UCT, inside the tree; None: `search.default_exploration`.
+        random_rollouts: probability that an action below the tree is random.
+    """
+
+    exploration: RealScalar | None
+    random_rollouts: RealScalar
+
+
 class SearchInput(NamedTuple):
     """The arrays of one decision.
 
@@ -316,8 +327,7 @@ def search(
     rollout_q: Float[AnyArray, "S A"],
     *,
     options: SearchOptions,
-    exploration: RealScalar | None,
-    random_rollouts: RealScalar,
+    rule: SearchRule,
     kept: KeptTree | None = None,
 ) -> SearchOutput:
     """Search from a state. Traceable.
@@ -329,8 +339,7 @@ def search(
         at: where to decide; state S: there is nothing to decide.
         rollout_q: in which actions of rollouts that are not random are greedy.
         options: static numbers.
-        exploration: c of UCT; None: `search.default_exploration`.
-        random_rollouts: probability that an action of a rollout is random.
+        rule: how actions are chosen in a simulation.
         kept: the tree of the decision before, to go on with.
 
     Returns:
@@ -351,8 +360,8 @@ def search(
         jnp.asarray(at.state, INDEX),
         jnp.asarray(at.step, INDEX),
         jnp.asarray(step_discount(objective), float),
-        jnp.asarray(jnp.nan if exploration is None else exploration, float),
-        jnp.asarray(random_rollouts, float),
+        jnp.asarray(jnp.nan if rule.exploration is None else rule.exploration, float),
+        jnp.asarray(rule.random_rollouts, float),
         jnp.asarray(rollout_q, float),
         kept,
     )

@@ -17,6 +17,7 @@ from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.behaviour.likelihood import of_choices, policy_log_probs
 from bayes_mdp.mdp import Environment, Transitions
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import check_count, check_key, check_type, described, require_alike
 
@@ -98,6 +99,7 @@ class _EnvironmentTask(eqx.Module):
         return (task_state + 1).astype(jnp.int32), following.astype(jnp.int32), reward.astype(float), ended
 
 
+@accepts_moved("behaviour.simulate")
 def simulate(
     key: PRNGKeyArray,
     model: BehaviourModel,
@@ -105,9 +107,8 @@ def simulate(
     environment: Environment | Task,
     num_choices: int,
     *,
-    num_persons: int | None = None,
     horizon: int | None = None,
-    subjects: Sequence[Hashable] | None = None,
+    subjects: int | Sequence[Hashable] | None = None,
 ) -> ChoiceLog:
     """Choices of simulated persons, all at once.
 
@@ -117,9 +118,9 @@ def simulate(
         params: name -> one number, or [P].
         environment: an `Environment`, or a `Task`. After an end, and after `horizon` choices, an episode begins.
         num_choices: of each person (of the two-step task: twice the number of trials).
-        num_persons: P, where all parameters are numbers; None: as many as the parameters say, else 1.
         horizon: choices of an episode (of `Episodic(horizon)`); None: an episode goes on until it ends.
-        subjects: labels of the persons.
+        subjects: P, where all parameters are numbers, or labels of the P persons; None: as many as the parameters say,
+            else 1.
 
     Raises:
         ValueError, TypeError: as `log_likelihood`; an environment that is neither.
@@ -129,18 +130,20 @@ def simulate(
     check_count("num_choices", num_choices)
     if horizon is not None:
         check_count("horizon", horizon)
-    if num_persons is not None:
-        check_count("num_persons", num_persons)
-    task, ends = as_task(environment, horizon)
     sizes = {np.shape(x)[0] for x in params.values() if np.ndim(x)}
-    persons = num_persons or max(sizes, default=1)
+    if subjects is None or (isinstance(subjects, Sequence) and not isinstance(subjects, str)):
+        labels, persons = subjects, max(sizes, default=1 if subjects is None else len(subjects))
+    else:
+        check_count("subjects", subjects)
+        labels, persons = None, int(subjects)
+    task, ends = as_task(environment, horizon)
     by_person = person_params(model, params, persons)
     keys = jax.random.split(key, persons)
     columns = simulate_records(keys, model, by_person, task, num_choices, horizon)
     state, action, reward, following, ended = (np.asarray(x) for x in columns)
     flags = ended if ends else None
-    labels: dict[str, Any] = {"states": task.states, "actions": task.actions, "subjects": subjects}
-    return ChoiceLog(state, action, reward, following, flags, **labels)
+    names: dict[str, Any] = {"states": task.states, "actions": task.actions, "subjects": labels}
+    return ChoiceLog(state, action, reward, following, flags, **names)
 
 
 def as_task(environment: Environment | Task, horizon: int | None) -> tuple[Task, bool]:
@@ -251,7 +254,7 @@ def predict_freely(
             params_of_draw,
             environment,
             log.state.shape[1],
-            num_persons=log.num_subjects,
+            subjects=log.num_subjects,
             horizon=horizon,
         )
         sizes = (len(run.states), len(run.actions))

@@ -12,6 +12,7 @@ from .arviz.sensitivity import prior_sensitivity as prior_sensitivity
 from .checks.check_result import Check as Check
 from .checks.checking import CheckOptions as CheckOptions
 from .checks.checking import check as check
+from .criticism.criticise import CriticiseOptions as CriticiseOptions
 from .criticism.criticise import Criticism as Criticism
 from .criticism.criticise import criticise as criticise
 from .predictive.check_choices import ChoiceCheck as ChoiceCheck
@@ -21,6 +22,7 @@ from .predictive.loo_pit import loo_pit as loo_pit
 from .predictive.predictive_check import PredictiveCheck as PredictiveCheck
 from .predictive.predictive_check import predictive_check as predictive_check
 from .simulation_based.behaviour_sbc import DrawnBehaviour as DrawnBehaviour
+from .simulation_based.behaviour_sbc import SbcBehaviourOptions as SbcBehaviourOptions
 from .simulation_based.behaviour_sbc import sbc_behaviour as sbc_behaviour
 from .simulation_based.prior_sbc import SbcOptions as SbcOptions
 from .simulation_based.prior_sbc import sbc as sbc

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float, PRNGKeyArray
 
+    from bayes_mdp.decisions import Budget
     from bayes_mdp.decisions.information.sample_information import Study
     from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
     from bayes_mdp.decisions.strategies.decision_model import DecisionModel
@@ -104,6 +105,21 @@ def add_decide(commands: Commands) -> None:
         help="actions that the data that choose have less often in the state keep the baseline's probability "
         "(default: 5, or 0 with --min-count)",
     )
+    parser.add_argument(
+        "--budget",
+        action="append",
+        default=[],
+        metavar="COLUMN=LIMIT",
+        help="most that may be expected of a column of --outcomes, summed as the objective sums rewards; several times "
+        "for several",
+    )
+    parser.add_argument(
+        "--budget-probability",
+        type=float,
+        default=0.95,
+        metavar="P",
+        help="probability with which every budget is kept (default: 0.95)",
+    )
     parser.add_argument("--stochastic", action="store_true", help="allow mixtures of actions")
     parser.add_argument("--no-checks", action="store_true", help="leave out the checks of the belief")
     parser.add_argument(
@@ -156,6 +172,7 @@ def _decide(arguments: argparse.Namespace) -> None:
                 min_count=arguments.min_count,
                 bootstrap_below=arguments.bootstrap_below,
                 stochastic=arguments.stochastic,
+                budgets=_budgets(arguments),
             ),
             slack=arguments.slack,
             num_draws=draws,
@@ -187,7 +204,7 @@ def _draws_of(given: list[str]) -> tuple[int, list[str]]:
     return (count(numbers[0]) if numbers else 400), [text for text in given if text not in numbers]
 
 
-_NOT_WITH_DRAWS = ("split", "min_count", "bootstrap_below", "report", "value_range", "no_checks")
+_NOT_WITH_DRAWS = ("split", "min_count", "bootstrap_below", "report", "value_range", "no_checks", "outcomes")
 """Options of `decide` that need a log, beside those of every command."""
 
 
@@ -209,6 +226,8 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
     arguments.split = arguments.split or None  # nobody has given it
     arguments.min_count = arguments.min_count or None
     refuse_options(arguments, only_logs, f"--draws {files[0]}")
+    if arguments.budget:
+        raise ValueError(f"--budget is given with --draws {files[0]}, expected it with a log alone")
     objective = required_objective(arguments)
     posterior = _draws_in(arguments, files)
     space = posterior.space
@@ -280,6 +299,31 @@ def _policy_lines(policy: "np.ndarray", space: "StateActionSpace") -> list[str]:
             lines.append(f"  {name}: {', '.join(mixed)}")
     more = [f"  ... ({len(lines) - _SHOWN} more states)"] if len(lines) > _SHOWN else []
     return ["  the policy:", *lines[:_SHOWN], *more] if lines else []
+
+
+def _budgets(arguments: argparse.Namespace) -> "dict[str, Budget] | None":
+    """The budgets of "COLUMN=LIMIT".
+
+    Raises:
+        ValueError: it is written in another way; a column twice, or none of --outcomes.
+    """
+    from bayes_mdp.decisions import Budget
+    from bayes_mdp.utils.validation import check_name
+
+    budgets: dict[str, Budget] = {}
+    for text in arguments.budget:
+        name, equals, number = text.rpartition("=")
+        try:
+            limit = float(number)
+        except ValueError:
+            equals, limit = "", 0.0
+        if not equals:
+            raise ValueError(f"--budget is {text!r}, expected COLUMN=LIMIT, such as cost=22")
+        check_name("--budget", name, arguments.outcomes or [], " (columns of --outcomes)")
+        if name in budgets:
+            raise ValueError(f"--budget {name!r} is given twice, expected each column once")
+        budgets[name] = Budget(limit, probability=arguments.budget_probability)
+    return budgets or None
 
 
 def add_evaluate_decision(commands: Commands) -> None:

@@ -146,7 +146,13 @@ def _judge(
         policies = {"logged": bm.behaviour_policy(observed, space=space), **policies}
     stated = None if arguments.value_range is None else tuple(arguments.value_range)
     compared = bm.compare_policies(
-        key, posterior, policies, objective, initial=initial, num_draws=arguments.draws, value_range=stated
+        key,
+        posterior,
+        policies,
+        objective,
+        initial=initial,
+        num_draws=arguments.draws,
+        options=bm.decisions.VerdictOptions(value_range=stated),
     )
     print(f"\n{compared}")
     if arguments.report is not None:

@@ -138,7 +138,12 @@ def required_objective(arguments: argparse.Namespace) -> "Objective":
 
 
 MISSING = ("missing_reward", "missing_state", "gaps")
-"""What may be missing from a log, as arguments of `read_log` and `fold_log`."""
+"""What may be missing from a log, as arguments of `read_log`."""
+
+
+def _names(text: str) -> list[str]:
+    """Names with commas between."""
+    return [name.strip() for name in text.split(",")]
 
 
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
@@ -152,6 +157,8 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=text)
     if not required:
         parser.add_argument("--chain", action="store_true", help="the log has no actions: no --action")
+    text = "columns of other numbers beside the reward, such as cost,days, learnt from the same rows of the log"
+    parser.add_argument("--outcomes", type=_names, metavar="COLUMN,...", help=text)
     text = "an empty reward or cost is an error, or its row counts for the transition alone"
     parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
     text = "an empty state is an error, or ends one run of transitions; the row before it counts by action and reward"
@@ -252,7 +259,7 @@ def log_of(arguments: argparse.Namespace) -> "Log":
 
 def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
     """The logs that the columns describe, folded; `space`: whose labels they have."""
-    from bayes_mdp.envs import fold_log
+    from bayes_mdp.envs import read_log
 
     refuse_stored(*arguments.log)
     for name, usual in WHOLE_LOG.items():
@@ -265,12 +272,13 @@ def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = 
     duplicates = arguments.allow_duplicates
     options = {"space": space, "chunksize": size, "allow_duplicates": duplicates}
     with warnings_in_one_line():
-        return fold_log(arguments.log, **_columns(arguments), **options)
+        return read_log(arguments.log, **_columns(arguments), **options)
 
 
 def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `add_columns` and `add_labels` have read, as arguments of `read_log` and `fold_log`."""
+    """What `add_columns` and `add_labels` have read, as arguments of `read_log`."""
     named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING)} | dialect_of(arguments)
+    named["outcomes"] = arguments.outcomes
     return named | {name: labels_of(arguments, name) for name in LABELS}
 
 

@@ -5,6 +5,7 @@ a file, how far it is and what came out (`sweep`, `status`, `results`).
 import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -70,6 +71,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     import bayes_mdp as bm
     from bayes_mdp.experiments.registry_names import find_agent, find_environment, find_prior
+    from bayes_mdp.experiments.run_config import RunOptions
 
     check_outputs(arguments, "out", "figure")
     env = find_environment(arguments.env)
@@ -87,8 +89,8 @@ def _run(arguments: argparse.Namespace) -> None:
         num_episodes=arguments.episodes,
         num_seeds=arguments.seeds,
         key=jax.random.key(arguments.seed),
-        regret=arguments.regret,
         path=arguments.out,
+        options=RunOptions(regret=arguments.regret),
     )
     print(summary_of_run(arguments.agent, env.name, result))
     if arguments.out:
@@ -194,9 +196,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
     config = read_sweep_config(arguments.config)
     if arguments.out is None:
         arguments.out = _default_folder(arguments.config)
-    config |= {
+    stated = {
         name: getattr(arguments, name) for name in ("executor", "retries") if getattr(arguments, name) is not None
     }
+    config["options"] = replace(config["options"], **stated)
     result = sweep(**config, path=arguments.out)
     print(summary_of_sweep(result))
     print(f"result: {arguments.out / 'results.nc'}")

@@ -91,6 +91,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
         replay_size=arguments.replay,
         evaluation=None if every is None else _evaluation(arguments, every),
         device=arguments.device,
+        evaluation_env=evaluation_env,
     )
     training = train(
         agent,
@@ -100,7 +101,6 @@ def _train(arguments: argparse.Namespace) -> int | None:
         key=jax.random.key(arguments.seed),
         path=arguments.out,
         options=options,
-        evaluation_env=evaluation_env,
     )
     if arguments.out:
         _note(arguments)

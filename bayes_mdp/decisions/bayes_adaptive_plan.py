@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -17,9 +18,10 @@ from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, require_numba, require_searchable
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.progress import bar_of
-from bayes_mdp.utils.validation import check_count, check_key, check_not_negative, check_positive
+from bayes_mdp.utils.validation import check_count, check_key, check_not_negative, check_positive, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -126,7 +128,47 @@ class BayesAdaptivePlan(eqx.Module):
         )
 
 
-def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how long to search
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of `plan_bayes_adaptive`: how long and how it searches.
+
+    Args:
+        max_seconds: of wall time, at most (checked about ten times a second); None: no bound.
+        max_depth: steps of a simulation at most; None: 100, or to the end of the episode under `Episodic`.
+        exploration: c of UCT; None: the range of the rewards of one step, times the square root of their number.
+        max_nodes: of the tree; None: one for each simulation, a million at most. A full tree grows no more.
+        num_draws: of rewards of laws without an urn.
+        reward_bins: see `agents.BAMCP`.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.decisions.SearchOptions(max_seconds=1.0).num_draws
+        1000
+    """
+
+    max_seconds: float | None = None
+    max_depth: int | None = None
+    exploration: float | None = None
+    max_nodes: int | None = None
+    num_draws: int = 1000
+    reward_bins: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("max_depth", "max_nodes"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_count("num_draws", self.num_draws)
+        check_count("reward_bins", self.reward_bins)
+        if self.max_seconds is not None:
+            check_positive("max_seconds", self.max_seconds)
+        if self.exploration is not None:
+            check_not_negative("exploration", self.exploration)
+
+
+@accepts_moved("decisions.plan_bayes_adaptive")
+def plan_bayes_adaptive(
     key: PRNGKeyArray,
     belief: CanSampleLazily,
     state: Hashable,
@@ -134,19 +176,15 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
     *,
     step: int = 0,
     num_simulations: int | None = None,
-    max_seconds: float | None = None,
-    max_depth: int | None = None,
-    exploration: float | None = None,
-    max_nodes: int | None = None,
-    num_draws: int = 1000,
-    reward_bins: int = 2,
+    options: SearchOptions = SearchOptions(),
 ) -> BayesAdaptivePlan:
     """The action to take now, by Bayes-adaptive Monte Carlo planning (Guez, Silver and Dayan 2012, 2013).
 
     As `agents.BAMCP`, for one decision: simulations in MDPs drawn from the posterior search the tree of what may be
     done and seen. As their number grows the action becomes the Bayes-optimal one, on the conditions given there; with
     few it is a heuristic, and how many are enough is not known beforehand: see whether more of them, or another
-    `exploration`, change the action. `bayes_optimal` is exact where problems are small. It needs numba (extra `fast`).
+    `options.exploration`, change the action. `bayes_optimal` is exact where problems are small. It needs numba (extra
+    `fast`).
 
     Args:
         key: a typed key; with a budget of time alone, the number of simulations depends on the machine.
@@ -154,13 +192,8 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
         state: where the action is needed: its name in the space, or its index where states have no names.
         objective: Discounted, Episodic or FirstExit.
         step: of the episode, under `Episodic`.
-        num_simulations: at most; None: 10,000, or with `max_seconds` as many as fit.
-        max_seconds: of wall time, at most (checked about ten times a second).
-        max_depth: steps of a simulation at most; None: 100, or to the end of the episode under `Episodic`.
-        exploration: c of UCT; None: the range of the rewards of one step, times the square root of their number.
-        max_nodes: of the tree; None: one for each simulation, a million at most. A full tree grows no more.
-        num_draws: of rewards of laws without an urn.
-        reward_bins: see `agents.BAMCP`.
+        num_simulations: at most; None: 10,000, or with `options.max_seconds` as many as fit.
+        options: wall time, depth, exploration, size of the tree (see `SearchOptions`).
 
     Raises:
         ValueError: a state that is none, a budget of zero, another horizon than that of the space,
@@ -186,22 +219,14 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
     at = _index_of(state, space)
     check_horizon(space, objective)
     _check_step(step, objective)
-    counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
-    for name, value in counts.items():
-        if value is not None:
-            check_count(name, value)
-    check_count("num_draws", num_draws)
-    check_count("reward_bins", reward_bins)
-    if max_seconds is not None:
-        check_positive("max_seconds", max_seconds)
-    if exploration is not None:
-        check_not_negative("exploration", exploration)
+    if num_simulations is not None:
+        check_count("num_simulations", num_simulations)
+    check_type("options", options, SearchOptions, "SearchOptions")
+    max_seconds = options.max_seconds
     most = DEFAULT_SIMULATIONS if num_simulations is None and max_seconds is None else num_simulations
-    nodes = max_nodes or 1 + min(most or MOST_NODES, MOST_NODES)
+    nodes = options.max_nodes or 1 + min(most or MOST_NODES, MOST_NODES)
     check_tree(nodes, space.n_actions)
-    found = _search(
-        key, belief, space, objective, _Settings(at, step, max_depth, exploration, nodes, num_draws, reward_bins)
-    )
+    found = _search(key, belief, space, objective, _Settings(at, step, nodes, options))
     seconds = _run(found, most, max_seconds)
     answer = found.answer()
     return BayesAdaptivePlan(
@@ -223,15 +248,12 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
 
 
 class _Settings(NamedTuple):
-    """Checked arguments of a search: indices, and numbers of `plan_bayes_adaptive`."""
+    """Checked arguments of a search: indices, the size of the tree, and the options of `plan_bayes_adaptive`."""
 
     state: int
     step: int
-    max_depth: int | None
-    exploration: float | None
     max_nodes: int
-    num_draws: int
-    reward_bins: int
+    options: SearchOptions
 
 
 def _search(
@@ -241,10 +263,11 @@ def _search(
     from bayes_mdp.planning.tree_search import Decision, Search, new_tree
 
     key_draws, key_search = jax.random.split(key)
-    shapes = jax.eval_shape(lambda: belief.lazy_belief(key_draws, chosen.num_draws, chosen.reward_bins))
+    options = chosen.options
+    shapes = jax.eval_shape(lambda: belief.lazy_belief(key_draws, options.num_draws, options.reward_bins))
     check_lazy(shapes)
     with jax.enable_x64(True):
-        arrays = jax.tree.map(np.asarray, belief.lazy_belief(key_draws, chosen.num_draws, chosen.reward_bins))
+        arrays = jax.tree.map(np.asarray, belief.lazy_belief(key_draws, options.num_draws, options.reward_bins))
     horizon = objective.horizon if isinstance(objective, Episodic) else None
     discount = float(np.asarray(step_discount(objective)))
     return Search(
@@ -252,10 +275,10 @@ def _search(
         space.legal,
         None,
         Decision(chosen.state, chosen.step, horizon, discount),
-        exploration=chosen.exploration,
+        exploration=options.exploration,
         random_rollouts=1.0,
         rollout_q=np.zeros((space.n_states, space.n_actions)),
-        max_depth=chosen.max_depth,
+        max_depth=options.max_depth,
         rng=host_generator(key_search),
         tree=new_tree(chosen.max_nodes, space.n_actions),
     )

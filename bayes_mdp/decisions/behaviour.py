@@ -114,7 +114,7 @@ def behaviour_policy(
     `policy_value`); those of an array count as known.
 
     Args:
-        log: see `read_log`, `fold_log`; or transitions, with `space`; or a posterior, whose counts of the logs that it
+        log: see `read_log`; or transitions, with `space`; or a posterior, whose counts of the logs that it
             has learnt from are taken (earlier ones count less after `discount_data`).
         space: for its legal actions, its horizon, and its state "unseen" if it has one; of transitions also for the
             numbers of states and actions. None: that of the posterior; of a log all actions are legal.

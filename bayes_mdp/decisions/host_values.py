@@ -30,6 +30,7 @@ from bayes_mdp.planning.occupancy import recurrent_classes
 from bayes_mdp.planning.solution import PolicyEvaluation
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
+DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterations take as long as episodes last
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
@@ -140,12 +141,10 @@ class PolicyPairs:
         self.is_dense = self.n_states <= DENSE or not few
         inside = self.rows.next_state < self.n_states
         self._inside, self._state, self._next = inside, state[inside], self.rows.next_state[inside]
-        # Entries of one state by its first action, then by its second one: within such a part no place is hit twice.
         self._is_whole = self.deterministic and np.array_equal(
             self._next, np.tile(np.arange(self.n_states), self.n_states)
         )
         self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
-        self._rank = self._rank_of_pair[self.rows.pair][inside]
         # All rows list every state in order: they are taken whole, not entry by entry.
         width = rows.width or 0
         whole = self.is_dense and not self._is_whole and width in (self.n_states, self.n_states + 1)
@@ -176,14 +175,14 @@ class PolicyPairs:
         if self._width:
             return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
         probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
+        scale = None if self.deterministic else self.weight
         if probs.dtype == np.float32:
             # Rows sum to one in double precision.
             probs = probs.astype(np.float64)
-            probs = probs / self.rows.sums(probs)[:, self.rows.pair]
-        if not self.deterministic:
-            probs = probs * self.weight[..., self.rows.pair]
-        inside = probs if self._inside.all() else probs[:, self._inside]
-        return Chains(self._matrix(inside), reward, terms, size)
+            scale = (1.0 if scale is None else scale) / self.rows.sums(probs)
+        if scale is not None:
+            probs = probs * np.repeat(scale, np.diff(self.rows.first), axis=-1)
+        return Chains(self._matrix(probs), reward, terms, size)
 
     def with_reward(self, chains: Chains, reward: Float[np.ndarray, "N Q"]) -> Chains:
         """The same chains with other rewards of all pairs."""
@@ -215,16 +214,25 @@ class PolicyPairs:
                 matrix[block, state] += rows[..., :size]
         return matrix
 
-    def _matrix(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
+    @cached_property
+    def _places(self) -> scipy.sparse.csr_array:
+        """[S S, F]: one where an entry lies in the matrix."""
+        entry = np.flatnonzero(self._inside)
+        place = self._state * self.n_states + self._next
+        shape = self.n_states**2, len(self._inside)
+        return scipy.sparse.csr_array((np.ones(len(entry)), (place, entry)), shape=shape)
+
+    def _matrix(self, probs: Float[np.ndarray, "N F"]) -> Float[np.ndarray, "N S S"] | scipy.sparse.csr_matrix:
         num, size = len(probs), self.n_states
+        if self.is_dense and not self.deterministic:
+            # All draws in one product: several actions of a state add to one place.
+            return np.ascontiguousarray((self._places @ probs.T).T).reshape(num, size, size)
+        probs = probs if self._inside.all() else probs[:, self._inside]
         if self.is_dense:
             if self._is_whole:
                 return probs.reshape(num, size, size)
             matrix = np.zeros((num, size * size))
-            place = self._state * size + self._next
-            for rank in range(int(self._rank.max(initial=0)) + 1):
-                part = self._rank == rank
-                matrix[:, place[part]] += probs[:, part]
+            matrix[:, self._state * size + self._next] = probs
             return matrix.reshape(num, size, size)
         first = np.searchsorted(self._state, np.arange(size))
         offsets = np.arange(num, dtype=np.int64)[:, None]
@@ -310,8 +318,13 @@ def _later(k: Numbers, chains: Chains) -> Numbers:
 
 
 def _first_exit(chains: Chains) -> Values:
-    values = solve(chains, 1.0, chains.reward)
-    steps = solve(chains, 1.0, np.ones_like(chains.reward))
+    rewards, ones = chains.reward, np.ones_like(chains.reward)
+    if isinstance(chains.matrix, np.ndarray) and rewards.shape[1] <= DIRECT_UNDISCOUNTED:
+        # One elimination for both right sides.
+        system = np.eye(rewards.shape[1]) - chains.matrix
+        values, steps = np.moveaxis(_eliminate(system, np.stack([rewards, ones], -1)), -1, 0)
+    else:
+        values, steps = solve(chains, 1.0, rewards), solve(chains, 1.0, ones)
     with np.errstate(all="ignore"):
         swept = chains.reward + chains.expected_next(values)
         error = chains.sweep_error(values)
@@ -406,8 +419,9 @@ def solve(
         precision: share of the answer, of about which size iterations leave a residual.
     """
     size = rhs.shape[1]
-    if isinstance(chains.matrix, np.ndarray) and size <= DIRECT:
-        return _eliminate(np.eye(size) - discount * chains.matrix, rhs, anchored, adjoint)
+    if isinstance(chains.matrix, np.ndarray) and size <= (DIRECT if discount < 1 or anchored else DIRECT_UNDISCOUNTED):
+        system = np.eye(size) - discount * chains.matrix
+        return _eliminate(system, rhs[..., None], anchored, adjoint)[..., 0]
 
     def apply(x: Draws) -> Draws:
         if adjoint:
@@ -445,12 +459,15 @@ def _anchored(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"
     return system
 
 
-def _eliminate(system: Float[np.ndarray, "N S S"], rhs: Draws, anchored: bool, adjoint: bool) -> Draws:
+def _eliminate(
+    system: Float[np.ndarray, "N S S"], rhs: Float[np.ndarray, "N S K"], anchored: bool = False, adjoint: bool = False
+) -> Float[np.ndarray, "N S K"]:
+    """Several right sides at once; nan where a system is singular."""
     if anchored:
         system[..., 0] += 1.0
     system = np.swapaxes(system, -1, -2) if adjoint else system
     try:
-        return np.linalg.solve(system, rhs[..., None])[..., 0]
+        return np.linalg.solve(system, rhs)
     except np.linalg.LinAlgError:  # one of them is singular, and LAPACK answers none
         x = np.full_like(rhs, np.nan)
         for n in range(len(rhs)):
@@ -466,7 +483,8 @@ def _eliminate_one(
 ) -> Float[np.ndarray, " S"]:
     size = len(rhs)
     if size <= ELIMINATED:
-        return _eliminate((np.eye(size) - discount * chains.dense(draw))[None], rhs[None], anchored, adjoint)[0]
+        system = np.eye(size) - discount * chains.dense(draw)
+        return _eliminate(system[None], rhs[None, :, None], anchored, adjoint)[0, :, 0]
     if anchored or isinstance(chains.matrix, np.ndarray):
         return np.full(size, np.nan)
     block = chains.matrix[draw * size : (draw + 1) * size, draw * size : (draw + 1) * size]

@@ -1,16 +1,21 @@
-"""`Outcome`: something else that a policy brings, such as costs beside life years, with a discount of its own."""
+"""`Outcome`: something else that a policy brings, such as costs beside life years, with a discount of its own.
+
+It is known, or learnt from the same log as the reward (`LearntReward`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.inference.pair_draws import PairRows
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, SparseMDP
+from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows
+from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import as_real, check_bool, check_finite, check_number, check_type, described
 
@@ -144,6 +149,56 @@ class PairReward(eqx.Module):
         return total if mdp.end_probs is None else total + mdp.end_probs * table[..., n_states]
 
 
+@dataclass(frozen=True, eq=False)
+class LearntReward:
+    """The rewards of another posterior, drawn beside the rows of the one in use: an outcome learnt from the same log.
+
+    Its own rows are drawn too: they have to be those of the posterior in use, number by number, so that a draw of the
+    outcome belongs to the draw of the rows. That is seen, draw by draw, and not assumed.
+
+    Args:
+        name: of the outcome, for errors.
+        draws: of the other posterior, under the key of the rows.
+    """
+
+    name: str
+    draws: PairDraws
+
+    def of_pairs(self, drawn: Drawn) -> Float[np.ndarray, "N Q"]:
+        """The mean outcome of the pairs in the next draws.
+
+        Args:
+            drawn: the draws of the posterior in use.
+
+        Raises:
+            ValueError: the rows differ.
+        """
+        paid = self.draws.draw(len(drawn.probs))
+        if not np.array_equal(paid.probs, drawn.probs):
+            raise ValueError(
+                f"outcome {self.name!r}: the posterior that learnt it draws other rows than the one in use, expected "
+                "one of the same prior of rows, by the same log, in which rows and rewards share no site (or known "
+                "numbers: Outcome) " + see("how-to/budgets")
+            )
+        return paid.reward
+
+
+@runtime_checkable
+class HasOutcomes(Protocol):
+    """A posterior that has learnt other outcomes beside its reward, from the same log."""
+
+    @property
+    def outcomes(self) -> "Mapping[str, CanSample] | None":
+        """Name -> posterior whose rewards are the outcome; None: there are none."""
+        ...
+
+
+def learnt_outcomes(posterior: object) -> Mapping[str, CanSample]:
+    """The outcomes that a posterior has learnt; empty: none."""
+    learnt = posterior.outcomes if isinstance(posterior, HasOutcomes) else None
+    return {} if learnt is None else learnt
+
+
 def check_outcomes(outcomes: object) -> None:
     """Refuse what is neither None nor outcomes by name.
 
@@ -158,13 +213,13 @@ def check_outcomes(outcomes: object) -> None:
         raise ValueError("outcomes is empty, expected at least one outcome by its name, or None")
     for name, outcome in outcomes.items():
         check_type("a name of outcomes", name, str, "text")
-        check_type(f"outcomes[{name!r}]", outcome, Outcome, "an Outcome")
+        check_type(f"outcomes[{name!r}]", outcome, (Outcome, CanSample), "an Outcome, or a posterior that learnt it")
 
 
 def read_outcomes(
     outcomes: Mapping[str, Outcome] | None, shape: tuple[int, ...], ends: bool, objective: Objective
 ) -> dict[str, tuple[PairReward, Objective]]:
-    """The rewards of outcomes and the objectives that they are summed by.
+    """The rewards of known outcomes and the objectives that they are summed by.
 
     Args:
         outcomes: name -> outcome; None: none.

@@ -6,6 +6,7 @@ Source: Howard (1966), *Information value theory*; for decisions in draws Brenna
 (2007), *Calculating partial expected value of perfect information via Monte Carlo sampling algorithms*.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -14,6 +15,14 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.behaviour import greedy
 from bayes_mdp.decisions.choosing.common_draws import draws_of
+from bayes_mdp.decisions.for_whom import (
+    InContexts,
+    all_policies,
+    groups_of,
+    knowing,
+    read_population,
+    values_in_contexts,
+)
 from bayes_mdp.decisions.host_optima import TIE
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
@@ -24,6 +33,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_start,
     describe_unit,
     policy_value,
+    policy_values,
 )
 from bayes_mdp.inference.pair_draws import effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
@@ -269,3 +279,56 @@ def why_not_mean_mdp(posterior: CanSample) -> str | None:
     names = range(mdp.n_states) if space is None else space.state_names
     path = " -> ".join(str(names[s]) for s in (*cycle, cycle[0]))
     return f"a process can come back to states whose transition probabilities are not known ({path})"
+
+
+def value_of_covariates(
+    key: PRNGKeyArray,
+    posterior: InContexts,
+    objective: Objective,
+    *,
+    by: str | Sequence[str] = "context",
+    policies: Mapping[str, Any] | None = None,
+    population: Any = None,
+    initial: InitialLike | None = None,
+    num_draws: int = 400,
+) -> float:
+    """What knowing covariates before a policy is chosen is worth on average, by the posterior mean of the values.
+
+    The best policy for each pattern, less the best that is the same for all (see `bayes_mdp.decisions.knowing`): an
+    upper bound where covariates show in the course of things.
+
+    Args:
+        key: of the draws.
+        posterior: in contexts (see `infer`).
+        objective: of the values.
+        by: the covariates that become known; "context": all of them.
+        policies: name -> policy that may be chosen; None: all deterministic ones, of few states.
+        population: as in `policy_value`: who is meant.
+        initial: distribution of the first state, as in `policy_value`.
+        num_draws: number of draws.
+
+    Raises:
+        ValueError, TypeError: as `policy_value`; more than 4,096 deterministic policies.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = {"s": "a", "a": ["x", "y"] * 20, "t": "a", "sex": ["f"] * 20 + ["m"] * 20, "id": range(40)}
+        >>> rows["r"] = [0.0, 1.0] * 10 + [1.0, 0.0] * 10  # y is better for one half, x for the other
+        >>> columns = {"state": "s", "action": "a", "next_state": "t", "reward": "r"}
+        >>> log = bm.read_log(pd.DataFrame(rows), **columns, subject="id", covariates=["sex"])
+        >>> space = bm.StateActionSpace.from_log(log)
+        >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), log, space=space)
+        >>> 0.3 < bm.information.value_of_covariates(jax.random.key(1), posterior, bm.Episodic(1)) < 0.5
+        True
+    """
+    weights = read_population(posterior, population)
+    here = weights.posterior
+    named = policies
+    if named is None:
+        listed = all_policies(here.space.n_states, here.space.n_actions)
+        named = {str(i): policy for i, policy in enumerate(listed)}
+    each = values_in_contexts(policy_values, key, here, named, objective, initial, num_draws)
+    table = np.array([[value[name].mean for value in each] for name in named])
+    _, group, patterns = groups_of(here.contexts, by)
+    results = (group == np.arange(len(patterns))[:, None]).astype(float)
+    return knowing(table, weights.shares, results)

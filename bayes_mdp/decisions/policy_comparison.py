@@ -24,11 +24,12 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.labels import labels_of, policy_of
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import InitialLike, RealScalar
-from bayes_mdp.utils.validation import check_bool, described
+from bayes_mdp.utils.validation import check_bool, check_type, described
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -171,6 +172,33 @@ class PolicyComparison(eqx.Module):
         )
 
 
+@dataclass(frozen=True)
+class VerdictOptions:
+    """What is known beforehand of the policies that `compare_policies` compares; its verdict rests on it.
+
+    Args:
+        value_range: the lowest and the highest value that any policy can have, if known: there is no verdict if a draw
+            lies outside.
+        held_out: whether the policies were chosen without the data of this posterior. If not, there is no verdict if a
+            policy is optimal in the mean MDP of this posterior.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.decisions.VerdictOptions(value_range=(0, 1)).held_out
+        False
+    """
+
+    value_range: Range | None = None
+    held_out: bool = False
+
+    def __post_init__(self) -> None:
+        check_value_range(self.value_range)
+        check_bool("held_out", self.held_out)
+
+
+@accepts_moved("compare_policies")
 def compare_policies(
     key: PRNGKeyArray,
     posterior: CanSample,
@@ -179,9 +207,8 @@ def compare_policies(
     *,
     initial: InitialLike | None = None,
     num_draws: int = 2000,
-    value_range: Range | None = None,
-    held_out: bool = False,
     outcomes: Mapping[str, Outcome] | None = None,
+    options: VerdictOptions = VerdictOptions(),
 ) -> PolicyComparison:
     """Evaluate every policy in the same draws of the posterior. On the host, by NumPy, in float64.
 
@@ -190,10 +217,8 @@ def compare_policies(
             `policy_value` with this key.
         policies: name -> policy, each as in `policy_value`.
         initial: as in `policy_value`; `decide` takes the log by default.
-        value_range: the lowest and the highest value that any policy can have, if known: there is no verdict if a draw
-            lies outside.
-        held_out: whether the policies were chosen without the data of this posterior. If not, there is no verdict if a
-            policy is optimal in the mean MDP of this posterior.
+        options: what the verdict rests on: the range of values, whether the policies were fixed beforehand (see
+            `VerdictOptions`).
 
     Returns:
         Values of every policy, draw by draw, the differences, and a verdict on them.
@@ -210,15 +235,14 @@ def compare_policies(
         Policies in 100 common draws, episodes of 1 steps
         ...
     """
-    check_value_range(value_range)
-    check_bool("held_out", held_out)
+    check_type("options", options, VerdictOptions, "VerdictOptions")
     policies = read_names(policies)
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")
     with stage("policies in common draws"):
         values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
-    chosen_by: ChosenBy = "other data" if held_out else ""
-    return comparison_of(values, key, posterior, policies, objective, value_range, chosen_by)
+    chosen_by: ChosenBy = "other data" if options.held_out else ""
+    return comparison_of(values, key, posterior, policies, objective, options.value_range, chosen_by)
 
 
 def read_names(policies: Mapping[str, PolicyOrLabels]) -> dict[str, PolicyOrLabels]:

@@ -3,21 +3,30 @@
 `Start`, first: the distribution of the first state that values are for, and where it is from, in words.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.decisions.for_whom import InContexts, ValuesBy, value_for
 from bayes_mdp.decisions.host_optima import episodic_values
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
-from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
+from bayes_mdp.decisions.outcomes import (
+    LearntReward,
+    Outcome,
+    OutcomeValue,
+    PairReward,
+    check_outcomes,
+    learnt_outcomes,
+    read_outcomes,
+)
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import PairDraws, effective_number, limit_draws, pair_draws
+from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, effective_number, limit_draws, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -38,10 +47,11 @@ from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning import policy_probs
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts
-from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
+from bayes_mdp.utils.messages import amount, amounts, see
+from bayes_mdp.utils.typing import ArrayLike, InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
+    check_bool,
     check_count,
     check_initial,
     check_key,
@@ -51,6 +61,7 @@ from bayes_mdp.utils.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 
@@ -265,6 +276,7 @@ class PolicyValue(eqx.Module):
         )
 
 
+@overload
 def policy_value(
     key: PRNGKeyArray,
     posterior: CanSample,
@@ -273,8 +285,47 @@ def policy_value(
     *,
     initial: InitialLike | None = None,
     num_draws: int = 2000,
-    outcomes: Mapping[str, Outcome] | None = None,
-) -> PolicyValue:
+    outcomes: Mapping[str, Outcome | CanSample] | None = None,
+) -> PolicyValue: ...
+@overload
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: InContexts,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: InitialLike | None = None,
+    num_draws: int = 2000,
+    by: None = None,
+    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
+    population_uncertainty: bool = False,
+) -> PolicyValue: ...
+@overload
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: InContexts,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: InitialLike | None = None,
+    num_draws: int = 2000,
+    by: str | Sequence[str],
+    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
+    population_uncertainty: bool = False,
+) -> ValuesBy: ...
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: CanSample | InContexts,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: InitialLike | None = None,
+    num_draws: int = 2000,
+    outcomes: Mapping[str, Outcome | CanSample] | None = None,
+    by: str | Sequence[str] | None = None,
+    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
+    population_uncertainty: bool = False,
+) -> PolicyValue | ValuesBy:
     """The value of `policy` in `num_draws` draws of the posterior. On the host, by NumPy, in float64.
 
     Only the pairs that the policy takes are drawn. Rows of a posterior that only samples whole MDPs are drawn by JAX.
@@ -282,18 +333,29 @@ def policy_value(
     Args:
         key: the draws; the same key gives a pair the same draws under every policy. It seeds NumPy's generators (see
             `bayes_mdp.random.host_generator`).
-        posterior: anything that can `sample`. Pairs that were never visited are named if it also has `visit_counts` and
-            `mean_mdp`.
+        posterior: anything that can `sample`, or posteriors in contexts (see `infer`). Pairs never visited are
+            named if it also has `visit_counts` and `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
             space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`). A log: what it
             did (`behaviour_policy`), by step where the objective is `Episodic` and the space has a horizon, or the
             actions depend on the step; the answer says which. Its action probabilities are then drawn too, since the
-            log shows them only by so many visits; those of an array count as known.
+            log shows them only by so many visits; those of an array count as known. In contexts it may depend on these:
+            an array with a first axis of contexts, or a function {covariate: value} -> policy.
         objective: Discounted, Episodic, AverageReward or FirstExit.
         initial: distribution of the first state: [S], a state's label, {label: probability}, or a log (as often as its
             episodes begin in each state); None: that of the drawn MDPs, or else uniform (see `initial_given`).
         num_draws: number of draws, at least 2; of `GivenDraws` no more than there are, each once.
-        outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance.
+        outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance;
+            or a posterior whose rewards it is, learnt from the same log. What `posterior` has learnt beside its reward
+            (`read_log(outcomes=...)`) is summed too, unless one of these has its name.
+        by: of a posterior with contexts: "context", or the covariates that make subgroups, each with a value of its
+            own; None: one value, standardised over the population.
+        population: likewise, who is meant: "log" (None) the subjects of the log at their first row, a DataFrame with a
+            row for each person, or Float[C], weights of the contexts (see `bayes_mdp.decisions.for_whom`).
+        population_uncertainty: whether these weights are uncertain too: Dirichlet(people in each context).
+
+    Returns:
+        A `PolicyValue`; with `by` a `ValuesBy`, one for each subgroup.
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some
@@ -308,6 +370,17 @@ def policy_value(
         >>> bool(abs(value.mean - 11 / 12) < 0.05)  # ten rewards of 1, a uniform prior
         True
     """
+    check_bool("population_uncertainty", population_uncertainty)
+    if isinstance(posterior, InContexts):
+        if outcomes is not None:
+            raise ValueError("outcomes is given for a posterior with contexts, expected posterior.at(context)")
+        who = (by, population, population_uncertainty)
+        return value_for(policy_values, key, posterior, policy, objective, initial, num_draws, *who)
+    if by is not None or population is not None or population_uncertainty:
+        raise TypeError(
+            f"by or population is given, and the posterior ({type(posterior).__name__}) has no contexts, expected that "
+            f"of a log read with covariates= {see('how-to/covariates')}"
+        )
     return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws, outcomes)["policy"]
 
 
@@ -318,14 +391,15 @@ def policy_values(
     objective: Objective,
     initial: InitialLike | None,
     num_draws: int,
-    outcomes: Mapping[str, Outcome] | None = None,
+    outcomes: Mapping[str, Outcome | CanSample] | None = None,
 ) -> dict[str, PolicyValue]:
     """`policy_value` of several policies in common draws."""
     require_ability(posterior, CanSample, "policy_value")
     check_key("key", key)
     if outcomes is not None:
         check_outcomes(outcomes)
-    check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes or ())))
+    outcomes = {**learnt_outcomes(posterior), **(outcomes or {})}
+    check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes)))
     posterior, num_draws = limit_draws(posterior, num_draws)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
@@ -335,9 +409,13 @@ def policy_values(
     # Side by side; one that does not depend on the step is repeated where another does.
     probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in each)))
     require_end(sizes.ends, objective)
-    others = {} if outcomes is None else read_outcomes(outcomes, sizes.shape, sizes.ends, objective)
-    draws = pair_draws(key, posterior, used_pairs(probs, sizes.horizon))
-    jobs: dict[str | None, tuple[PairReward | None, Objective]] = {None: (None, objective), **others}
+    known = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
+    used = used_pairs(probs, sizes.horizon)
+    draws = pair_draws(key, posterior, used)
+    jobs: Jobs = {None: (None, objective), **read_outcomes(known, sizes.shape, sizes.ends, objective)}
+    for name, outcome in outcomes.items():
+        if not isinstance(outcome, Outcome):  # under the same key, so that it draws the same rows
+            jobs[name] = LearntReward(name, pair_draws(key, limit_draws(outcome, num_draws)[0], used)), objective
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
     behaviours = {
         i: BehaviourDraws(key, logged_counts(logs[name], space, logged_steps(logs[name], space, objective))[0])
@@ -375,6 +453,9 @@ def policy_values(
         )
     return results
 
+
+Jobs: TypeAlias = dict[str | None, tuple[PairReward | LearntReward | None, Objective]]
+"""Name of an outcome (None: the reward) -> its rewards (None: those of the draws), and how they are summed."""
 
 AS_DRAWN = "its frequencies are drawn as well"
 
@@ -422,7 +503,7 @@ def _values_in_draws(
     policies: Float[np.ndarray, "P *H S A"],
     behaviours: Mapping[int, BehaviourDraws],
     num_draws: int,
-    jobs: Mapping[str | None, tuple[PairReward | None, Objective]],
+    jobs: Jobs,
     start: Float[np.ndarray, " S"],
     names: list[str],
     in_words: str,
@@ -457,8 +538,7 @@ def _values_in_draws(
             require_endless(ends, first)
         horizons = [summed.horizon if isinstance(summed, Episodic) else None for _, summed in jobs.values()]
         each_paid = [
-            None if reward is None else reward.of_pairs(rows, drawn.probs, horizon)
-            for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
+            _paid(reward, rows, drawn, horizon) for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
         ]
         for i, policy in enumerate(policies):
             if i in behaviours:
@@ -481,6 +561,18 @@ def _values_in_draws(
             what = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
             require_usable(values[j][here], gaps[j][here], excess, what, summed, first)
     return values, gaps
+
+
+def _paid(
+    reward: PairReward | LearntReward | None, rows: PairRows, drawn: Drawn, horizon: int | None
+) -> Float[np.ndarray, "N *H Q"] | None:
+    """What the pairs bring of an outcome in some draws; None: their own reward."""
+    if reward is None:
+        return None
+    if isinstance(reward, PairReward):
+        return reward.of_pairs(rows, drawn.probs, horizon)
+    paid = reward.of_pairs(drawn)
+    return paid if horizon is None else paid[:, None]
 
 
 def check_num_draws(num_draws: IntScalar, bytes_each: float = 24) -> None:

@@ -115,8 +115,8 @@ def verdict_on(
                 (
                     f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot "
                     "judge it",
-                    f"if you fixed {name} before you saw these data: held_out=True; if they chose it, data that did "
-                    "not (`decide` with `DecideOptions(split=...)`)",
+                    f"if you fixed {name} before you saw these data: VerdictOptions(held_out=True); if they chose it, "
+                    "data that did not (`decide` with `DecideOptions(split=...)`)",
                 )
             )
     best = max(values, key=lambda name: values[name].mean)

@@ -4,7 +4,8 @@ from .envs_by_name import SIMULATED as SIMULATED
 from .gymnasium.from_gymnasium import ListedReward as ListedReward
 from .gymnasium.from_gymnasium import from_gymnasium as from_gymnasium
 from .gymnasium.to_gymnasium import to_gymnasium as to_gymnasium
-from .logs.fold_log import fold_log as fold_log
+from .logs.read_log import fold_log as fold_log
+from .logs.read_log import read_chunks as read_chunks
 from .logs.read_log import read_log as read_log
 from .observed.classic_control import CartPole as CartPole
 from .observed.classic_control import MountainCar as MountainCar

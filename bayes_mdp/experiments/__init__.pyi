@@ -8,3 +8,4 @@ from .ranking import leaderboard as leaderboard
 from .results import save_result as save_result
 from .run_agent import run as run
 from .run_config import RunOptions as RunOptions
+from .run_config import SweepOptions as SweepOptions

@@ -31,7 +31,14 @@ from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.actor_programs import ActorCore
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, learnable_rewards, thin
 from bayes_mdp.experiments.rollout.time_loop import RngKeys
-from bayes_mdp.experiments.run_config import NUM_PARTICLES, BeliefTree, PriorLike, check_agent, rule_of
+from bayes_mdp.experiments.run_config import (
+    NUM_PARTICLES,
+    BeliefTree,
+    PriorLike,
+    check_agent,
+    check_prior_space,
+    rule_of,
+)
 from bayes_mdp.mdp import (
     Agent,
     AverageReward,
@@ -180,13 +187,7 @@ def check_actor(
         raise ValueError("objective is AverageReward, expected another, or a space with ends=False")
     if prior is None and not isinstance(agent, Learner):
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(agent).__name__}")
-    prior_space = getattr(prior, "space", space)
-    check_space(prior_space, "prior.space")
-    if prior_space.shape != space.shape or prior_space.ends != space.ends:
-        raise ValueError(
-            f"prior is a posterior of shape {prior_space.shape} with ends={prior_space.ends}, expected {space.shape} "
-            f"and {space.ends}"
-        )
+    check_prior_space(prior, space)
     check_initial(initial, space.n_states)
 
 
@@ -196,16 +197,14 @@ def check_num_envs(agent: Agent, num_envs: int | None) -> None:
     Raises:
         ValueError: one sentence.
     """
-    if num_envs is not None and num_envs > 1 and isinstance(agent, LearnsFromEpisodes):
-        name = type(agent).__name__
-        raise ValueError(
-            f"observation has {num_envs} parallel environments, expected one: {name} learns from whole episodes"
-        )
-    if num_envs is not None and num_envs > 1 and isinstance(agent, PlansFromState):
-        name = type(agent).__name__
-        raise ValueError(
-            f"observation has {num_envs} parallel environments, expected one: {name} plans for the state it is in"
-        )
+    if num_envs is None or num_envs == 1:
+        return
+    reasons = {LearnsFromEpisodes: "learns from whole episodes", PlansFromState: "plans for the state it is in"}
+    for ability, reason in reasons.items():
+        if isinstance(agent, ability):
+            raise ValueError(
+                f"observation has {num_envs} parallel environments, expected one: {type(agent).__name__} {reason}"
+            )
 
 
 class Actor:

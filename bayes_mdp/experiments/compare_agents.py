@@ -361,7 +361,7 @@ def compare(
         prior: as in `run`, of environments without a task.
         path: of the NetCDF file, in a folder that exists.
         executor: where the pairs are run (see `ExecutorLike`): the same numbers everywhere, but for `seconds`.
-        options: as in `run`.
+        options: as in `run`, but for `regret`.
 
     Returns:
         A Dataset: `score` [agent, env, seed]; `curve` [agent, env, seed, checkpoint], the score of each twentieth of
@@ -394,6 +394,8 @@ def compare(
         check_file(path)
         check_folder(folder_of(path))
     check_type("options", options, RunOptions, "RunOptions")
+    if options.regret is not None:
+        raise ValueError(f"options.regret is {options.regret!r}, expected None: scores are of the rewards received")
     check_executor(executor)
     options = replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
@@ -538,7 +540,8 @@ def _play(case: RunConfig, path: Path | None) -> CellValues:
     arguments = {field.name: getattr(case, field.name) for field in fields(case)}
     agent, env, regret = (arguments.pop(name) for name in ("agent", "env", "asked_regret"))
     try:
-        reward = _parts(run(agent, env, **arguments, regret=regret, path=file), case.length)
+        arguments["options"] = replace(case.options, regret=regret)
+        reward = _parts(run(agent, env, **arguments, path=file), case.length)
     except (ValueError, TypeError, ImportError) as error:  # refused, or an extra is not installed
         reward, refused = np.full((case.num_seeds, NUM_CHECKPOINTS), np.nan), str(error)
     if file is not None:

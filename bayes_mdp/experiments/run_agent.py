@@ -56,8 +56,10 @@ from bayes_mdp.mdp import Agent, Environment, FirstExit, Objective, Problem, Sim
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.planning.solve import refuse_improper
 from bayes_mdp.random import fused_key
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,7 +68,8 @@ if TYPE_CHECKING:
     from bayes_mdp.experiments.run_config import RunEnvironment
 
 
-def run(  # noqa: PLR0913 - the parts of an experiment
+@accepts_moved("run")
+def run(
     agent: Agent,
     env: "RunEnvironment",
     *,
@@ -76,7 +79,6 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     num_steps: int | None = None,
     num_episodes: int | None = None,
     num_seeds: int = 1,
-    regret: str | None = None,
     path: str | Path | None = None,
     options: RunOptions = RunOptions(),
 ) -> "xr.Dataset":
@@ -86,7 +88,7 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     `num_episodes` episodes of at most H steps; otherwise `num_steps` steps, where an end of the environment is followed
     by a new first state at once.
 
-    Regret, cumulative, by `regret` (None: "objective" under `Episodic`, else "average"):
+    Regret, cumulative, by `options.regret` (None: "objective" under `Episodic`, else "average"):
 
     * "objective": the shortfall of the policies that were followed, by exact evaluation in the true MDP. `Episodic`:
       the sum over episodes of E V*(s_0) - E V^pi(s_0) under the initial distribution; where the policy changes from pi
@@ -132,9 +134,8 @@ def run(  # noqa: PLR0913 - the parts of an experiment
             their own do not use it.
         num_steps, num_episodes: the length, one of the two.
         num_seeds: number of seeds.
-        regret: see above.
         path: of the result.
-        options: see `RunOptions`.
+        options: the kind of regret, checkpoints, refits, devices (see `RunOptions`).
 
     Returns:
         A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; with
@@ -162,7 +163,8 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         >>> result["regret"].dims
         ('seed', 'checkpoint')
     """
-    case = RunConfig(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
+    check_type("options", options, RunOptions, "RunOptions")
+    case = RunConfig(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, options.regret, options)
     if path is not None:
         check_file(path)
         check_file(f"{path}.partial")

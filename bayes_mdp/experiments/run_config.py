@@ -1,7 +1,7 @@
 """The arguments of `run` as one record, and the checks of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, TypeAlias, no_type_check
 
 import jax
@@ -31,6 +31,8 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.parallel import RETRIES, ExecutorLike, check_executor
+from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import (
     check_bool,
@@ -94,6 +96,7 @@ class RunOptions:
             agents that touch one state at a time (see `rollout.host.host_choice`), with the same random numbers and the
             results of "xla" to rounding; it needs the extra `fast`. "auto": "numba" where it can play the run and is
             installed, else "xla". Not part of the identity of a run: a snapshot is resumed by either.
+        regret: which regret `run` computes, see there; None: "objective" under `Episodic`, else "average".
         devices: on which the seeds of a compiled run are played, in equal parts: a number of JAX's devices, or a list
             of them; None: JAX's default device. `num_seeds` is a multiple of their number. Not part of the identity of
             a run: a snapshot is resumed on any number of devices.
@@ -127,6 +130,8 @@ class RunOptions:
     table_rows: int = 2**18
     devices: Devices = None
     compiler: str = "auto"
+    # Described with the run, as its `regret`.
+    regret: str | None = field(default=None, metadata={UNDESCRIBED_DEFAULT: True})
 
     def __post_init__(self) -> None:
         check_type("options.space", self.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
@@ -136,10 +141,45 @@ class RunOptions:
             check_count("options.refit_every", self.refit_every)
         check_devices("options.devices", self.devices)
         check_name("options.compiler", self.compiler, COMPILERS)
+        if self.regret is not None:
+            check_name("options.regret", self.regret, REGRETS)
         check_bool("options.progress", self.progress)
         check_not_negative("options.snapshot_seconds", self.snapshot_seconds)
         if not isinstance(self.method, Method):
             check_name("options.method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
+
+
+@dataclass(frozen=True)
+class SweepOptions(RunOptions):
+    """Options of `sweep`: those of each `run`, and where and how often the cells are computed.
+
+    Args:
+        num_blocks: cells with the same settings, of `num_seeds` new seeds each.
+        executor: where cells are computed (see `ExecutorLike`).
+        retries: of a cell, in one call.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.experiments.SweepOptions(executor="processes:2", progress=False).retries
+        2
+    """
+
+    num_blocks: int = 1
+    executor: ExecutorLike = None
+    retries: int = RETRIES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("options.num_blocks", self.num_blocks)
+        check_executor(self.executor)
+        check_count("options.retries", self.retries, 0)
+
+    @property
+    def of_each_run(self) -> RunOptions:
+        """The options that every cell is run with."""
+        return RunOptions(**{field.name: getattr(self, field.name) for field in fields(RunOptions)})
 
 
 @no_type_check
@@ -361,6 +401,21 @@ def _check_target(case: RunConfig) -> None:
         )
 
 
+def check_prior_space(prior: object, space: StateActionSpace) -> None:
+    """Refuse a posterior as prior whose space has other sizes.
+
+    Raises:
+        ValueError, TypeError: one sentence.
+    """
+    prior_space = getattr(prior, "space", space)
+    check_space(prior_space, "prior.space")
+    if prior_space.shape != space.shape or prior_space.ends != space.ends:
+        raise ValueError(
+            f"prior is a posterior of shape {prior_space.shape} with ends={prior_space.ends}, expected {space.shape} "
+            f"and {space.ends}"
+        )
+
+
 def check_sizes(case: RunConfig) -> None:
     """Refuse an environment, a space and a prior that do not fit each other.
 
@@ -371,13 +426,7 @@ def check_sizes(case: RunConfig) -> None:
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
         if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
-    prior_space = getattr(case.prior, "space", space)
-    check_space(prior_space, "prior.space")
-    if prior_space.shape != space.shape or prior_space.ends != space.ends:
-        raise ValueError(
-            f"prior is a posterior of shape {prior_space.shape} with ends={prior_space.ends}, expected {space.shape} "
-            f"and {space.ends}"
-        )
+    check_prior_space(case.prior, space)
     if mdp.horizon is not None and space.horizon is None:
         raise ValueError(f"space has no horizon, expected {mdp.horizon}, that of env")
     if mdp.end_probs is not None and isinstance(objective, AverageReward):

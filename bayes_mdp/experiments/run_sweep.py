@@ -19,15 +19,16 @@ from bayes_mdp.experiments.describe import Json, describe, describe_key, version
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.experiments.resume import Values
 from bayes_mdp.experiments.run_agent import run
-from bayes_mdp.experiments.run_config import REGRETS, RunOptions
+from bayes_mdp.experiments.run_config import RunOptions, SweepOptions
 from bayes_mdp.experiments.sweep_folder import SweepFolder, load_sweep, make_folder, patiently
 from bayes_mdp.experiments.sweep_grid import Cell, PartsLike, Variant, make_cells
 from bayes_mdp.mdp import Environment, Episodic, Objective
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
-from bayes_mdp.parallel import RETRIES, ExecutorLike, Task, check_executor, run_tasks
+from bayes_mdp.parallel import Task, run_tasks
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_folder
 from bayes_mdp.utils.progress import Progress
-from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type
+from bayes_mdp.utils.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -101,8 +102,7 @@ class CellRunner:
             num_steps=settings.num_steps,
             num_episodes=settings.num_episodes,
             num_seeds=settings.num_seeds,
-            regret=settings.regret,
-            options=replace(settings.options, progress=False),
+            options=replace(settings.options, regret=settings.regret, progress=False),
         )
         return cell_values(result)
 
@@ -135,7 +135,8 @@ def cell_values(result: "xr.Dataset") -> Values:
     return values
 
 
-def sweep(  # noqa: PLR0913 - the parts of an experiment
+@accepts_moved("sweeps.sweep")
+def sweep(
     agents: PartsLike,
     envs: PartsLike,
     *,
@@ -145,12 +146,8 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
     num_steps: int | None = None,
     num_episodes: int | None = None,
     num_seeds: int = 10,
-    num_blocks: int = 1,
-    regret: str | None = None,
     path: str | Path | None = None,
-    executor: ExecutorLike = None,
-    retries: int = RETRIES,
-    options: RunOptions = RunOptions(),
+    options: RunOptions = SweepOptions(),
 ) -> "xr.Dataset":
     """`run` for every cell of a grid; the same numbers, bit by bit, wherever the cells are computed. Host side.
 
@@ -163,8 +160,8 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
     A cell is one `run` of `num_seeds` seeds in one compiled program. Its key depends on the environment (name and
     arguments) and on the block: all agents and priors meet the same random numbers, whatever else the grid holds.
 
-    A cell that raises or whose worker process dies is tried again `retries` times (arguments that `run` refuses are
-    not); if it fails to the end it is reported (`status`, `error`) and the others are run.
+    A cell that raises or whose worker process dies is tried again `options.retries` times (arguments that `run` refuses
+    are not); if it fails to the end it is reported (`status`, `error`) and the others are run.
 
     With `path`, a folder, every finished cell is kept there as soon as it is finished: the same call resumes after a
     kill, and runs the cells that failed or whose file is damaged again. Cells come back to this process, which writes
@@ -178,12 +175,10 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
             `PRIORS`.
         key: a typed key.
         objective: None: episodes of as many steps as each environment has.
-        num_steps, num_episodes, regret, options: as in `run`, for all cells. Snapshots within a cell are not kept.
+        num_steps, num_episodes: as in `run`, for all cells. Snapshots within a cell are not kept.
         num_seeds: of a cell.
-        num_blocks: cells with the same settings, of `num_seeds` new seeds each.
         path: of the folder: a new one, or that of the same sweep; None: nothing is kept.
-        executor: where cells are computed (see `ExecutorLike`).
-        retries: of a cell, in one call.
+        options: those of each run, and where the cells are computed (see `SweepOptions`; `RunOptions` will do).
 
     Returns:
         A Dataset: `reward`, `regret` and what else `run` returns by time [cell, seed, checkpoint | episode] (nan where
@@ -213,15 +208,16 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
         ('cell', 'seed', 'checkpoint')
     """
     check_key("key", key)
-    for name, count in (("num_seeds", num_seeds), ("num_blocks", num_blocks)):
-        check_count(name, count)
-    check_count("retries", retries, 0)
-    _check_run(objective, num_steps, num_episodes, regret)
-    check_type("options", options, RunOptions, "RunOptions")
-    check_executor(executor)
+    check_count("num_seeds", num_seeds)
+    _check_run(objective, num_steps, num_episodes)
+    check_type("options", options, RunOptions, "SweepOptions or RunOptions")
+    chosen = options if isinstance(options, SweepOptions) else SweepOptions(**vars(options))
+    num_blocks, regret = chosen.num_blocks, chosen.regret
     if path is not None:
         check_folder(path)
-    settings = RunSettings(objective, num_steps, num_episodes, num_seeds, regret, options)
+    # What describes the runs is the same whichever of the two records was given.
+    each = replace(chosen.of_each_run, regret=None)
+    settings = RunSettings(objective, num_steps, num_episodes, num_seeds, regret, each)
     # All that can be refused without the folder is refused before there is one.
     cells = make_cells(agents, envs, priors, num_blocks, all_priors=regret == "bayes")
     names = [cell.file_name(number) for number, cell in enumerate(cells)]
@@ -230,7 +226,7 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
         folder.begin(manifest)
         tasks = _remaining_tasks(folder, cells, names, key)
         descriptions = {name: cell.description for name, cell in zip(names, cells, strict=True)}
-        done = run_tasks(CellRunner(settings), tasks, executor, retries=retries)
+        done = run_tasks(CellRunner(settings), tasks, chosen.executor, retries=chosen.retries)
         with Progress(1, len(cells), show=options.progress, unit=" cells") as bar:
             bar.advance(len(cells) - len(tasks))
             for i, outcome in enumerate(done, len(cells) - len(tasks) + 1):
@@ -242,9 +238,7 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
         return _collect(folder, names)
 
 
-def _check_run(
-    objective: Objective | None, num_steps: int | None, num_episodes: int | None, regret: str | None
-) -> None:
+def _check_run(objective: Objective | None, num_steps: int | None, num_episodes: int | None) -> None:
     if objective is not None:
         check_objective(objective)
         require_undiscounted(objective, "runs of agents")
@@ -254,8 +248,6 @@ def _check_run(
     if (num_steps is None) == (num_episodes is None):
         complaint = "neither is" if num_steps is None else "both are"
         raise ValueError(f"of num_steps and num_episodes {complaint} given, expected one of the two")
-    if regret is not None:
-        check_name("regret", regret, REGRETS)
 
 
 @contextmanager

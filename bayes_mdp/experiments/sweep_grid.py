@@ -23,7 +23,7 @@ from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.envs import ENVS, SIMULATED
 from bayes_mdp.experiments.describe import Json, describe
 from bayes_mdp.experiments.registry_names import find_environment, find_prior
-from bayes_mdp.experiments.run_config import RunOptions, check_agent
+from bayes_mdp.experiments.run_config import SweepOptions, check_agent
 from bayes_mdp.mdp import (
     Agent,
     AverageReward,
@@ -343,10 +343,12 @@ _OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "average_reward": lambda _: AverageReward(),
 }
 _PARTS = ("agents", "envs", "priors")
-_PLAIN = ("num_steps", "num_episodes", "num_seeds", "num_blocks", "regret", "executor", "retries")
+_PLAIN = ("num_steps", "num_episodes", "num_seeds")
+_OF_ALL_CELLS = ("num_blocks", "regret", "executor", "retries")
 _OPTIONS = ("num_checkpoints", "method", "num_particles", "refit_every", "table_rows")
-KEYS = (*_PARTS, *_PLAIN, *_OBJECTIVES, "seed", "options")
-"""What a file may hold: arguments of `sweep`, one of the objectives, `seed` of the key, `options` of `RunOptions`."""
+KEYS = (*_PARTS, *_PLAIN, *_OF_ALL_CELLS, *_OBJECTIVES, "seed", "options")
+"""What a file may hold: arguments of `sweep` and fields of its options, one of the objectives, `seed` of the key,
+`options` of each run."""
 
 
 def read_sweep_config(path: str | Path) -> dict[str, Any]:
@@ -372,7 +374,8 @@ def read_sweep_config(path: str | Path) -> dict[str, Any]:
     check_seed("seed", seed)
     arguments = {name: config[name] for name in (*_PARTS, *_PLAIN) if name in config}
     arguments |= {"key": jax.random.key(seed), "objective": _objective(config, path)}
-    return arguments | {"options": _options(config.get("options", {}))}
+    of_all_cells = {name: config[name] for name in _OF_ALL_CELLS if name in config}
+    return arguments | {"options": _options(config.get("options", {}), of_all_cells)}
 
 
 def _objective(config: Mapping[str, Any], path: str | Path) -> Objective | None:
@@ -387,9 +390,9 @@ def _objective(config: Mapping[str, Any], path: str | Path) -> Objective | None:
     return _OBJECTIVES[name](value)
 
 
-def _options(options: object) -> RunOptions:
+def _options(options: object, of_all_cells: Mapping[str, Any]) -> SweepOptions:
     check_type("options", options, dict, "a table of options")
     assert isinstance(options, dict)
     for name in options:
         check_name("an entry of options", name, _OPTIONS)
-    return RunOptions(**options)
+    return SweepOptions(**options, **of_all_cells)

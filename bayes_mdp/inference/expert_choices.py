@@ -16,7 +16,17 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
-from bayes_mdp.mdp import AverageReward, Counts, Episodic, FirstExit, Objective, StateActionSpace, Transitions
+from bayes_mdp.mdp import (
+    AverageReward,
+    Counts,
+    Episodic,
+    FirstExit,
+    FoldedLog,
+    Log,
+    Objective,
+    StateActionSpace,
+    Transitions,
+)
 from bayes_mdp.mdp.objectives import check_fit, check_objective
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, to_mdp
 from bayes_mdp.planning import solve
@@ -97,8 +107,8 @@ def program_with_choices(prior: Prior, choices: Softmax, counts: Float[Any, "S A
 
 def prior_with_choices(
     prior: Prior,
-    choices: Softmax,
-    data: Transitions | Counts | None,
+    choices: Softmax | None,
+    data: Transitions | Log | Counts | FoldedLog | None,
     space: StateActionSpace,
     method: str | Method,
     sampler: NUTS,
@@ -106,17 +116,25 @@ def prior_with_choices(
     """What `infer` conditions on the transitions, and how: no route in closed form has such a likelihood. Host side.
 
     Args:
-        prior, choices, space, method, sampler: as of `infer`.
+        prior, space, method, sampler: as of `infer`.
+        choices: as of `infer`; None: nothing is changed.
         data: whose pairs are the choices.
 
     Raises:
         ValueError: no data; a space with a horizon; episodes, which would need the step of each row; a route in closed
             form; hours of planning. TypeError: `choices` is no `Softmax`.
     """
+    if choices is None:
+        return prior, method
     if not isinstance(choices, Softmax):
         raise TypeError(f"choices is a {type(choices).__name__}, expected Softmax(...) or None")
     if data is None:
         raise ValueError("choices is given without data, expected the log in which they were made")
+    if isinstance(data, Log | FoldedLog) and data.outcomes:
+        raise ValueError(
+            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which choices do not serve, "
+            "expected log.of_outcome(name) without choices, and posterior.with_outcomes"
+        )
     if space.horizon is not None or isinstance(choices.objective, Episodic):
         raise ValueError(
             "choices are those of a log without steps, and the space or the objective has a horizon, expected "
@@ -135,6 +153,7 @@ def prior_with_choices(
             f"hours, more than max_hours={choices.max_hours:g}, expected fewer states, or fewer draws "
             "(NUTS(num_samples=...)), or method='laplace'"
         )
+    data = data.transitions if isinstance(data, Log) else data.counts(space) if isinstance(data, FoldedLog) else data
     table = Counts.of(data, space) if isinstance(data, Transitions) else data
     counts = np.asarray(table.transitions, np.float64).sum(-1)
     return program_with_choices(prior, choices, counts), method

@@ -1,13 +1,14 @@
 """`explain`: the dry run of `infer`: the route of a prior and of each site; what is in the way of a better one."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 from numpyro import handlers
 from numpyro.primitives import Message
 
+from bayes_mdp.inference.context_posterior import describe_law, laws_of, side_by_side
 from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
 from bayes_mdp.inference.detection.trace import Program, Site, site_families
@@ -17,9 +18,11 @@ from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import check_rows_of_prior
 from bayes_mdp.inference.summary import describe_observed
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.isolate import isolated_prior, tracing
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
+from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import see
@@ -88,6 +91,7 @@ class Explanation:
         reward_law: the family of the law of one reward; "known": numbers.
         observed: (name, number of values) of the sites that the program observes itself.
         would_help: what would let a better route be taken, where that has been proven; empty: nothing is known.
+        in_contexts: of a space with contexts, what the row laws share and which other methods serve, one line each.
     """
 
     route: str
@@ -96,6 +100,7 @@ class Explanation:
     reward_law: str
     observed: tuple[tuple[str, int], ...] = ()
     would_help: str = ""
+    in_contexts: tuple[str, ...] = ()
 
     __str__ = as_text
     _repr_html_ = as_html
@@ -110,6 +115,7 @@ class Explanation:
             f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else "") for site in self.sites if site.why
         ]
         notes += [self.would_help] if self.would_help else []
+        notes += self.in_contexts
         if any(site.why for site in self.sites):
             notes.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
         rows = [(s.name, s.family, str(list(s.shape)), _axes(s.varies), s.role, s.inferred) for s in self.sites]
@@ -148,6 +154,8 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         transition  Dirichlet  [2, 2, 2]  state, action  rows     closed form
         reward      Beta       [2, 2]     state, action  rewards  closed form
     """
+    if isinstance(space, ContextSpace):
+        return _explain_in_contexts(prior, space)
     program, route = prove(prior, space, "auto", NUTS())
     if route.fit.method == "nuts":  # closed forms have been checked by their proof
         with jax.enable_x64(True), tracing():
@@ -168,6 +176,21 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
     law, drawn = program.law.family, route.fit.method == "nuts"
     helps = _would_collapse(program, behind_rewards - behind_rows) if drawn and law in CONJUGATE_LAWS else ""
     return Explanation(route.fit.method, dict(route.why_not), tuple(sites), law, program.observed, helps)
+
+
+def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
+    """Of all contexts side by side; of a ready prior, of one context."""
+    if closed_form_of(prior) is not None:
+        told = explain(prior, space.alone)
+        return replace(told, in_contexts=("rows of each context are a belief of their own, exact",))
+    laws = laws_of(prior, space)
+    lines = [f"{law.name}: {line}" for law in laws for line in describe_law(law)]
+    if laws and all(law.kind == "stick" and law.prior is not None for law in laws):
+        lines.append("method='gibbs': Polya-Gamma variables draw these sticks, exact in the limit")
+    if laws:
+        lines.append("method='laplace': weighted draws about the mode; approximate, refused where Pareto k is above .7")
+    told = explain(side_by_side(prior, space), space.side_by_side)
+    return replace(told, in_contexts=tuple(lines))
 
 
 def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:

@@ -13,9 +13,11 @@ on the outcome.
 
 import abc
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,11 +25,13 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
-from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.modules import Module
-from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.utils.validation import check_name, described
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.collapsed.collapsed_posterior import ComponentDraws
@@ -151,12 +155,50 @@ class Fitted(Module):
             """The posterior mean of transition probabilities and rewards."""
             ...
 
+    outcomes: dict[str, Any] | None = eqx.field(default=None, kw_only=True)
+    """Name -> posterior whose rewards are that outcome, learnt from the same log; None: there is none."""
+
     __str__ = as_text
     _repr_html_ = as_html
 
     def layout(self) -> Section:
         """What `print` and a notebook show of it."""
-        return layout_of(self)
+        shown = layout_of(self)
+        if not self.outcomes:
+            return shown
+        return replace(shown, parts=(*shown.parts, f"outcomes learnt beside the reward: {', '.join(self.outcomes)}"))
+
+    def with_outcomes(self, outcomes: "Mapping[str, Fitted]") -> Self:
+        """The same belief, with other outcomes learnt beside its reward. Host side.
+
+        A draw of an outcome belongs to a draw of the rows, so that both have to draw the same rows under one key: as
+        posteriors of one prior of the rows do, by one log. Who draws them looks.
+
+        Args:
+            outcomes: name -> posterior whose rewards are that outcome.
+
+        Raises:
+            TypeError: one is no posterior of `infer`. ValueError: one is of another space.
+        """
+        for name, each in outcomes.items():
+            if not isinstance(each, Fitted):
+                raise TypeError(f"outcomes[{name!r}] is {described(each)}, expected a posterior as infer returns it")
+            if each.space.shape != self.space.shape:
+                raise ValueError(f"outcomes[{name!r}] is of pairs {each.space.shape}, expected {self.space.shape}")
+        return replace(self, outcomes=dict(outcomes) or None)
+
+    def _outcomes_after(
+        self, data: Transitions | Counts | FoldedLog, weight: ArrayLike, **options: Any
+    ) -> dict[str, Any] | None:
+        """The outcomes after further data: what these say of them, and rows alone where they say nothing."""
+        if self.outcomes is None:
+            return None
+        if not isinstance(data, FoldedLog):
+            data = without_rewards(data)
+            return {name: each.update(data, weight, **options) for name, each in self.outcomes.items()}
+        for name in self.outcomes:
+            check_name(f"transitions has no outcome {name!r}; an outcome", name, data.outcomes)
+        return {name: each.update(data.of_outcome(name), weight, **options) for name, each in self.outcomes.items()}
 
     # Draws of what it believes.
 

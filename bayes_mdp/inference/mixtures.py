@@ -575,6 +575,10 @@ class Mixture(MixturePosterior):
         """
         if discount_data is not None:
             return self.discount_data(discount_data).update(transitions, weight, allow_duplicates=allow_duplicates)
+        if self.outcomes is not None:
+            learnt = self._outcomes_after(transitions, weight, allow_duplicates=allow_duplicates)
+            alone = replace(self, outcomes=None).update(transitions, weight, allow_duplicates=allow_duplicates)
+            return replace(alone, outcomes=learnt)
         if isinstance(transitions, FoldedLog):
             check_bool("allow_duplicates", allow_duplicates)
             sources = after_sources(self.sources, transitions.sources, allow_duplicates=allow_duplicates)
@@ -646,7 +650,10 @@ class Mixture(MixturePosterior):
         components = [self.component(k).discount_data(factor) for k in range(self.num_components)]
         evidence = np.array([float(component.log_evidence) for component in components])
         log_weights = np.where(self._possible, np.asarray(self.log_prior, np.float64) + evidence, -np.inf)
-        return self._with_components(components, log_weights)
+        after = self._with_components(components, log_weights)
+        if self.outcomes is None:
+            return after
+        return replace(after, outcomes={name: each.discount_data(factor) for name, each in self.outcomes.items()})
 
     def with_sources(self, sources: Digests) -> "Mixture":
         """The same belief, which remembers the logs that it has learnt from.

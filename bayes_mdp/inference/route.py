@@ -11,7 +11,8 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias, overload
+from functools import partial
+from typing import NamedTuple, TypeAlias, overload
 
 import jax
 import numpy as np
@@ -30,6 +31,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
+from bayes_mdp.inference.context_posterior import ContextPosterior, in_contexts
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -53,8 +55,19 @@ from bayes_mdp.inference.pooled import pooled_posterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import (
+    CanWeighRewards,
+    Counts,
+    FoldedLog,
+    Log,
+    Source,
+    StateActionSpace,
+    Transitions,
+    check_transitions,
+)
+from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.mdp.space import program_cache
+from bayes_mdp.models.default_prior import DefaultPrior
 from bayes_mdp.models.dirichlet_prior import row_concentrations
 from bayes_mdp.models.isolate import isolated_prior, tracing
 from bayes_mdp.models.mdp_spec import Prior, broadcast_to_cells, known_by_outcome
@@ -62,6 +75,7 @@ from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.models.priors import ClosedForm, ClosedForms, closed_form_of, ready
 from bayes_mdp.models.reward_support import make_support
 from bayes_mdp.numerics.array_forms import compact
+from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import check_key, check_labels, check_name, check_positive, check_type
@@ -93,6 +107,9 @@ ROUTE_WORDS = {
 }
 """A route -> what it does, in messages and in `explain`."""
 
+MOVED = 0.2
+"""Share of the mean of an outcome by which the prior of the rewards may move it, before a warning."""
+
 InferredPosterior: TypeAlias = (
     ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | SampledPosterior | PooledPosterior
 )
@@ -100,55 +117,15 @@ InferredPosterior: TypeAlias = (
 
 
 @overload
-def infer(
+def infer(  # pyright: ignore[reportOverlappingOverload] (a space with contexts is a space too)
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
+    data: Log | None = None,
     *,
-    space: StateActionSpace,
-    method: Literal["exact"],
+    space: ContextSpace,
+    method: str | Method = "auto",
     sampler: NUTS = NUTS(),
-) -> ConjugatePosterior: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["mixture"],
-    sampler: NUTS = NUTS(),
-) -> Mixture: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["quadrature", "importance", "collapsed"],
-    sampler: NUTS = NUTS(),
-) -> CollapsedPosterior: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["factorised"],
-    sampler: NUTS = NUTS(),
-) -> FactorisedPosterior: ...
-@overload
-def infer(
-    key: PRNGKeyArray,
-    prior: Prior,
-    data: Transitions | Log | Counts | FoldedLog | None = None,
-    *,
-    space: StateActionSpace,
-    method: Literal["nuts", "svi", "laplace"] | Method,
-    sampler: NUTS = NUTS(),
-) -> SampledPosterior: ...
+) -> ContextPosterior: ...
 @overload
 def infer(
     key: PRNGKeyArray,
@@ -169,7 +146,7 @@ def infer(
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
     choices: Softmax | None = None,
-) -> InferredPosterior:
+) -> InferredPosterior | ContextPosterior:
     """The posterior of `prior`, a NumPyro program space -> `MDPSpec`, after `data`.
 
     "auto" takes the best route that it can prove on the traced program:
@@ -199,13 +176,20 @@ def infer(
     once for a program, a method and the shapes of the data. If something is wrong with draws (r-hat, effective sample
     size, divergences), a `SamplingWarning` says what to do; the chains are kept as `posterior.mcmc`.
 
+    In a space with contexts (that of a log with covariates) the result is a `ContextPosterior`, one posterior for each
+    context: exact for a ready prior, whose rows are then by context, else by these routes for all contexts side by
+    side. "gibbs" draws `models.stick_rows` by Polya-Gamma variables. "laplace" draws about the mode with weights, which
+    is approximate, and refused where the weights are bad (Pareto k above .7).
+
     Data that the program itself observes (`numpyro.sample(..., obs=...)`) count in addition to `data`; a UserWarning is
     given if they may be the same data.
 
     Args:
         key: a typed key; the exact route draws nothing.
         prior: the program.
-        data: transitions, a log, counts, or logs as `fold_log` returns them; None: the prior as a posterior.
+        data: transitions, a log, counts, or logs read in chunks; None: the prior as a posterior. Outcomes
+            of a log (`read_log(outcomes=...)`) are learnt beside the reward, by the same prior, each as if it were the
+            reward: `posterior.outcomes` (one of another size: `posterior.with_outcomes`).
         space: what is known before any data.
         method: "auto", "exact", "mixture", "quadrature" (up to three hyperparameters), "importance", "collapsed" or
             "factorised" (both by chains), or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)`, `Gibbs(...)` ("nuts",
@@ -232,11 +216,13 @@ def infer(
     """
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)
+    if isinstance(space, ContextSpace):
+        if choices is not None:
+            raise ValueError("choices is given in a space with contexts, expected None there")
+        return in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
-    if choices is not None:
-        told = data.counts(space) if isinstance(data, FoldedLog) else transitions
-        prior, method = prior_with_choices(prior, choices, told, space, method, sampler)
+    prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     with stage("infer (which route)"):
         # What a ready prior is needs no proof. It observes nothing itself.
         belief, fit = _ready_fit(prior, space, method)
@@ -260,17 +246,66 @@ def infer(
         if program is not None and why_not and fit.method not in ("exact", "mixture"):
             _say_once(program, f"infer: {route_line(fit.method, why_not)}\n")
         with stage(f"infer ({fit.method})"):
-            posterior = fit.on_host(key, transitions)
-            # It remembers the logs that it has learnt from where it can learn from more.
-            if isinstance(data, FoldedLog):
-                posterior = posterior.with_sources(digests_of(data.sources))
-            elif isinstance(data, Log) and data.digest is not None:
-                source = Source(data.source, data.digest, np.size(data.transitions.state))
-                posterior = posterior.with_sources(digests_of([source]))
+            posterior = _with_sources(fit.on_host(key, transitions), data)
             jax.block_until_ready(posterior)
     if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
         warn_of(posterior)
+    if isinstance(data, Log | FoldedLog) and data.outcomes:
+        # The same rows and key, with another column in place of the reward: one draw of all has the same rows.
+        learnt = {name: _infer_outcome(name, key, prior, data, space, method, sampler) for name in data.outcomes}
+        return posterior.with_outcomes(learnt)
     return posterior
+
+
+def _with_sources(
+    posterior: InferredPosterior, data: Transitions | Log | Counts | FoldedLog | None
+) -> InferredPosterior:
+    """It remembers the logs that it has learnt from where it can learn from more."""
+    if isinstance(data, FoldedLog):
+        return posterior.with_sources(digests_of(data.sources))
+    if isinstance(data, Log) and data.digest is not None:
+        source = Source(data.source, data.digest, np.size(data.transitions.state))
+        return posterior.with_sources(digests_of([source]))
+    return posterior
+
+
+def _infer_outcome(
+    name: str,
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Log | FoldedLog,
+    space: StateActionSpace,
+    method: str | Method,
+    sampler: NUTS,
+) -> InferredPosterior:
+    """The posterior of an outcome, as if it were the reward: by its own default prior, or that of the reward."""
+    prior = prior.outcome_priors.get(name, prior) if isinstance(prior, DefaultPrior) else prior
+    try:
+        posterior = infer(key, prior, data.of_outcome(name), space=space, method=method, sampler=sampler)
+    except (ValueError, TypeError) as error:
+        raise type(error)(
+            f"outcome {name!r}, learnt as the reward is: {error} (another prior for it: log.of_outcome({name!r}) to "
+            "infer, and posterior.with_outcomes) " + see("how-to/budgets")
+        ) from None
+    moved = _moved_by_prior(posterior)
+    if moved > MOVED:
+        warn_user(
+            f"outcome {name!r}: the prior of the rewards, which it is learnt by, moves its mean by {moved:.0%} on "
+            f"average over the transitions: give it a prior of its own size (infer with log.of_outcome({name!r}), then "
+            "posterior.with_outcomes) " + see("how-to/budgets")
+        )
+    return posterior
+
+
+def _moved_by_prior(posterior: InferredPosterior) -> float:
+    """By how much the prior of the rewards moves their means, as a share of these, over all data; 0: not known."""
+    data = posterior.data_reward() if isinstance(posterior, CanWeighRewards) else None
+    if data is None:
+        return 0.0
+    number, means = np.asarray(posterior.visit_counts(), np.float64), np.asarray(posterior.mean_mdp().reward)
+    seen = (number > 0) & np.isfinite(np.asarray(data))
+    moved, size = np.abs(means - np.asarray(data))[seen] @ number[seen], np.abs(np.asarray(data))[seen] @ number[seen]
+    return float(moved / size) if size > 0 else 0.0
 
 
 def fit_for(

@@ -100,7 +100,7 @@ def _records() -> dict[str, type[Any]]:
     return _RECORDS | {family.__name__: family for family in FAMILIES}
 
 
-_LATER = {"sources", "base_shares", "observed"}
+_LATER = {"sources", "base_shares", "observed", "outcomes"}
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform

@@ -34,6 +34,7 @@ SHOWN_SITES = 12
 SHOWN_ELEMENTS = 8
 """A site with more elements is shown in one line."""
 LONGEST_NAME = 12
+ROUNDING = 1e-12
 INTERVAL = (0.05, 0.95)
 HEADINGS = {
     "reward_mean": "mean reward",
@@ -237,11 +238,13 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     prob = np.take_along_axis(probs, best, -1)[..., 0]
     # Equal probabilities up to rounding: no outcome is the most likely one.
     unique = (probs >= prob[..., None] * (1 - 1e-9)).sum(-1) == 1
+    reward_sd = np.sqrt(np.nan_to_num(moments.reward_variance, nan=np.inf, posinf=np.inf).clip(0.0))
     columns = {
         **_names(space),
         "visits": moments.visits,
         "reward_mean": moments.reward,
-        "reward_sd": np.sqrt(np.nan_to_num(moments.reward_variance, nan=np.inf, posinf=np.inf).clip(0.0)),
+        # Equal draws differ from their mean by rounding: a known reward is not uncertain.
+        "reward_sd": np.where(reward_sd <= ROUNDING * np.abs(moments.reward), 0.0, reward_sd),
         "likeliest": _outcome_labels(space, best[..., 0], unique),
         "likeliest_prob": prob,
         "likeliest_sd": np.sqrt(np.take_along_axis(moments.probs_variance, best, -1)[..., 0].clip(0.0)),

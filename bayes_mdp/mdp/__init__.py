@@ -1,16 +1,6 @@
 """Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between packages. No algorithms."""
 
-from bayes_mdp.mdp.agent import (
-    Agent,
-    DecisionPoint,
-    KeepsAccount,
-    Learner,
-    PlansFromState,
-    Problem,
-    ReplanContext,
-    ReplanLike,
-    ReplanRule,
-)
+from bayes_mdp.mdp.agent import DecisionPoint, Problem, ReplanContext, ReplanLike, ReplanRule
 from bayes_mdp.mdp.data.folded_log import FoldedLog, Source
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions, check_transitions
@@ -20,13 +10,13 @@ from bayes_mdp.mdp.environment import (
     NormalReward,
     ObservedEnvironment,
     Picture,
-    RewardLaw,
     SimulatedEnvironment,
     TimeStep,
 )
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.protocols import (
+    Agent,
     CanBorrow,
     CanBoundRows,
     CanCount,
@@ -46,12 +36,16 @@ from bayes_mdp.mdp.protocols import (
     CanWeighPrior,
     CanWeighRewards,
     HasVariances,
+    KeepsAccount,
+    Learner,
     NamesSharedParameters,
+    PlansFromState,
     Policy,
     PolicyLike,
     PolicyOrLabels,
     Posterior,
     PriorWeight,
+    RewardLaw,
     RowIntervals,
 )
 from bayes_mdp.mdp.space import StateActionSpace

@@ -27,6 +27,7 @@ from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.numerics.array_forms import to_float64
 
 
+@runtime_checkable
 class SplitPosterior(CanSplit, Posterior, Protocol):
     """A posterior that is a mixture."""
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
+from bayes_mdp.mdp.protocols import RewardLaw
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,
@@ -175,21 +176,6 @@ def _averaged(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[n
         return total
     ends = np.asarray(mdp.end_probs, np.float64)
     return total + np.where(ends > 0, ends * full[..., last], 0.0)
-
-
-@runtime_checkable
-class RewardLaw(Protocol):
-    """The law of one reward of an environment."""
-
-    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
-        """One reward of a transition.
-
-        Args:
-            key: of the draw.
-            cell: (step,) state, action: indices.
-            outcome: index of the next state; S for an end.
-        """
-        ...
 
 
 class NormalReward(eqx.Module):

@@ -307,7 +307,7 @@ class StateActionSpace(Module):
         log never left (and "unseen") keeps all actions, since every state needs one.
 
         Args:
-            log: as `read_log` or `fold_log` returns it.
+            log: as `read_log` returns it.
             horizon: H where rows depend on the step; None: they do not.
             ends: None: whether an episode of the log terminated.
             legal: "logged", or a mask [S A] as in the class, over the states of the log.
@@ -333,9 +333,12 @@ class StateActionSpace(Module):
             table = observed_successors(log, ends=bool(ends))
             known |= {"successors": table.successors, "multiplicity": table.multiplicity, "unseen": len(log.states)}
             legal = None if legal is None else np.append(np.asarray(legal), np.ones((1, len(log.actions)), bool), 0)
-            return cls(len(log.states) + 1, len(log.actions), states=(*log.states, UNSEEN), legal=legal, **known)
-        known |= {"legal": legal, "support": support, "successors": successors}
-        return cls(len(log.states), len(log.actions), states=log.states, **known)
+            space = cls(len(log.states) + 1, len(log.actions), states=(*log.states, UNSEEN), legal=legal, **known)
+        else:
+            known |= {"legal": legal, "support": support, "successors": successors}
+            space = cls(len(log.states), len(log.actions), states=log.states, **known)
+        about = log.covariates if isinstance(log, Log) else None
+        return space if about is None else about.space(space)
 
     def policy(
         self, by_label: PolicyLabels | Sequence[PolicyLabels]

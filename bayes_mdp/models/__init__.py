@@ -33,6 +33,7 @@ from bayes_mdp.models.priors import (
     dirichlet_poisson,
     known_rewards,
 )
+from bayes_mdp.models.regression_rows import hazard_rows, logit_rows, ordinal_rows, stick_rows
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
 
 __all__ = [
@@ -53,16 +54,20 @@ __all__ = [
     "dirichlet_poisson",
     "environment",
     "feature_dynamics",
+    "hazard_rows",
     "joint",
     "known_rewards",
+    "logit_rows",
     "normal",
     "observe",
+    "ordinal_rows",
     "partial_pooling",
     "predictive",
     "random_environment",
     "reward_table",
     "robust_rewards",
     "shared_rewards",
+    "stick_rows",
     "sticky",
     "summarise",
     "supported_dirichlet",

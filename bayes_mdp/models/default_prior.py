@@ -9,8 +9,8 @@ chosen by what the rewards are, and centred at their mean, so that no answer dep
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -91,12 +91,14 @@ class DefaultPrior:
         concentrations: the values that the concentration of an outcome may have, on average over the outcomes.
         near: how many of the bases fall with the distance.
         rewards: the law of the rewards, in words.
+        outcome_priors: name of an outcome of the log -> its own default prior: the same rows, and a law by its numbers.
     """
 
     program: Prior
     concentrations: tuple[float, ...]
     near: int
     rewards: str
+    outcome_priors: "Mapping[str, DefaultPrior]" = field(default_factory=dict)
 
     def __call__(self, space: StateActionSpace) -> MDPSpec:
         """The program."""
@@ -109,6 +111,7 @@ class DefaultPrior:
         return (
             f"rows: Dirichlet, one concentration for all pairs, learnt ({len(self.concentrations)} values from "
             f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near_words}\nrewards: {self.rewards}"
+            + "".join(f"\n{name}: {each.rewards}" for name, each in self.outcome_priors.items())
         )
 
 
@@ -124,7 +127,7 @@ def default_prior(
     larger than that between pairs.
 
     Args:
-        log: as a whole, or folded (see `fold_log`); its labels, and its rewards. How often an outcome follows is not
+        log: as a whole, or read in chunks; its labels, and its rewards. How often an outcome follows is not
             used.
         space: of the posterior; None: `StateActionSpace.from_log(log)`.
         rewards: "bernoulli" (0 or 1), "poisson" (counts), "normal" (unknown mean and variance); None: what fits: 0 and
@@ -147,7 +150,7 @@ def default_prior(
         rewards: 0 or 1, Bernoulli; a mean reward is 0.5 beforehand, which weighs as 0.05 rewards
     """
     if not isinstance(log, FoldedLog):
-        check_type("log", log, Log, "a Log (see read_log) or a FoldedLog (see fold_log)")
+        check_type("log", log, Log, "a Log or a FoldedLog (see read_log)")
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     factory, words = reward_law_of(log, rewards)
@@ -160,7 +163,8 @@ def default_prior(
         index = numpyro.sample("concentration_index", equal)
         return factory(concentration=jnp.asarray(table)[index])(space)
 
-    prior = DefaultPrior(program, concentrations, len(bases), words)
+    others = {name: default_prior(log.of_outcome(name), space=space) for name in log.outcomes}
+    prior = DefaultPrior(program, concentrations, len(bases), words, others)
     forms = tuple(
         form for form in (closed_form_of(factory(concentration=x)) for x in candidates) if isinstance(form, ClosedForm)
     )
@@ -254,17 +258,17 @@ def _rewards_of(log: Log | FoldedLog) -> Rewards:
             cells.where.outcome - FIRST_STATE,
         )
         pair = cells.where.state.astype(np.int64) * len(log.actions) + cells.where.action
-        found = Rewards(cells.reward_count.astype(np.float64), *cells.reward_moments(), pair, outcome)
+        rewards = Rewards(cells.reward_count.astype(np.float64), *cells.reward_moments(), pair, outcome)
     else:
         transitions = log.transitions
         weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)), by_outcome=False)
         pair = np.asarray(transitions.state).astype(np.int64) * len(log.actions) + np.asarray(transitions.action)
         outcome, reward = np.asarray(transitions.outcome(len(log.states))), np.asarray(reward, np.float64)
-        found = Rewards(np.asarray(weight, np.float64), reward, np.zeros(reward.shape), pair, outcome)
-    found = found.take(found.number != 0)
-    if not len(found.number):
+        rewards = Rewards(np.asarray(weight, np.float64), reward, np.zeros(reward.shape), pair, outcome)
+    rewards = rewards.take(rewards.number != 0)
+    if not len(rewards.number):
         raise ValueError("log holds no reward that was observed, expected some")
-    return found
+    return rewards
 
 
 def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:

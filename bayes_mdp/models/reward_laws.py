@@ -51,6 +51,19 @@ def law_at(table: dist.Distribution, index: Index) -> dist.Distribution:
     )
 
 
+def reshaped_law(table: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
+    """A law from `tabulate` in as many cells of another shape.
+
+    Args:
+        table: the law.
+        shape: of its cells.
+    """
+    size = len(table.batch_shape)
+    return _map_parameters(
+        table, lambda parameter, extra, event_dim: jnp.reshape(parameter, (*shape, *jnp.shape(parameter)[size:])), shape
+    )
+
+
 def law_of_first(laws: dist.Distribution) -> dist.Distribution:
     """The first of the laws that `jax.vmap` returned."""
     return _map_parameters(laws, lambda parameter, extra, event_dim: jnp.asarray(parameter)[0], laws.batch_shape)

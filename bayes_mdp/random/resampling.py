@@ -1,21 +1,27 @@
 """Systematic resampling (Carpenter, Clifford and Fearnhead 1999, *Improved particle filter for nonlinear problems*)."""
 
-from functools import partial
-
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from bayes_mdp.numerics.numpy_or_jax import xp
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import is_concrete
 
 
-@partial(jax.jit, static_argnames="num")
-def systematic(key: PRNGKeyArray, weights: Float[Array, " K"], num: int) -> Int[Array, " num"]:
-    """Indices of `num` draws by weight, each within one of its expected number; never one of weight zero."""
-    total = jnp.cumsum(weights)
+def systematic(key: PRNGKeyArray, weights: Float[AnyArray, " K"], num: int) -> Int[AnyArray, " num"]:
+    """Indices of `num` draws by weight, each within one of its expected number; never one of weight zero.
+
+    Of concrete arrays by NumPy: nothing but the uniform number is compiled.
+    """
+    shift = jax.random.uniform(key)
+    if is_concrete(shift, weights):
+        shift, weights = float(shift), np.asarray(weights)
+    total = xp.cumsum(weights)
     # One uniform number shifts an equally spaced grid in (0, 1]. Zero is left out, so that the first draw that reaches
     # a point has added to the sum.
-    points = (jnp.arange(1, num + 1) - jax.random.uniform(key)) / num
-    return jnp.searchsorted(total, points * total[-1])
+    points = (np.arange(1, num + 1) - shift) / num
+    return xp.searchsorted(total, points * total[-1])
 
 
 def systematic_on_host(rng: np.random.Generator, weights: Float[np.ndarray, " K"], num: int) -> Int[np.ndarray, " num"]:

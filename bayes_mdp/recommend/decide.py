@@ -13,16 +13,31 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
+from bayes_mdp.calibration.criticism.criticise import CriticiseOptions, Criticism, criticise
 from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
+from bayes_mdp.decisions.choosing.budgets import (
+    Spender,
+    Spending,
+    careful_plan,
+    check_budgets,
+    check_certifiable,
+    in_mean_costs,
+    mean_program,
+    plan_in_draw,
+    read_budgets,
+    spending_of,
+)
 from bayes_mdp.decisions.choosing.choose import ChooseOptions, PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
+from bayes_mdp.decisions.confounding import tipping_point
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
+    PolicyValue,
     policy_values,
     read_action_probs,
+    read_start,
     require_end,
     start_of_log,
 )
@@ -33,6 +48,7 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
     AverageReward,
     CanMean,
+    Discounted,
     Episodic,
     HasVariances,
     Log,
@@ -61,9 +77,18 @@ from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, con
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
 from bayes_mdp.renamed import accepts_moved
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealLike
-from bayes_mdp.utils.validation import check_bool, check_key, check_labels, check_number, check_type, described
+from bayes_mdp.utils.validation import (
+    check_bool,
+    check_key,
+    check_labels,
+    check_name,
+    check_number,
+    check_type,
+    described,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +104,8 @@ MOST_PRIOR = 0.5
 """Share of the prior in a value above which nothing is recommended; from `PRIOR_SHARE` on other priors are tried."""
 LIKELIER = 0.02
 """Where no policy is as sure as was asked for, the best of those is named that are likelier no worse than worse."""
+MEAN_DRAWS = 400
+"""Draws behind the mean rewards of outcomes."""
 MOST_PAIRS = 10
 """Of a table of `variance_shares`."""
 SAME = 1e-6
@@ -91,7 +118,8 @@ class DecideOptions(ChooseOptions):
 
     Args:
         limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
-            `PolicyLimits(bootstrap_below=0)` lets the policy take any pair.
+            `PolicyLimits(bootstrap_below=0)` lets the policy take any pair. With `budgets` no policy is recommended,
+            named ones included, that is not shown to keep each of them with the probability asked for.
         slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
             value.
         num_draws: as in `choose`; there are more draws where these leave the answer open.
@@ -102,6 +130,9 @@ class DecideOptions(ChooseOptions):
             each state (of one stretch without an end: uniform).
         value_range: the lowest and the highest value that a policy can have, if known.
         checks: whether `criticise` runs; without it nothing is recommended.
+        observational: whether those who chose the log's actions may have known more than the log holds; False: the
+            actions were drawn by chance, as in a trial. If so, a recommendation says how strong such unrecorded causes
+            would have to be to undo it (see `bayes_mdp.decisions.tipping_point`).
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
@@ -117,6 +148,7 @@ class DecideOptions(ChooseOptions):
     initial: InitialLike | None = None
     value_range: Range | None = None
     checks: bool = True
+    observational: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,6 +156,7 @@ class DecideOptions(ChooseOptions):
         check_number("split", self.split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
         check_value_range(self.value_range)
         check_bool("checks", self.checks)
+        check_bool("observational", self.observational)
         if self.space is not None:
             check_space(self.space)
 
@@ -197,15 +230,18 @@ def decide(
     with stage("decide: choose a policy"):
         chooser = infer(keys[1], problem.prior, first, space=space)
         choice = _choose(keys[2], chooser, problem)
+        problem = problem._replace(spender=_spender(chooser, problem))
     candidates: dict[str, PolicyLike] = {} if choice.found_nothing else {CHOSEN: choice.candidate}
     candidates |= problem.named
 
     # 2. All of them against the baseline, in common draws, until it is settled whether the promise holds.
     with stage("decide: judge it"):
         judge = infer(keys[1], problem.prior, second, space=space) if problem.split else chooser
-        comparison, improvements = _judge(keys[3], judge, problem, candidates)
+        spender = _spender(judge, problem)
+        comparison, improvements = _judge(keys[3], judge, problem, candidates, spender)
+        spent = {name: _spending(value, spender, judge) for name, value in comparison.values.items()}
         judged = {
-            name: _candidate(name, policy, comparison, improvements[name], judge, problem)
+            name: _candidate(name, policy, comparison, improvements[name], judge, problem, spent[name])
             for name, policy in candidates.items()
         }
         if CHOSEN in judged and not problem.split:
@@ -213,6 +249,7 @@ def decide(
             judged[CHOSEN] = replace(judged[CHOSEN], spread=spread)
 
     # 3. Checks of the belief, and what those that fail change.
+    log = replace(log, outcomes={})  # checks are of rows and rewards
     with stage("decide: check the posterior"):
         whole, by_all = judge, None
         if problem.split:
@@ -224,7 +261,9 @@ def decide(
         criticism = None
         if options.checks:
             rule = _rule(problem)
-            criticism = criticise(keys[4], whole, log, objective, initial=begins, choose_by=rule)
+            criticism = criticise(
+                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule)
+            )
             judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
         else:
             judged = {name: replace(each, doubts=(*each.doubts, LEFT_OUT)) for name, each in judged.items()}
@@ -255,6 +294,8 @@ def decide(
         _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
         problem.practice,
         log.notes,
+        spent[BASELINE],
+        _tipping(keys[5], judge, problem, shown, start) if options.observational and lead is not None else None,
     )
 
 
@@ -268,6 +309,8 @@ class Problem(NamedTuple):
         confidence: as of `decide`.
         baseline: the policy in use, likewise.
         practice: what it is, in words, where it is what the log did; else "".
+        spender: the budgets of the limits, with what the data that choose have learnt of their outcomes; None: there
+            are none, or nothing was learnt yet.
     """
 
     prior: Prior
@@ -285,6 +328,7 @@ class Problem(NamedTuple):
     initial: InitialLike | None
     value_range: Range | None
     practice: str
+    spender: Spender | None = None
 
 
 def _read_problem(
@@ -301,6 +345,11 @@ def _read_problem(
     check_objective(objective)
     check_type("options", options, DecideOptions, "DecideOptions")
     check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    if log.covariates is not None:
+        raise ValueError(
+            "log has covariates, expected one that is read without, or bm.recommend.decide_by_subgroup, which judges "
+            f"policies for each subgroup {see('how-to/covariates')}"
+        )
     criterion = read_criterion(options.criterion)
     check_choice(criterion, int(options.num_draws), float(confidence), safe=True)
     space = StateActionSpace.from_log(log) if options.space is None else options.space
@@ -314,6 +363,8 @@ def _read_problem(
     if begins is not None:
         space.initial_probs(begins)  # refuses what is none, before anything is inferred
     limits = options.limits
+    if limits.budgets is not None:
+        _check_budgets(limits, log, space, objective, read_criterion(options.criterion), int(options.num_draws))
     if limits.bootstrap_below is None and not limits.min_count:
         limits = replace(limits, bootstrap_below=LEAST_TRIED)
     return Problem(
@@ -333,6 +384,37 @@ def _read_problem(
         options.value_range,
         _practice(baseline, log, space, objective),
     )
+
+
+def _check_budgets(
+    limits: PolicyLimits,
+    log: Log,
+    space: StateActionSpace,
+    objective: Objective,
+    criterion: Criterion,
+    num_draws: int,
+) -> None:
+    """Refuse budgets that cannot be, before anything is inferred."""
+    assert limits.budgets is not None
+    check_budgets(limits.budgets, objective, criterion)
+    check_certifiable(limits.budgets, num_draws)
+    for name, budget in limits.budgets.items():
+        if budget.outcome is None:
+            check_name("a budget without outcome=", name, log.outcomes, " (see read_log(outcomes=...))")
+    known = {name: budget for name, budget in limits.budgets.items() if budget.outcome is not None}
+    read_budgets(known, None, Sizes.of(space), space, objective)
+
+
+def _spender(posterior: Fitted, problem: Problem) -> Spender | None:
+    """The budgets, with the outcomes that a posterior has learnt; None: there are no budgets."""
+    if problem.limits.budgets is None:
+        return None
+    return read_budgets(problem.limits.budgets, posterior, Sizes.of(problem.space), problem.space, problem.objective)
+
+
+def _spending(value: PolicyValue, spender: Spender | None, posterior: Fitted) -> dict[str, Spending]:
+    """What a policy spends of each budget, in the draws that judge."""
+    return {} if spender is None else spending_of(value, spender, posterior, looks=LOOKS)
 
 
 def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace, objective: Objective) -> str:
@@ -425,6 +507,9 @@ def _rule(problem: Problem) -> Rule:
         policies = _policy_set(posterior, problem)
         with jax.enable_x64(True):
             mean = to_float64(posterior).mean_mdp()
+        if problem.spender is not None:
+            program = mean_program(mean, in_mean_costs(problem.spender), _start(problem), policies)
+            return careful_plan(program, problem.spender.limits).policy
         return policies.policy(best_in(mean, problem.objective, policies))
 
     return rule
@@ -449,8 +534,17 @@ def _choose(key: PRNGKeyArray, posterior: Fitted, problem: Problem) -> PolicyCho
     return chosen(LIKELIER) if choice.found_nothing else choice
 
 
+def _start(problem: Problem) -> Float[np.ndarray, " S"]:
+    """The distribution of the first state."""
+    return read_start(Sizes.of(problem.space), problem.initial, problem.space).probs
+
+
 def _judge(
-    key: PRNGKeyArray, posterior: Fitted, problem: Problem, candidates: Mapping[str, PolicyLike]
+    key: PRNGKeyArray,
+    posterior: Fitted,
+    problem: Problem,
+    candidates: Mapping[str, PolicyLike],
+    spender: Spender | None,
 ) -> tuple[PolicyComparison, dict[str, Improvement]]:
     """The comparison, with more draws as long as they leave open whether a promise holds."""
     cells = int(np.prod((*problem.space.shape, problem.space.n_outcomes)))
@@ -461,7 +555,8 @@ def _judge(
     look = 1
     while True:
         with stage("policies in common draws"):
-            values = policy_values(key, posterior, policies, problem.objective, problem.initial, num_draws)
+            outcomes = None if spender is None else spender.outcomes
+            values = policy_values(key, posterior, policies, problem.objective, problem.initial, num_draws, outcomes)
         improvements = {
             name: Improvement(
                 values[name].draws - values[BASELINE].draws,
@@ -486,11 +581,13 @@ def _candidate(
     improvement: Improvement,
     posterior: Fitted,
     problem: Problem,
+    spending: dict[str, Spending],
 ) -> Candidate:
     """A policy, with why the data do not decide for it."""
     doubts = [] if improvement.accepted else [str(improvement)]
     values = {key: comparison.values[key] for key in (BASELINE, name)}
     doubts += verdict_on(values, problem.value_range, "these data", MOST_PRIOR).reasons
+    doubts += [f"the budget is not shown to be kept: {each}" for each in spending.values() if not each.certified]
     both = (_action_probs(each, problem.space, problem.objective) for each in (policy, problem.baseline))
     taken, basis = _more(*both), comparison.values[name].basis
     return Candidate(
@@ -500,6 +597,7 @@ def _candidate(
         prior_share=None if basis is None else basis.prior_share,
         fewest=float(_seen(posterior)[taken].min()) if taken.any() else None,
         doubts=tuple(doubts),
+        spending=spending,
     )
 
 
@@ -513,8 +611,12 @@ def _spread(
     """By how much the interval of the chosen policy is widened, as the same data chose it."""
     policies = _policy_set(posterior, problem)
     candidate = _action_probs(choice.candidate, problem.space, problem.objective)
+    best = None
+    if problem.spender is not None:
+        spender, start = in_mean_costs(problem.spender), _start(problem)
+        best = lambda rows, drawn: plan_in_draw(rows, drawn, spender, start, policies)  # noqa: E731
     return choice_spread(
-        key, posterior, problem.objective, policies, candidate, improvement.gain, initial=problem.initial
+        key, posterior, problem.objective, policies, candidate, improvement.gain, initial=problem.initial, best=best
     )
 
 
@@ -566,6 +668,36 @@ def _rarely_tried(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below
     legal = np.ones(seen.shape, bool) if space.legal is None else np.asarray(space.legal)
     rare = [(space.state_names[s], space.action_names[a]) for s, a in np.argwhere(legal & (seen < below))]
     return RarelyTried(below, tuple(rare), int(legal.sum()))
+
+
+def _tipping(
+    key: PRNGKeyArray, posterior: Fitted, problem: Problem, policy: PolicyLike, start: ArrayLike
+) -> float | None:
+    """The factor of unrecorded causes from which on a policy may be worth no more than what the log did, in the mean
+    MDP; None where practice, or the rows, depend on the step, or values are no discounted or finite sums."""
+    objective, logged = problem.objective, problem.baseline
+    if not problem.practice or np.ndim(logged) != 2 or problem.space.horizon is not None:  # type: ignore[arg-type]
+        return None
+    if not isinstance(objective, Discounted | Episodic):
+        return None
+    outcome_reward = None
+    if posterior.rewards_by_outcome:
+        outcome_reward = posterior.known_reward
+        if outcome_reward is None:
+            index = np.zeros(MEAN_DRAWS, np.int32)
+            if posterior.log_weights is not None:
+                index = np.asarray(jax.random.categorical(key, jnp.asarray(posterior.log_weights), shape=index.shape))
+            outcome_reward = np.nan_to_num(posterior.draw_laws(key, index).mean.mean(0))
+    with jax.enable_x64(True):
+        mean = to_float64(posterior).mean_mdp()
+        return tipping_point(
+            mdp=mean,
+            policy=policy,
+            logged=np.asarray(logged),
+            objective=objective,
+            initial=np.asarray(start),
+            outcome_reward=outcome_reward,
+        )
 
 
 def _anchored(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:

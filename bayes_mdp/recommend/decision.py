@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.behaviour import AnchoredValue
+from bayes_mdp.decisions.choosing.budgets import ShadowPrice, Spending
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
@@ -40,6 +41,7 @@ class Candidate:
             takes none.
         doubts: why it is not recommended, but for the checks of the belief.
         consequences: of the checks that failed, for this policy.
+        spending: name of a budget -> what the policy spends, in the draws that judge.
     """
 
     policy: PolicyLike
@@ -50,6 +52,7 @@ class Candidate:
     fewest: float | None = None
     doubts: tuple[str, ...] = ()
     consequences: tuple[Consequence, ...] = ()
+    spending: Mapping[str, Spending] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -163,6 +166,9 @@ class Decision:
             None: none had to.
         practice: what the baseline is, in words, where it is what the log did; else "".
         left_out: what of the log is no transition, one sentence each.
+        baseline_spending: name of a budget -> what the baseline spends, in the draws that judge.
+        tipping: the factor of unrecorded causes from which on `lead` may be worth no more than what the log did (see
+            `bayes_mdp.decisions.tipping_point`); None: the log is no observation, or it is not known.
     """
 
     candidates: Mapping[str, Candidate]
@@ -186,6 +192,21 @@ class Decision:
     rarely_tried: RarelyTried | None = None
     practice: str = ""
     left_out: tuple[str, ...] = ()
+    baseline_spending: Mapping[str, Spending] = field(default_factory=dict)
+    tipping: float | None = None
+
+    @property
+    def shadow_prices(self) -> Mapping[str, ShadowPrice]:
+        """Name of a budget -> what one more unit of it would add to the value, by the data that chose."""
+        return self.choice.shadow_prices
+
+    @property
+    def told_budgets(self) -> tuple[str, ...]:
+        """What is spent of each budget, by the policy in question and by the baseline, and its price, in words."""
+        spent = {} if self.lead is None else self.candidates[self.lead].spending
+        lines = [f"{self.lead}: {each}" for each in spent.values()]
+        lines += [f"the baseline: {each}" for each in self.baseline_spending.values()]
+        return (*lines, *(f"price of {each}" for each in self.shadow_prices.values()))
 
     @property
     def belief(self) -> str:
@@ -291,6 +312,7 @@ class Decision:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
         notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
         notes += [f"the baseline is {self.practice}; its frequencies count as known"] if self.practice else []
+        notes += [] if self.tipping is None or not self.recommended else [hidden_causes(self.tipping)]
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
             notes.append(
@@ -349,6 +371,7 @@ class Decision:
             else f"the baseline {worth}, 95 % interval {amounts(low, high)}",
         ]
         parts += [self._candidate_table()] if self.candidates else []
+        parts += [f"budget: {line}" for line in self.told_budgets]
         parts += [*self.notes, *(f"prior: {line}" for line in self.prior.splitlines())]
         parts += [str(self.rarely_tried)] if self.rarely_tried is not None and self.rarely_tried.pairs else []
         title = f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}"
@@ -374,6 +397,19 @@ class Decision:
             rows.append((name, amount(each.mean), amounts(*each.interval), f"{each.improvement.prob:.3f}", *rest))
         gain = self.verb.removesuffix("s")
         return Table(("policy", gain, "95 % interval", "P(no worse)", "least tried", "prior's share"), rows)
+
+
+def hidden_causes(factor: float) -> str:
+    """How strong a cause that the log does not record would have to be to undo a recommendation, in one sentence.
+
+    Args:
+        factor: as `bayes_mdp.decisions.tipping_point` returns it.
+    """
+    known = "rewards are taken as they are"
+    if factor == float("inf"):
+        return f"no unrecorded difference between those treated and the others undoes it by next states alone ({known})"
+    more = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"
+    return f"holds unless those treated differ from the others, in ways not recorded, {more} (odds; {known})"
 
 
 def _states(number: int) -> str:

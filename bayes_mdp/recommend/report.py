@@ -98,6 +98,7 @@ def _page(decision: Decision, command: str) -> str:
         f"<ul>{reasons}</ul>" if reasons else "",
         "</div>",
         *_gains(decision),
+        *_budgets(decision),
         f"<ul>{notes}</ul>" if notes else "",
         "" if decision.rarely_tried is None else f"<p>Limits: {escape(str(decision.rarely_tried))}.</p>",
         f"<h2>Where {escape(lead)} differs from the baseline</h2>" if len(decision.differences) else "",
@@ -186,6 +187,32 @@ def _gains(decision: Decision) -> list[str]:
             f"gain over the baseline, in units of {reward_in_words(decision.columns)}",
         ),
         f"<table><tr>{head}</tr>\n{rows}</table>",
+    ]
+
+
+def _budgets(decision: Decision) -> list[str]:
+    """What each policy spends of each budget, and what one more unit would be worth; nothing where there is none."""
+    if not decision.baseline_spending:
+        return []
+    spent = {BASELINE: decision.baseline_spending}
+    spent |= {name: candidate.spending for name, candidate in decision.candidates.items()}
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(each.name)}</td><td>{amount(each.budget.limit)}</td>"
+        f"<td>{amount(each.cost.mean)}</td><td>{amounts(*each.cost.interval)}</td><td>{each.over:.3g}</td>"
+        f"<td>{each.upper:.3g}</td><td>{1 - each.budget.probability:.3g}</td>"
+        f"<td>{'kept' if each.certified else 'not shown to be kept'}</td></tr>"
+        for name, policy in spent.items()
+        for each in policy.values()
+    )
+    titles = ("policy", "of", "budget", "expected", "95 % interval", "P(more)", "at most", "allowed", "answer")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    prices = "".join(f"<li>Price of {escape(str(each))}.</li>" for each in decision.shadow_prices.values())
+    return [
+        "<h2>Budgets</h2>",
+        "<p>P(more) is the share of fresh draws in which a policy spends more than the budget, at most its upper limit "
+        "at a confidence of 95 %.</p>",
+        f"<table><tr>{head}</tr>{rows}</table>",
+        f"<ul>{prices}</ul>",
     ]
 
 

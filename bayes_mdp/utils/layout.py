@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 WIDTH = 88
 """Of a terminal, for sentences."""
@@ -150,6 +150,7 @@ class Section:
 Part: TypeAlias = "str | Facts | Bullets | Table | Section"
 
 
+@runtime_checkable
 class HasLayout(Protocol):
     """A result that says itself as a section."""
 
@@ -184,8 +185,6 @@ def wrapped(line: str, hanging: str = "    ") -> list[str]:
         hanging: indent of the lines after the first.
     """
     # "95 %" stays together.
-    kept = line.replace(" %", "\N{NO-BREAK SPACE}%")
-    parts = textwrap.wrap(
-        kept, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
+    unbreakable = line.replace(" %", "\N{NO-BREAK SPACE}%")
+    parts = textwrap.wrap(unbreakable, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
     return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]

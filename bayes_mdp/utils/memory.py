@@ -4,6 +4,10 @@ import os
 import time
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jax
 
 SHARE = 0.5  # of the free memory that one call may take
 ENDLESS = 10**6 * 2**30
@@ -42,6 +46,12 @@ def _free_at(tenth: int) -> int:
                 cached = [int(x.split()[1]) for x in _lines(folder / "memory.stat") if x.startswith("inactive_file ")]
                 left.append(max(int(limit) - int(now) + sum(cached), 0))
     return min(left)
+
+
+def device_bytes(device: "jax.Device") -> int | None:  # pyright: ignore[reportInvalidTypeForm]
+    """Bytes that a device of JAX has left; None where it does not report them (a CPU does not: see `free_bytes`)."""
+    stats = device.memory_stats() or {}
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
 
 
 def check_memory(what: str, needed: float, remedy: str = "a smaller one takes less") -> None:

@@ -615,7 +615,7 @@ class _Problem:
         source = np.repeat(np.arange(size), probs.shape[1])
         chain = scipy.sparse.csc_matrix((probs.ravel(), (source, self.successor.ravel())), (size, size))
         system = scipy.sparse.identity(size, format="csc") - chain
-        return np.atleast_1d(scipy.sparse.linalg.spsolve(system, paid))
+        return scipy.sparse.linalg.splu(scipy.sparse.csc_matrix(system)).solve(paid)
 
     def bound(self, values: Float[np.ndarray, " S"], maximise: bool, most: bool) -> Float[np.ndarray, " S"]:
         """A proven bound on |v - v*|.

@@ -83,7 +83,6 @@ def _regret(prior: Any, worlds: Any, key: PRNGKeyArray, num_seeds: int, num_step
         key=key,
         num_steps=num_steps,
         num_seeds=num_seeds,
-        regret="bayes",
-        options=RunOptions(space=SPACE, env_prior=worlds, num_checkpoints=10),
+        options=RunOptions(space=SPACE, env_prior=worlds, num_checkpoints=10, regret="bayes"),
     )
     return result["regret"]

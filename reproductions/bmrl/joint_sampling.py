@@ -97,8 +97,7 @@ def _regret(agent: Any, env: Any, key: PRNGKeyArray, num_seeds: int, num_steps: 
         key=key,
         num_steps=num_steps,
         num_seeds=num_seeds,
-        regret="average",
-        options=RunOptions(num_checkpoints=10),
+        options=RunOptions(num_checkpoints=10, regret="average"),
     )
     return result["regret"].to_numpy()[:, -1]
 

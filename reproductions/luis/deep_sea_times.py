@@ -116,7 +116,7 @@ def _cell(name: str, depth: int, num_episodes: int, key: PRNGKeyArray, num_seeds
     agent, space = discounted_episodes(name, env, repeats=float(depth))
     goal = np.zeros((depth**2, 2), bool)
     goal[-1, RIGHT] = True
-    options = RunOptions(space=space, progress=False, target=goal)
+    options = RunOptions(space=space, progress=False, target=goal, regret="average")
     result = run(
         agent,
         env,
@@ -124,7 +124,6 @@ def _cell(name: str, depth: int, num_episodes: int, key: PRNGKeyArray, num_seeds
         key=key,
         num_episodes=num_episodes,
         num_seeds=num_seeds,
-        regret="average",
         options=options,
     )
     hits = result["target_visits"].to_numpy() > 0

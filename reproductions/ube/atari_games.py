@@ -6,7 +6,7 @@ Weeks on a GPU; a smoke test on a CPU. A cell for every agent and game, each tra
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +105,7 @@ def _train(key: PRNGKeyArray, agent: str, game: str, protocol: Protocol, path: P
         num_steps=protocol.frames // FRAME_SKIP,
         key=key,
         path=folder,
-        options=protocol.options,
-        evaluation_env=atari(game, 1, evaluation=True),
+        options=replace(protocol.options, evaluation_env=atari(game, 1, evaluation=True)),
     )
     if not training.finished:
         print("stopped; the same command goes on from here", flush=True)

@@ -62,7 +62,7 @@ def test_close_to_the_bayes_optimum():
             prior=prior,
             num_episodes=1,
             num_seeds=600,
-            regret="bayes",
+            options=bm.experiments.RunOptions(regret="bayes"),
         )["reward"]
         assert float(rewards.mean()) / best.value > 0.92
 
@@ -199,7 +199,13 @@ def test_kept_trees_are_refused_where_they_have_not_learnt(bins):
 def test_regret_of_discounted_runs_is_refused():
     more = {"prior": bm.models.dirichlet_bernoulli(), "objective": bm.Discounted(0.9), "num_steps": 5}
     with pytest.raises(ValueError, match=r"regret is 'objective' for Discounted, expected 'average' or 'oracle_run'"):
-        bm.run(BAMCP(), bm.envs.riverswim(), key=jax.random.key(0), regret="objective", **more)
+        bm.run(
+            BAMCP(),
+            bm.envs.riverswim(),
+            key=jax.random.key(0),
+            options=bm.experiments.RunOptions(regret="objective"),
+            **more,
+        )
 
 
 def test_parallel_environments_are_refused():

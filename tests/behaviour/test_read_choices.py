@@ -39,7 +39,7 @@ def test_a_bandit_has_one_state_and_rows_keep_their_order(tmp_path):
 
 def test_a_log_survives_being_written_and_read(tmp_path, key):
     params = {"a": 0.4, "beta": 2.0, "pi": 0.2, "w": 0.5}
-    log = simulate(key, TwoStep(4), params, TwoStepTask(), 20, num_persons=3, subjects=["p1", "p2", "p3"])
+    log = simulate(key, TwoStep(4), params, TwoStepTask(), 20, subjects=["p1", "p2", "p3"])
     path = tmp_path / "log.parquet"
     log.frame().to_parquet(path)
     names = ("subject", "action", "reward", "state", "next_state", "terminated", "trial")

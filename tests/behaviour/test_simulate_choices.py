@@ -13,7 +13,7 @@ KEY = jax.random.key(4)
 
 
 def test_choices_are_drawn_from_the_probabilities_of_their_own_past():
-    log = simulate(KEY, MODEL, {"rate": 0.4, "beta": 2.0}, environment(), 25, num_persons=400)
+    log = simulate(KEY, MODEL, {"rate": 0.4, "beta": 2.0}, environment(), 25, subjects=400)
     right = np.exp(np.asarray(choice_log_probs(MODEL, {"rate": 0.4, "beta": 2.0}, log), float))[..., 1]
     # A sum of 10,000 bounded martingale differences over its standard error: beyond 5 with probability 6e-7.
     z = (log.action - right).sum() / np.sqrt((right * (1 - right)).sum())

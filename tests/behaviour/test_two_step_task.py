@@ -10,7 +10,7 @@ UNIFORM = {"a": 0.3, "beta": 0.0, "pi": 0.0, "w": 0.5}
 
 
 def test_common_transitions_alternation_of_stages_and_rewards():
-    log = simulate(jax.random.key(0), TwoStep(4), UNIFORM, TwoStepTask(), 400, num_persons=50)
+    log = simulate(jax.random.key(0), TwoStep(4), UNIFORM, TwoStepTask(), 400, subjects=50)
     first = slice(0, None, 2)
     assert not log.state[:, first].any() and np.isin(log.state[:, 1::2], (1, 2)).all()
     assert not log.reward[:, first].any() and np.isin(log.reward, (0, 1)).all()

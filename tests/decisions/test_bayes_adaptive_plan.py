@@ -8,6 +8,7 @@ import pytest
 
 import bayes_mdp as bm
 from benchmarks.next_experiment import as_posterior, mines, two_arms_posterior
+from tests.options import fold
 
 MINES = as_posterior(mines())
 NAMED = bm.StateActionSpace(2, 2, states=("here", "there"), actions=("go", "wait"))
@@ -20,7 +21,12 @@ def test_finds_the_bayes_optimal_action(horizon):
     for state in range(5):
         q = bm.decisions.bayes_optimal(MINES, objective=objective, initial=np.eye(5)[state]).q[state]
         plan = bm.decisions.plan_bayes_adaptive(
-            jax.random.key(state), MINES, state, objective, num_simulations=20_000, exploration=4.0
+            jax.random.key(state),
+            MINES,
+            state,
+            objective,
+            num_simulations=20_000,
+            options=bm.decisions.SearchOptions(exploration=4.0),
         )
         assert q[plan.action] > q.max() - 1e-6
         assert plan.q.max() < q.max() + 6 * plan.standard_error[plan.action]
@@ -32,7 +38,12 @@ def test_root_values_approach_the_optimum_from_below(x64):
     for horizon in (1, 2, 3):
         best = bm.decisions.bayes_optimal(arms, objective=bm.Episodic(horizon), initial=[1.0]).value
         plan = bm.decisions.plan_bayes_adaptive(
-            jax.random.key(0), arms, 0, bm.Episodic(horizon), num_simulations=100_000, exploration=1.0
+            jax.random.key(0),
+            arms,
+            0,
+            bm.Episodic(horizon),
+            num_simulations=100_000,
+            options=bm.decisions.SearchOptions(exploration=1.0),
         )
         assert 0.97 * best < plan.q.max() < best + 5 * plan.standard_error[plan.action]
 
@@ -48,11 +59,18 @@ def test_one_key_one_plan():
 
 def test_a_budget_of_time():
     began = time.perf_counter()
-    plan = bm.decisions.plan_bayes_adaptive(jax.random.key(0), MINES, 0, bm.Discounted(0.9), max_seconds=0.3)
+    plan = bm.decisions.plan_bayes_adaptive(
+        jax.random.key(0), MINES, 0, bm.Discounted(0.9), options=bm.decisions.SearchOptions(max_seconds=0.3)
+    )
     assert plan.num_simulations == plan.visits.sum() > 0
     assert plan.seconds < 0.3 + (time.perf_counter() - began)
     both = bm.decisions.plan_bayes_adaptive(
-        jax.random.key(0), MINES, 0, bm.Discounted(0.9), max_seconds=60.0, num_simulations=70
+        jax.random.key(0),
+        MINES,
+        0,
+        bm.Discounted(0.9),
+        options=bm.decisions.SearchOptions(max_seconds=60.0),
+        num_simulations=70,
     )
     assert both.num_simulations == 70
 
@@ -77,7 +95,12 @@ def test_draws_without_a_space():
 
 def test_a_full_tree_says_so():
     plan = bm.decisions.plan_bayes_adaptive(
-        jax.random.key(0), MINES, 0, bm.Episodic(12), num_simulations=500, max_nodes=20
+        jax.random.key(0),
+        MINES,
+        0,
+        bm.Episodic(12),
+        num_simulations=500,
+        options=bm.decisions.SearchOptions(max_nodes=20),
     )
     assert plan.full and plan.num_nodes == 20 and "the tree is full" in str(plan)
 
@@ -113,9 +136,7 @@ BAD = [
 def test_refusals(change, kind, message):
     given = {"belief": MINES, "state": 0, "objective": bm.Discounted(0.9), **change}
     with pytest.raises(kind, match=message):
-        bm.decisions.plan_bayes_adaptive(
-            jax.random.key(0), given.pop("belief"), given.pop("state"), given.pop("objective"), **given
-        )
+        bm.decisions.plan_bayes_adaptive(jax.random.key(0), **fold(bm.decisions.SearchOptions, given))
 
 
 @pytest.mark.parametrize("objective", [bm.Episodic(5), bm.Discounted(0.9)])

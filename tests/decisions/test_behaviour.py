@@ -15,6 +15,7 @@ from bayes_mdp.decisions.policy_evaluation import BehaviourDraws
 from bayes_mdp.inference import posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import STEP_LEVEL, LoggedPolicy, behaviour_in_halves, logged_counts, step_p_value
+from tests.envs.logs.random_logs import fold_log
 from tests.inference.policy_problems import ISLANDS, N_STATES, START, OnlySamples, dense_value, posterior, weighted
 from tests.text import unwrapped
 
@@ -225,7 +226,7 @@ def test_a_log_is_a_policy_wherever_one_is_named():
     frame["s"] = [log.states[s] for s in log.transitions.state]
     frame["a"] = [log.actions[a] for a in log.transitions.action]
     columns: Any = {"state": "s", "action": "a", "reward": "r", "episode": "e", "step": "t"}
-    folded, kept = (bm.envs.fold_log(frame, **columns, by_step=by_step) for by_step in (False, True))
+    folded, kept = (fold_log(frame, **columns, by_step=by_step) for by_step in (False, True))
     whole = bm.read_log(frame, **columns)
     assert step_p_value(kept) == pytest.approx(step_p_value(whole), rel=1e-9) and step_p_value(folded) == 1.0
     np.testing.assert_array_equal(behaviour_policy(kept, by_step=True), behaviour_policy(whole, by_step=True))

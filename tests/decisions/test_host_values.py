@@ -315,3 +315,60 @@ def test_steps_of_the_recursion_are_told_from_the_last_to_the_first():
     _, objective, rows, drawn, _ = draws("steps", 2)
     steps = list(backward(rows, drawn, np.full((S, A), 1 / A), objective))
     assert [int(step.rows.step[0]) for step in steps] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("width", [np.float32, np.float64])
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_rows_in_which_all_is_possible_are_added_up(ends, width, stochastic):
+    """By einsum over the whole MDP; some pairs are not drawn, others drawn and not used."""
+    rng = np.random.default_rng(0)
+    outcomes, drawn_pairs = S + ends, np.argwhere(LEGAL & ~((np.arange(S) == 4)[:, None] & (np.arange(A) == 1)))
+    state, action = drawn_pairs.T
+    rows = PairRows(
+        None,
+        state,
+        action,
+        outcomes * np.arange(len(state) + 1),
+        np.tile(np.arange(outcomes), len(state)),
+        np.tile(np.arange(outcomes), len(state)),
+        S,
+    )
+    probs = rng.dirichlet(np.full(outcomes, 0.3), size=(N, len(state))).astype(width)
+    reward = rng.normal(size=(N, len(state)))
+    policy = np.zeros((S, A))
+    policy[state, action] = rng.random(len(state)) * (rng.random(len(state)) < 0.7) if stochastic else 0.0
+    policy[state[np.unique(state, return_index=True)[1]], action[np.unique(state, return_index=True)[1]]] += 1.0
+    policy /= policy.sum(-1, keepdims=True)
+    pairs = PolicyPairs(rows, policy)
+    assert pairs._width == outcomes or pairs._is_whole
+    chains = pairs.chains(Drawn(probs.reshape(N, -1), reward))
+    dense, paid = np.zeros((N, S, A, outcomes)), np.zeros((N, S, A))
+    dense[:, state, action] = probs.astype(np.float64) / probs.astype(np.float64).sum(-1, keepdims=True)
+    paid[:, state, action] = reward
+    np.testing.assert_allclose(np.asarray(chains.matrix), np.einsum("sa,nsao->nso", policy, dense)[..., :S], atol=1e-15)
+    np.testing.assert_allclose(chains.reward, np.einsum("sa,nsa->ns", policy, paid), atol=1e-14)
+
+
+def test_a_first_exit_by_elimination_and_by_iterations(monkeypatch):
+    posterior, objective, rows, drawn, _ = draws("exit")
+    chains = PolicyPairs(rows, policies(posterior, objective)[-1]).chains(drawn)
+    eliminated = proven(chains, objective)
+    monkeypatch.setattr(host_values, "DIRECT", 0)
+    monkeypatch.setattr(host_values, "DIRECT_UNDISCOUNTED", 0)
+    iterated = proven(chains, objective)
+    assert np.isfinite(eliminated.gap).all() and np.isfinite(iterated.gap).all()
+    assert (np.abs(eliminated.first - iterated.first).max(-1) <= eliminated.gap + iterated.gap).all()
+
+
+@pytest.mark.parametrize("name", ["dense", "support", "exit"])
+def test_weights_that_differ_from_draw_to_draw(name):
+    """One object with weights [N, Q] makes the chains that N policies make, each in its draw."""
+    posterior, objective, rows, drawn, _ = draws(name)
+    first, uniform, mixed = policies(posterior, objective)
+    each = np.stack([uniform, mixed, first, mixed, uniform])
+    together = PolicyPairs(rows, uniform).weighted(each).chains(drawn)
+    for n, policy in enumerate(each):
+        alone = PolicyPairs(rows, policy).chains(Drawn(drawn.probs[n : n + 1], drawn.reward[n : n + 1]))
+        near(together.matrix[n], alone.matrix[0])
+        near(together.reward[n], alone.reward[0])

@@ -119,7 +119,8 @@ def test_the_draws_are_those_of_the_value(objective):
 def test_a_posterior_in_closed_form_draws_the_same_rows():
     """It can draw the pairs of a policy alone: with outcomes whole draws, the same but for rounding."""
     belief: Any = bm.infer(KEY, bm.models.known_rewards(np.eye(3)[:, :2]), space=bm.StateActionSpace(3, 2))
-    policy, options = np.array([0, 1, 1]), {"num_draws": 40}
+    policy = np.array([0, 1, 1])
+    options: Any = {"num_draws": 40}
     outcomes = {"reward": Outcome(np.eye(3)[:, :2]), "time in 2": Outcome([0, 0, 1])}
     found = policy_value(KEY, belief, policy, Discounted(0.9), outcomes=outcomes, **options)
     plain = policy_value(KEY, belief, policy, Discounted(0.9), **options)

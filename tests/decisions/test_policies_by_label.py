@@ -119,7 +119,12 @@ def test_starts_of_functions_without_a_policy():
     with pytest.raises(ValueError, match="initial is 'nwe', expected"):
         value("nwe")
     posterior = bm.infer(KEY, PRIOR, LOG, space=SPACE)
-    found = [bm.criticise(KEY, posterior, LOG, AIM, initial=start, num_replicates=159) for start in ("worn", START)]
+    found = [
+        bm.criticise(
+            KEY, posterior, LOG, AIM, initial=start, options=bm.calibration.CriticiseOptions(num_replicates=159)
+        )
+        for start in ("worn", START)
+    ]
     assert str(found[0]) == str(found[1])
 
 

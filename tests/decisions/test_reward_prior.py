@@ -38,7 +38,9 @@ def compared(prior: Any) -> Any:
     space = bm.StateActionSpace.from_log(log, support=support)
     posterior = bm.infer(KEY, prior, log, space=space)
     policies = {"old": np.zeros(CONTEXTS, int), "new": np.ones(CONTEXTS, int)}
-    return bm.compare_policies(KEY, posterior, policies, Episodic(1), num_draws=2000, held_out=True)
+    return bm.compare_policies(
+        KEY, posterior, policies, Episodic(1), num_draws=2000, options=bm.decisions.VerdictOptions(held_out=True)
+    )
 
 
 def test_a_flat_prior_of_rare_successes():
@@ -201,7 +203,7 @@ def test_criticise_says_it_too():
     support[..., -1] = True
     space = bm.StateActionSpace.from_log(log, support=support)
     posterior = bm.infer(KEY, bm.models.dirichlet_bernoulli(), log, space=space)
-    found = bm.criticise(KEY, posterior, log, Episodic(1), num_replicates=159)
+    found = bm.criticise(KEY, posterior, log, Episodic(1), options=bm.calibration.CriticiseOptions(num_replicates=159))
     basis: Any = found.bases["greedy"]
     assert basis.rewards.share > PRIOR_SHARE and not found.alarms
     assert "the prior's share of the rewards of a policy is 0." in found.headline

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayes_mdp.decisions import VerdictOptions
 from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
 from bayes_mdp.inference import CollapsedPosterior, PooledPosterior, SampledPosterior, mixture
@@ -196,7 +197,7 @@ def test_a_comparison_and_a_summary_say_which_kind_it_is():
     rows = np.ones((4, 2, 4))
     rows[:, 0] = LITERATURE
     posterior = belief(rows, known_rewards(np.tile([1.0, 0.0], (4, 1))), ([0], [0], [0]))
-    comparison = compare_policies(KEY, posterior, policies, AIM, num_draws=8, held_out=True)
+    comparison = compare_policies(KEY, posterior, policies, AIM, num_draws=8, options=VerdictOptions(held_out=True))
     sentences = [part for part in comparison.layout().parts if isinstance(part, str)]
     lines = {name: next(x for x in sentences if f"{name}: data: " in x) for name in policies}
     assert "known by the prior alone (weight of 1,734 transitions)" in lines["go"]

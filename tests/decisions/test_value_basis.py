@@ -218,7 +218,14 @@ def test_time_in_untried_pairs_that_look_better_than_all_others():
     space = bm.StateActionSpace(2, 3)
     posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_normal(scale=10.0), data, space=space)
     policies = {"third": np.full(2, 2), "first": np.zeros(2, int), "rarely": np.array([[0.99, 0.0, 0.01]] * 2)}
-    found = bm.compare_policies(jax.random.key(1), posterior, policies, Discounted(0.9), num_draws=16, held_out=True)
+    found = bm.compare_policies(
+        jax.random.key(1),
+        posterior,
+        policies,
+        Discounted(0.9),
+        num_draws=16,
+        options=bm.decisions.VerdictOptions(held_out=True),
+    )
     bases: Any = {name: value.basis for name, value in found.values.items()}
     assert bases["third"].untried_share == pytest.approx(1.0) and bases["third"].untried.pairs.sum() == 2
     assert bases["first"].untried is None and bases["first"].untried_share == 0.0

@@ -8,11 +8,12 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import verdict
-from bayes_mdp.decisions.policy_comparison import compare_policies
+from bayes_mdp.decisions.policy_comparison import VerdictOptions, compare_policies
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, Unvisited, ValueBasis
 from bayes_mdp.decisions.verdict import Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import Discounted, StateActionSpace, Transitions
+from tests.options import fold
 from tests.text import unwrapped
 
 pytestmark = pytest.mark.numerics
@@ -107,7 +108,8 @@ def test_a_comparison_prints_probabilities_only_where_it_decides(belief):
     policies = {"go": np.zeros(2, int), "stay": np.ones(2, int)}
 
     def compared(policies, **more) -> Any:
-        return compare_policies(KEY, belief, policies, Discounted(0.5), num_draws=16, **more)
+        given = fold(VerdictOptions, more)
+        return compare_policies(KEY, belief, policies, Discounted(0.5), num_draws=16, **given)
 
     own = compared(policies)
     assert own.verdict.reasons == (

@@ -82,9 +82,10 @@ def test_what_is_known(ps, space):
 def test_closed_forms(ps, space, log):
     """Beta posteriors of each plant's own counts; full pooling: of their sums, equally in all plants."""
     counts = counted(log, 3)
-    alone = bm.infer(KEY, ps.no_pooling, log, space=space, method="exact")
+    alone: Any = bm.infer(KEY, ps.no_pooling, log, space=space, method="exact")
     np.testing.assert_allclose(chance(alone), (A + counts[..., 0]) / (A + B + counts.sum(-1)), rtol=1e-6)
-    pooled, total = bm.infer(KEY, ps.full_pooling, log, space=space, method="exact"), counts.sum(0)
+    pooled: Any = bm.infer(KEY, ps.full_pooling, log, space=space, method="exact")
+    total = counts.sum(0)
     expected = (A + total[..., 0]) / (A + B + total.sum(-1))
     np.testing.assert_allclose(chance(pooled), np.broadcast_to(expected, (3, 2, 3)), rtol=1e-6)
     assert np.abs(chance(alone) - chance(pooled)).max() > 0.05  # the two differ here

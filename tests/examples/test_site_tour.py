@@ -88,7 +88,7 @@ def test_a_search_of_the_tour_tries_at_once(tour):
         "clinic 1, patient 1",
         tour.TOUR,
         num_simulations=100_000,
-        exploration=tour.STEPS,
+        options=bm.decisions.SearchOptions(exploration=tour.STEPS),
     )
     assert plan.space.action_names[plan.action] == "new"
     alone = bm.decisions.plan_bayes_adaptive(

@@ -16,6 +16,7 @@ from bayes_mdp.experiments.results import load_result
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward, StateActionSpace
 from bayes_mdp.plots import plot_regret
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
+from tests.options import fold
 
 KEY = jax.random.key(21)
 QUIET = RunOptions(num_checkpoints=10, progress=False, snapshot_seconds=0.0)
@@ -31,7 +32,7 @@ def _run(env, agent: Any = PSRL(10), **changes):
         "key": KEY,
         "options": QUIET,
     }
-    return run(agent, env, **{**arguments, **changes})
+    return run(agent, env, **fold(RunOptions, {**arguments, **changes}))
 
 
 def sure_walk():

@@ -1,6 +1,7 @@
 """`run`: reproducible, compiled once, resumable to the bit, regret by its definitions, bad input refused."""
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -31,6 +32,7 @@ from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.utils.files import write_sealed
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 from tests.flips import NUMBER, refused_flips
+from tests.options import fold
 
 pytestmark = pytest.mark.numerics
 
@@ -48,7 +50,7 @@ def _toy(agent: Any = PSRL(10), **changes: Any):
         "key": KEY,
         "options": QUIET,
     }
-    return run(agent, two_states(), **{**arguments, **changes})
+    return run(agent, two_states(), **fold(RunOptions, {**arguments, **changes}))
 
 
 @lru_cache
@@ -229,7 +231,7 @@ def test_a_prior_program_and_bayes_regret():
     result = run(PSRL(), deep_sea(4), num_episodes=200, options=QUIET, **arguments)
     assert result["visits"].dims == ("seed", "step", "state", "action")
     assert result["reward"].values[:, -50:].mean() > 0.8
-    bayes = run(PSRL(), deep_sea(4), num_episodes=40, regret="bayes", options=QUIET, **arguments)
+    bayes = run(PSRL(), deep_sea(4), num_episodes=40, options=replace(QUIET, regret="bayes"), **arguments)
     each = np.diff(bayes["regret"].values, axis=1)
     assert np.all(each > -1e-4) and each[:, -10:].mean() < each[:, :10].mean()
 
@@ -279,7 +281,7 @@ def test_a_posterior_of_another_space_is_refused(key, prior_space, sentence):
         NormalReward(jnp.zeros((3, 2))),
     )
     posterior = infer(key, dirichlet_normal_gamma(), space=prior_space)
-    arguments = {"objective": Discounted(0.9), "key": key, "num_steps": 4, "regret": "average"}
+    arguments = {"objective": Discounted(0.9), "key": key, "num_steps": 4}
     if sentence is None:
         assert run(PSRL(2), env, prior=posterior, **arguments)["visits"].sum() == 4
     else:
@@ -297,7 +299,7 @@ def test_the_oracle_of_a_first_exit_problem_leaves(key):
         Environment(mdp, NormalReward(reward)),
         objective=FirstExit(),
         num_steps=400,
-        regret="oracle_run",
+        options=RunOptions(regret="oracle_run"),
         key=key,
     )
     assert float(result["reward"].sum() + result["regret"][0, -1]) == 200.0

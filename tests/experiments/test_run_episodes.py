@@ -27,6 +27,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.models import dirichlet_normal_gamma
 from bayes_mdp.plots import plot_regret
+from tests.options import fold
 
 pytestmark = pytest.mark.numerics
 
@@ -54,7 +55,7 @@ def _run(agent: Any = AGENT, env: Any = None, **changes: Any):
         "key": KEY,
         "options": QUIET,
     }
-    return run(agent, corridor() if env is None else env, **{**arguments, **changes})
+    return run(agent, corridor() if env is None else env, **fold(RunOptions, {**arguments, **changes}))
 
 
 @lru_cache

@@ -22,6 +22,7 @@ from bayes_mdp.experiments import run_sweep as home
 from bayes_mdp.experiments import sweep_folder, sweep_grid
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.utils.files import read_json
+from tests.options import fold
 
 AGENTS = {"epsilon_greedy_q": {"epsilon": [0.1, 0.2]}, "psrl": {}}
 ENVS = {"deep_sea": {"size": [3, 4]}}
@@ -68,7 +69,8 @@ def sweep(path=None, **options):
         "num_seeds": 2,
         "num_blocks": 2,
     }
-    return bm.sweeps.sweep(AGENTS, ENVS, path=path, **{"options": OPTIONS, **arguments, **options})
+    given = {"options": OPTIONS, **arguments, **options}
+    return bm.sweeps.sweep(AGENTS, ENVS, path=path, **fold(bm.experiments.SweepOptions, given))
 
 
 def test_the_grid(quick):
@@ -307,7 +309,7 @@ def test_wrong_input(quick, changed, says):
         "num_episodes": 3,
     }
     with pytest.raises((ValueError, TypeError), match=says):
-        bm.sweeps.sweep(**{**arguments, **changed})
+        bm.sweeps.sweep(**fold(bm.experiments.SweepOptions, {**arguments, **changed}))
     assert not quick
 
 
@@ -325,11 +327,14 @@ def test_real_runs_on_two_threads(tmp_path):
         "key": jax.random.key(0),
         "num_episodes": 6,
         "num_seeds": 2,
-        "options": OPTIONS,
-        "regret": "average",
     }
     with ThreadPoolExecutor(2) as pool:
-        result = bm.sweeps.sweep({"epsilon_greedy_q": {"epsilon": [0.0, 0.5]}}, "deep_sea:3", executor=pool, **options)
+        result = bm.sweeps.sweep(
+            {"epsilon_greedy_q": {"epsilon": [0.0, 0.5]}},
+            "deep_sea:3",
+            options=bm.experiments.SweepOptions(executor=pool, regret="average", progress=False),
+            **options,
+        )
     key = jax.random.wrap_key_data(jnp.asarray(_key_of("deep_sea:3")))
     alone = bm.run(EpsilonGreedyQ(epsilon=0.5), bm.envs.deep_sea(3), objective=Episodic(3), **options | {"key": key})
     for name in ("reward", "regret"):

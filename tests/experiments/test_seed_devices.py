@@ -12,6 +12,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.experiments import run_config
 from bayes_mdp.experiments.rollout import execute
+from tests.options import fold
 
 HERE = os.path.dirname(bm.__path__[0])
 PROGRAM = """
@@ -100,7 +101,8 @@ def test_what_are_no_devices(devices, error, message):
 
 
 def run(env, **more):
-    return bm.run(bm.agents.PSRL(), env, key=jax.random.key(0), prior=bm.models.dirichlet_normal_gamma(), **more)
+    prior, given = bm.models.dirichlet_normal_gamma(), fold(bm.experiments.RunOptions, more)
+    return bm.run(bm.agents.PSRL(), env, key=jax.random.key(0), prior=prior, **given)
 
 
 def test_seeds_that_cannot_be_cut(monkeypatch):

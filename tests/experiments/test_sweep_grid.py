@@ -38,6 +38,8 @@ def test_every_entry(tmp_path):
     )
     options = found.pop("options")
     assert (options.num_checkpoints, options.method) == (10, "exact")
+    of_all_cells = {"num_blocks": 2, "regret": "average", "executor": "processes:2", "retries": 1}
+    assert {name: getattr(options, name) for name in of_all_cells} == of_all_cells
     assert jax.random.key_data(found.pop("key")).tolist() == [0, 7]
     assert found == {
         "agents": {"ube": {"scale": [0.1, 1.0]}},
@@ -46,12 +48,16 @@ def test_every_entry(tmp_path):
         "objective": Episodic(4),
         "num_episodes": 5,
         "num_seeds": 3,
-        "num_blocks": 2,
-        "regret": "average",
-        "executor": "processes:2",
-        "retries": 1,
     }
-    assert found.keys() | {"seed", "options", "horizon", "discount", "first_exit", "average_reward", "num_steps"} == {
+    assert found.keys() | of_all_cells.keys() | {
+        "seed",
+        "options",
+        "horizon",
+        "discount",
+        "first_exit",
+        "average_reward",
+        "num_steps",
+    } == {
         *KEYS,
         "objective",
     }

@@ -3,6 +3,7 @@
 # pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportAttributeAccessIssue=false
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -114,7 +115,7 @@ def test_what_the_program_observes_moves_the_posterior_alike_on_every_route(meth
     """Of a normal mean: its prior, five values of the trial, three rewards of pairs whose means lie about it."""
     precision = 1.0 + 5.0 + 3.0 / 2.0
     mean, spread = (TRIAL.sum() + PAID.sum() / 2.0) / precision, precision**-0.5
-    posterior = bm.infer(KEY, collapsed, FEW, space=SPACE, method=method)
+    posterior: Any = bm.infer(KEY, collapsed, FEW, space=SPACE, method=method)
     values, weights = np.asarray(posterior.latent_sites().draws["mean"]), np.asarray(posterior.weights)
     away = 1e-6 if method == "quadrature" else 5.0 * spread / np.sqrt(500.0)
     assert weights @ values == pytest.approx(mean, abs=away)

@@ -19,6 +19,7 @@ from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.priors import ClosedForms, closed_form_of, ready
+from tests.envs.logs.random_logs import fold_log
 from tests.inference.branching_programs import DATA, SPACE, Branching
 
 KEY = jax.random.key(0)
@@ -95,7 +96,7 @@ def folded(part) -> bm.mdp.FoldedLog:
     """As `fold_log` reads it from a table."""
     columns = {"s": part.state, "a": part.action, "r": part.reward, "t": part.next_state}
     frame = pd.DataFrame({key: np.asarray(x) for key, x in columns.items()})
-    return bm.envs.fold_log(frame, state="s", action="a", reward="r", next_state="t", states=range(3), actions=range(2))
+    return fold_log(frame, state="s", action="a", reward="r", next_state="t", states=range(3), actions=range(2))
 
 
 def three_states(seed: int, number: int) -> bm.Transitions:

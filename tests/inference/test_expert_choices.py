@@ -22,7 +22,7 @@ RATIONAL = dist.Gamma(3.0, 1.0)
 
 def values_of(rows):
     """q of many MDPs by plain value iteration, [N S A]."""
-    v = np.zeros(rows.shape[:2])
+    v, q = np.zeros(rows.shape[:2]), np.zeros(rows.shape[:3])
     for _ in range(200):
         q = REWARD + RATE * np.einsum("nsat,nt->nsa", rows, v)
         v = q.max(-1)

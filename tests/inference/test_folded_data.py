@@ -14,6 +14,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.models.mdp_spec import MDPSpec
+from tests.envs.logs.random_logs import fold_log
 
 KEY = jax.random.key(0)
 COLUMNS = {"state": "s", "action": "a", "reward": "r", "next_state": "n", "terminated": "end"}
@@ -35,7 +36,7 @@ def paths(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def space(paths):
-    return bm.StateActionSpace.from_log(bm.envs.fold_log(paths, **COLUMNS))
+    return bm.StateActionSpace.from_log(fold_log(paths, **COLUMNS))
 
 
 def assert_bits(one, two):
@@ -60,7 +61,7 @@ def by_outcome(space):
 @pytest.mark.few(1)
 @pytest.mark.parametrize("prior", [PRIOR, by_outcome], ids=["pairs", "outcomes"])
 def test_the_posterior_of_a_folded_log_is_that_of_the_log(prior, paths, space):
-    folded = bm.infer(KEY, prior, bm.envs.fold_log(paths, **COLUMNS, chunksize=33), space=space)
+    folded = bm.infer(KEY, prior, fold_log(paths, **COLUMNS, chunksize=33), space=space)
     read = bm.infer(KEY, prior, whole_log(paths), space=space)
     np.testing.assert_array_equal(folded.transition_probs.counts, read.transition_probs.counts)
     np.testing.assert_allclose(folded.reward_cells.data, read.reward_cells.data, rtol=1e-12, atol=1e-12)
@@ -68,8 +69,8 @@ def test_the_posterior_of_a_folded_log_is_that_of_the_log(prior, paths, space):
 
 
 def test_eight_shards_merged_give_the_posterior_of_one_pass_bit_for_bit(paths, space):
-    whole = bm.infer(KEY, PRIOR, bm.envs.fold_log(paths, **COLUMNS), space=space)
-    shards = [bm.envs.fold_log(path, **COLUMNS, space=space, chunksize=7) for path in paths]
+    whole = bm.infer(KEY, PRIOR, fold_log(paths, **COLUMNS), space=space)
+    shards = [fold_log(path, **COLUMNS, space=space, chunksize=7) for path in paths]
     merged = shards[0]
     for shard in shards[1:]:
         merged = merged.merge(shard)
@@ -82,24 +83,23 @@ def test_eight_shards_merged_give_the_posterior_of_one_pass_bit_for_bit(paths, s
 
 
 def test_next_week_from_the_saved_file(paths, space, tmp_path):
-    first = bm.infer(KEY, PRIOR, bm.envs.fold_log(paths[:7], **COLUMNS), space=space)
+    first = bm.infer(KEY, PRIOR, fold_log(paths[:7], **COLUMNS), space=space)
     bm.save(first, tmp_path / "belief")
     loaded = bm.load(tmp_path / "belief")
-    after = loaded.update(bm.envs.fold_log(paths[7], **COLUMNS, space=loaded.space))
-    whole = bm.infer(KEY, PRIOR, bm.envs.fold_log(paths, **COLUMNS), space=space)
+    after = loaded.update(fold_log(paths[7], **COLUMNS, space=loaded.space))
+    whole = bm.infer(KEY, PRIOR, fold_log(paths, **COLUMNS), space=space)
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
         assert np.asarray(a).dtype == np.asarray(b).dtype  # float64 on the host, whatever JAX's default is
     with pytest.raises(ValueError, match=r"week3\.csv was learnt from already \(SHA-256 "):
-        after.update(bm.envs.fold_log(paths[3], **COLUMNS, space=loaded.space))
-    twice = after.update(bm.envs.fold_log(paths[3], **COLUMNS, space=loaded.space), allow_duplicates=True)
+        after.update(fold_log(paths[3], **COLUMNS, space=loaded.space))
+    twice = after.update(fold_log(paths[3], **COLUMNS, space=loaded.space), allow_duplicates=True)
     assert twice.visit_counts().sum() == 450 and len(twice.sources) == 9
 
 
 def test_shards_that_learnt_from_one_log_are_not_merged(paths, space):
     one, two = (
-        bm.infer(KEY, PRIOR, bm.envs.fold_log(some, **COLUMNS, space=space), space=space)
-        for some in (paths[:2], paths[1:3])
+        bm.infer(KEY, PRIOR, fold_log(some, **COLUMNS, space=space), space=space) for some in (paths[:2], paths[1:3])
     )
     with pytest.raises(ValueError, match=r"posteriors\[1\] and posteriors\[0\] learnt from the same log"):
         bm.inference.merge([one, two])
@@ -112,7 +112,7 @@ def test_a_log_that_was_read_as_a_whole_is_remembered_too(paths, space):
     digest = hashlib.sha256(paths[0].read_bytes()).digest()
     assert bytes(np.asarray(posterior.sources)[0]) == digest
     with pytest.raises(ValueError, match=r"week0\.csv was learnt from already"):
-        posterior.update(bm.envs.fold_log(paths[0], **COLUMNS, space=space))
+        posterior.update(fold_log(paths[0], **COLUMNS, space=space))
     assert bm.infer(KEY, PRIOR, log.transitions, space=space).sources is None
 
 
@@ -141,7 +141,7 @@ def test_compiled_functions_return_the_digests_of_their_argument(paths, space):
         return posterior.discount_data(0.5)
 
     for path in paths[:2]:
-        posterior = bm.infer(KEY, PRIOR, bm.envs.fold_log(path, **COLUMNS, space=space), space=space)
+        posterior = bm.infer(KEY, PRIOR, fold_log(path, **COLUMNS, space=space), space=space)
         np.testing.assert_array_equal(discounted(posterior).sources, posterior.sources)
     assert len(compilations) == 1
 
@@ -153,7 +153,7 @@ def test_what_the_prior_cannot_learn_from_is_refused(paths, space):
             probs = numpyro.sample("probs", dist.Dirichlet(jnp.ones(3)))
         return MDPSpec(rows, reward=dist.Categorical(probs))
 
-    folded = bm.envs.fold_log(paths, **COLUMNS)
+    folded = fold_log(paths, **COLUMNS)
     with pytest.raises(TypeError, match="expected Transitions: a CategoricalProbs law needs every reward"):
         bm.infer(KEY, categorical, folded, space=space)
     with pytest.raises(TypeError, match="is a FoldedLog, expected Transitions: a CategoricalProbs law needs every"):
@@ -175,10 +175,10 @@ def test_known_rewards_that_vary_in_the_log_are_refused(space):
 
     frame = pd.DataFrame({"s": [0, 0, 1, 1], "a": [0, 0, 1, 1], "n": [1, 1, 0, 0], "r": [0.5, 0.5, 0.0, 1.0]})
     columns = {name: column for name, column in COLUMNS.items() if name != "terminated"}
-    kept = bm.envs.fold_log(frame.iloc[:2], **columns, space=space)
+    kept = fold_log(frame.iloc[:2], **columns, space=space)
     assert bm.infer(KEY, known, kept, space=space).visit_counts()[0, 0] == 2
     with pytest.raises(ValueError, match=r"data\.reward_ss\[1, 1\] is 0\.5, and the prior fixes this reward at 0\.5"):
-        bm.infer(KEY, known, bm.envs.fold_log(frame, **columns, space=space), space=space)
+        bm.infer(KEY, known, fold_log(frame, **columns, space=space), space=space)
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ def test_hyperparameters_are_drawn_given_a_folded_log(paths, space):
             mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
         return MDPSpec(rows, reward=dist.Normal(mean, 1.0))
 
-    folded = bm.envs.fold_log(paths, **COLUMNS)
+    folded = fold_log(paths, **COLUMNS)
     options = bm.inference.NUTS(num_warmup=300, num_samples=500, num_chains=2)
     posterior = bm.infer(KEY, program, folded, space=space, method="collapsed", sampler=options)
     other = bm.infer(KEY, program, folded.counts(space), space=space, method="collapsed", sampler=options)

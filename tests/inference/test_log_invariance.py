@@ -10,6 +10,7 @@ from scipy.special import gammaln
 
 import bayes_mdp as bm
 from bayes_mdp.inference import ConjugatePosterior
+from tests.envs.logs.random_logs import fold_log
 
 STATES, ACTIONS = ("a", "b", "c"), ("x", "y")
 KEY = jax.random.key(0)
@@ -90,7 +91,7 @@ def test_every_door_gives_the_posterior_of_numpy(tmp_path):
         assert_posterior(bm.infer(KEY, PRIOR, bm.read_log(frame, **COLUMNS), space=space), expected, "a frame")
         for what, source in forms(frame, rng, tmp_path):
             assert_posterior(bm.infer(KEY, PRIOR, bm.read_log(source, **COLUMNS), space=space), expected, what)
-            folded = bm.envs.fold_log(source, **COLUMNS, chunksize=int(rng.integers(1, 9)))
+            folded = fold_log(source, **COLUMNS, chunksize=int(rng.integers(1, 9)))
             assert_posterior(bm.infer(KEY, PRIOR, folded, space=space), expected, f"{what}, folded")
 
 
@@ -100,7 +101,8 @@ def test_other_orders_of_labels_permute_the_posterior():
         frame, states, actions = random_log(rng), rng.permutation(3), rng.permutation(2)
         rows, means, evidence = by_numpy(frame)
         labels = {"states": [STATES[i] for i in states], "actions": [ACTIONS[i] for i in actions]}
-        log = bm.read_log(frame, **{**COLUMNS, **labels})
+        named: Any = {**COLUMNS, **labels}
+        log = bm.read_log(frame, **named)
         posterior = bm.infer(KEY, PRIOR, log, space=bm.StateActionSpace.from_log(log, ends=True))
         expected = (rows[np.ix_(states, actions, np.append(states, 3))], means[np.ix_(states, actions)], evidence)
         assert_posterior(posterior, expected, str(labels))
@@ -113,10 +115,10 @@ def test_parts_of_a_log_are_learnt_one_after_the_other(tmp_path):
     for _ in range(5):
         frame = random_log(rng)
         cut = int(rng.integers(0, len(frame) + 1))
-        posterior = bm.infer(KEY, PRIOR, space=space, method="exact")
+        posterior: Any = bm.infer(KEY, PRIOR, space=space, method="exact")
         for part in (frame.iloc[cut:], frame.iloc[:cut]):
             if len(part):
-                posterior = posterior.update(bm.envs.fold_log(part, **COLUMNS), allow_duplicates=True)
+                posterior = posterior.update(fold_log(part, **COLUMNS), allow_duplicates=True)
             bm.save(posterior, tmp_path / "kept")
             posterior = bm.load(tmp_path / "kept")
             assert isinstance(posterior, ConjugatePosterior)

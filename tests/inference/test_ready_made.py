@@ -3,6 +3,7 @@
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
 # pyright: reportOptionalSubscript=false
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -176,8 +177,8 @@ def test_the_program_of_a_mixture_is_the_default_prior_again():
     transitions = bm.Transitions([0, 1, 2, 0], [0, 1, 0, 1], [1.0, 2.5, 0.3, 9.0], [1, 2, 0, 2])
     log = bm.mdp.Log(transitions, states=(0, 1, 2), actions=(0, 1))
     space, key = SPACES["plain"], jax.random.key(0)
-    first = bm.infer(key, bm.models.default_prior(log, space=space), transitions, space=space)
-    again = bm.infer(key, first.program, transitions, space=space)
+    first: Any = bm.infer(key, bm.models.default_prior(log, space=space), transitions, space=space)
+    again: Any = bm.infer(key, first.program, transitions, space=space)
     before, after = first.components.reward_cells.prior, again.components.reward_cells.prior
     assert np.ptp(first.components.transition_probs.prior, axis=(1, 2)).max() > 0  # it has bases that are arrays
     assert jax.tree.all(jax.tree.map(np.array_equal, before, after))

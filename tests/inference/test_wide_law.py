@@ -110,7 +110,7 @@ def test_a_probability_above_one_is_not_printed_without_the_sentence():
 def test_a_stated_range_that_is_left_names_the_law():
     """What would decide is the law that keeps to the range; the comparison says it with the values too."""
     start, policy = np.array([1.0, 0.0]), [0, 0]
-    options: Any = {"initial": start, "num_draws": 400, "value_range": (0.0, 1.0)}
+    options: Any = {"initial": start, "num_draws": 400, "options": bm.decisions.VerdictOptions(value_range=(0.0, 1.0))}
     compared = bm.compare_policies(KEY, survival(NORMAL), {"a": policy, "b": policy}, Episodic(2), **options)
     verdict = compared.verdict
     assert str(compared).count("\n  the 120 rewards have the sums of numbers that are 0 or 1") == 1

@@ -13,6 +13,7 @@ from bayes_mdp.behaviour import read_choices
 from bayes_mdp.cli import main
 from bayes_mdp.mdp import by_label
 from bayes_mdp.mdp.by_label import COMMON, is_one_edit, similar_pairs
+from tests.envs.logs.random_logs import fold_log
 
 
 @pytest.mark.parametrize(
@@ -141,11 +142,11 @@ def test_every_reader_warns_with_the_same_sentence(kind, tmp_path):
     assert [str(one.message) for one in told] == [said] and told[0].filename == __file__
     for chunksize in (3, 1000):
         with pytest.warns(UserWarning) as told:
-            bm.envs.fold_log(source, **COLUMNS, chunksize=chunksize)
+            fold_log(source, **COLUMNS, chunksize=chunksize)
         assert [str(one.message) for one in told] == [said] and told[0].filename == __file__
     labels = {"states": ["Mild", "mild", "severe", "sevree"]}
-    assert bm.read_log(source, **COLUMNS, **labels).states == bm.envs.fold_log(source, **COLUMNS, **labels).states
-    list(bm.read_log(source, **COLUMNS, **labels, actions=["go"], chunksize=5))
+    assert bm.read_log(source, **COLUMNS, **labels).states == fold_log(source, **COLUMNS, **labels).states
+    list(bm.envs.read_chunks(source, **COLUMNS, **labels, actions=["go"], chunksize=5))
 
 
 def test_rows_are_those_of_the_column_that_has_most():
@@ -155,29 +156,29 @@ def test_rows_are_those_of_the_column_that_has_most():
     with pytest.warns(UserWarning, match=r"'brokne' \(1 row\) and 'broken' \(20 rows\), which"):
         bm.read_log(table, **COLUMNS)
     with pytest.warns(UserWarning, match=r"'brokne' \(1 row\) and 'broken' \(20 rows\), which"):
-        bm.envs.fold_log(table, **COLUMNS, chunksize=7)
+        fold_log(table, **COLUMNS, chunksize=7)
     # A label that stands in ignored cells alone is none.
     ended = table.assign(end=False)
     ended.loc[len(ended) - 2, "s"], ended.loc[len(ended) - 3, "end"] = "broken", True
-    for read in (bm.read_log, bm.envs.fold_log):
+    for read in (bm.read_log, fold_log):
         assert read(ended, **COLUMNS, terminated="end").states == ("broken", "new")
 
 
 def test_logs_of_which_each_has_one_spelling():
     parts = [frame(["mild", "severe"]), frame(["Mild", "severe"])]
     with pytest.warns(UserWarning, match=r"2 logs, DataFrame 0 first: state 's' has the labels 'Mild' \(1 row\) and"):
-        bm.envs.fold_log(parts, **COLUMNS)
+        fold_log(parts, **COLUMNS)
 
 
 def test_logs_that_are_merged():
-    one, two = (bm.envs.fold_log(frame([label] * 3 + ["new"]), **COLUMNS) for label in ("mild", "Mild"))
+    one, two = (fold_log(frame([label] * 3 + ["new"]), **COLUMNS) for label in ("mild", "Mild"))
     said = r"2 logs, the DataFrame first: state has the labels 'Mild' \(3 rows\) and 'mild' \(3 rows\), which"
     with pytest.warns(UserWarning, match=said) as told:
         one.merge(two)
     assert len(told) == 1 and told[0].filename == __file__
-    one.merge(bm.envs.fold_log(frame(["mild", "old"]), **COLUMNS))
-    right, left = (bm.envs.fold_log(frame(["x"] * 20, word), **COLUMNS) for word in ("right", "left"))
-    wrong = bm.envs.fold_log(frame(["x"], ["rihgt"]), **COLUMNS)
+    one.merge(fold_log(frame(["mild", "old"]), **COLUMNS))
+    right, left = (fold_log(frame(["x"] * 20, word), **COLUMNS) for word in ("right", "left"))
+    wrong = fold_log(frame(["x"], ["rihgt"]), **COLUMNS)
     with pytest.warns(UserWarning, match=r"'rihgt' \(1 row\) and 'right' \(20 rows\), which .* two actions"):
         right.merge(left).merge(wrong)
 

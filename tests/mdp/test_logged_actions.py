@@ -9,6 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.mdp import Log
+from tests.envs.logs.random_logs import fold_log
 
 KEY = jax.random.key(0)
 COLUMNS: Any = {"state": "s", "action": "a", "reward": "r", "next_state": "z"}
@@ -26,7 +27,7 @@ TAKEN = np.array([[1, 1, 1], [1, 1, 0], [0, 1, 0]], bool)  # "w" was never left
 
 @pytest.fixture(params=["read", "folded"])
 def log(request) -> Any:
-    read: Any = {"read": bm.read_log, "folded": bm.envs.fold_log}[request.param]
+    read: Any = {"read": bm.read_log, "folded": fold_log}[request.param]
     return read(ROWS, **COLUMNS, **LABELS)
 
 
@@ -84,7 +85,7 @@ def test_a_later_log_with_another_action_is_refused(log, successors):
     with pytest.raises(ValueError, match=r"transitions.action\[2\] is .wait., expected a legal action of state .y."):
         posterior.update(bm.read_log(later, **COLUMNS, **LABELS).transitions)
     with pytest.raises(ValueError, match=r"row 3: action 'wait' in state 'y' leads .*, expected a legal action of the"):
-        posterior.update(bm.envs.fold_log(later, **COLUMNS, **LABELS))
+        posterior.update(fold_log(later, **COLUMNS, **LABELS))
     same = bm.Transitions([1, 2], [0, 1], [0.0, 0.0], [2, 1])
     assert float(np.sum(posterior.update(same).visit_counts())) == len(ROWS) + 2
 

@@ -28,6 +28,11 @@ def lists(rng, *, ends=True, horizon=None):
     return listed, support
 
 
+def inferred(key, prior, data, space) -> Any:
+    """The exact posterior."""
+    return bm.infer(key, prior, data, space=space, method="exact")
+
+
 def spaces(*, ends=True, horizon=None, legal=None) -> Any:
     """The same knowledge, listed and as a mask."""
     listed, support = lists(np.random.default_rng(3), ends=ends, horizon=horizon)
@@ -70,7 +75,7 @@ PRIORS = {
 def test_exact_posteriors_agree(name, key):
     listed, dense = spaces()
     data = transitions(listed)
-    one, other = (bm.infer(key, PRIORS[name], data, space=space, method="exact") for space in (listed, dense))
+    one, other = (inferred(key, PRIORS[name], data, space) for space in (listed, dense))
     assert one.method == other.method == "exact"
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
     assert isinstance(one.mean_mdp(), SparseMDP)
@@ -84,7 +89,7 @@ def test_exact_posteriors_agree(name, key):
     assert shown["likeliest"].tolist() == expected["likeliest"].tolist()
     # Half of the data at first, the other half later; as counts; in a trace.
     first, second = (jax.tree.map(lambda x, part=part: x[part], data) for part in (slice(0, 40), slice(40, None)))
-    again = bm.infer(key, PRIORS[name], first, space=listed, method="exact").update(second)
+    again = inferred(key, PRIORS[name], first, listed).update(second)
     assert again.log_evidence == pytest.approx(one.log_evidence, abs=1e-4)
     traced = jax.jit(lambda data: bm.infer(key, PRIORS[name], None, space=listed).update(data).mean_mdp())(data)
     same(traced, one.mean_mdp())
@@ -97,7 +102,7 @@ def test_draws_are_those_of_the_same_law(horizon, key):
     of the closed form of the dense space; a shift of an eighth of a standard deviation is caught."""
     listed, dense = spaces(horizon=horizon)
     data = transitions(listed)
-    one, other = (bm.infer(key, PRIORS["bernoulli"], data, space=space, method="exact") for space in (listed, dense))
+    one, other = (inferred(key, PRIORS["bernoulli"], data, space) for space in (listed, dense))
     rows = np.asarray(jax.vmap(as_rows)(one.sample(key, (2000,))).transition_probs)
     error = 5.5 * rows.std(0) / np.sqrt(2000) + 1e-6
     assert (abs(rows.mean(0) - other.mean_mdp().transition_probs) <= error).all()
@@ -167,7 +172,7 @@ def weibull(space):
 def test_planning_and_judging(key):
     listed, dense = spaces()
     data = transitions(listed)
-    one, other = (bm.infer(key, PRIORS["bernoulli"], data, space=space, method="exact") for space in (listed, dense))
+    one, other = (inferred(key, PRIORS["bernoulli"], data, space) for space in (listed, dense))
     objective = bm.Discounted(0.9)
     plans = [bm.solve(posterior.mean_mdp(), objective) for posterior in (one, other)]
     np.testing.assert_allclose(plans[0].v, plans[1].v, rtol=1e-5)

@@ -12,6 +12,7 @@ import bayes_mdp as bm
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.models.default_prior import concentrations_of, near_bases
 from bayes_mdp.models.priors import closed_form_of
+from tests.envs.logs.random_logs import fold_log
 
 KEY = jax.random.key(0)
 
@@ -211,7 +212,7 @@ def test_a_folded_log_has_the_prior_of_the_whole_one(kind):
         "terminated": "over",
         "states": log.states,
     }
-    folded = bm.envs.fold_log(frame, actions=log.actions, **read)
+    folded = fold_log(frame, actions=log.actions, **read)
     space = bm.StateActionSpace.from_log(folded)
     whole, parts = (bm.models.default_prior(each, space=space) for each in (log, folded))
     assert str(whole) == str(parts)
@@ -226,7 +227,7 @@ def test_counts_of_a_folded_log_are_normal():
     log = log_of(np.random.default_rng(0).poisson(2.0, size=600) * 1.0)
     data = log.transitions
     frame = pd.DataFrame({"s": data.state, "a": data.action, "r": data.reward, "t": data.next_state})
-    folded = bm.envs.fold_log(frame, state="s", action="a", reward="r", next_state="t")
+    folded = fold_log(frame, state="s", action="a", reward="r", next_state="t")
     assert bm.models.default_prior(folded).rewards.startswith("normal")
     with pytest.raises(ValueError, match='rewards is "poisson" with a folded log, which does not keep every reward'):
         bm.models.default_prior(folded, rewards="poisson")

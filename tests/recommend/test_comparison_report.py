@@ -14,6 +14,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.recommend import write_report
 from bayes_mdp.recommend.comparison_report import gains_section
+from tests.envs.logs.random_logs import fold_log
 from tests.recommend.test_report import check, read
 
 ODD = "<b>B & co</b>"
@@ -118,7 +119,7 @@ def test_it_says_how_to_repeat_it(compared, file, tmp_path):
 def test_costs_of_folded_logs_are_costs_too(compared, file, tmp_path):
     _, comparison = compared
     path = tmp_path / "page.html"
-    write_report(comparison, path, log=bm.envs.fold_log(file, **COLUMNS))
+    write_report(comparison, path, log=fold_log(file, **COLUMNS))
     assert "Saving over staff" in squeezed(path) and "log machines.csv SHA-256" in squeezed(path)
 
 
@@ -144,7 +145,8 @@ def test_a_worse_policy_and_reasons_to_abstain(compared, tmp_path):
     assert not best.verdict.decided and 'class="answer"' in path.read_text()
     for reason, cure in zip(best.verdict.reasons, best.verdict.would_decide, strict=True):
         assert f"{reason}.To settle it: {cure}." in text
-    assert f"if you fixed {ODD} before you saw these data: held_out=True; if they chose it, data that did not" in text
+    remedy = "VerdictOptions(held_out=True); if they chose it, data that did not"
+    assert f"if you fixed {ODD} before you saw these data: {remedy}" in text
 
 
 def test_what_is_no_report_is_refused(compared, decided, tmp_path):

@@ -1,5 +1,6 @@
 """`decide`: recommended where it should be, kept back with each of its reasons, parts that fit together."""
 
+import dataclasses
 import sys
 from typing import Any
 
@@ -12,7 +13,7 @@ import bayes_mdp as bm
 from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
 from bayes_mdp.mdp.data.log_split import first_states, split_log
 from bayes_mdp.recommend.decide import LOOKS, MORE
-from bayes_mdp.recommend.decision import SCREEN
+from bayes_mdp.recommend.decision import SCREEN, hidden_causes
 from bayes_mdp.utils.layout import WIDTH
 from tests.options import fold
 from tests.recommend.shops import ACTIONS, BAD, REWARD, STATES, easy_log, right_prior
@@ -418,3 +419,37 @@ def test_a_log_of_one_stretch_is_decided_on():
         options=bm.recommend.DecideOptions(num_draws=100),
     )
     assert decision.criticism is not None and "start: uniform" in " ".join(str(decision).split())
+
+
+def test_a_recommendation_says_which_unrecorded_cause_would_undo_it(key):
+    """Treated patients recover with .8, the others with .5: as the factor of the odds grows that could be chance."""
+    rng = np.random.default_rng(0)
+    action = rng.integers(2, size=3000)
+    well = rng.random(3000) < np.where(action == 1, 0.8, 0.5)
+    data = Transitions(np.zeros(3000, int), action, None, np.where(well, 1, 2), None, np.ones(3000, bool))
+    log = Log(data, ("ill", "well", "worse"), ("wait", "treat"))
+    prior = bm.models.known_rewards(np.array([[[0.0, 1.0, 0.0]] * 2] * 3))
+    options = {
+        "checks": False,
+        "initial": "ill",
+        "policies": {"treat": {"ill": "treat", "well": "wait", "worse": "wait"}},
+    }
+    decision = bm.decide(key, prior, log, bm.Episodic(1), **fold(bm.recommend.DecideOptions, options))
+    # Practice is worth .65; at factor L the untreated half would recover with q: P r of the good outcome at its least.
+    factor = decision.tipping or np.nan
+    seen, taken = np.mean(well[action == 1]), action.mean()
+    good = max(1.0 - (1.0 - seen) * factor, seen / factor)
+    assert taken * seen + (1 - taken) * good == pytest.approx(np.mean(well), abs=2e-3)
+    options = fold(bm.recommend.DecideOptions, {"observational": False, **options})
+    trial = bm.decide(key, prior, log, bm.Episodic(1), **options)
+    assert trial.tipping is None
+    words = hidden_causes(1.1761)
+    assert words.startswith(
+        "holds unless those treated differ from the others, in ways not recorded, by a factor of 1.18"
+    )
+    assert (
+        words
+        in dataclasses.replace(
+            decision, tipping=1.1761, candidates={"treat": dataclasses.replace(decision.candidates["treat"], doubts=())}
+        ).notes
+    )

@@ -67,8 +67,8 @@ def test_regret_is_that_of_an_oracle_run_over_its_reward(key):
     found = regret_summaries.regret_in_deep_sea(**sizes)
     env = bm.envs.deep_sea_continuing(4, noise="delta")
     agent = EpsilonGreedyQ(0.1, 0.5)
-    options = {"objective": Discounted(0.9), "key": key, "num_steps": 100, "num_seeds": 2, "regret": "oracle_run"}
-    whole = bm.run(agent, env, options=RunOptions(num_checkpoints=20), **options)
+    options = {"objective": Discounted(0.9), "key": key, "num_steps": 100, "num_seeds": 2}
+    whole = bm.run(agent, env, options=RunOptions(num_checkpoints=20, regret="oracle_run"), **options)
     reward, regret = whole["reward"].to_numpy().sum(1), whole["regret"].to_numpy()[:, -1]
     ours = found.sel(agent="q_learning", n_states=4)
     np.testing.assert_allclose(ours["agent_reward"], reward, rtol=1e-5)

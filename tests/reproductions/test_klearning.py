@@ -1,6 +1,7 @@
 """The reproductions of [KL21]: DeepSea's facts, cells that resume, the table of figure 2, the strips."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -152,8 +153,7 @@ def test_frames_are_the_visits_of_a_run(key):
         key=key,
         num_episodes=20,
         num_seeds=2,
-        regret="average",
-        options=case.options,
+        options=replace(case.options, regret="average"),
     )
     assert np.array_equal(whole["visits"], seen.visits[1])
     with pytest.raises(ValueError, match=r"times\[1\] is 3, expected increasing numbers"):

@@ -547,19 +547,19 @@ def _of_behaviour(
 
 
 def _builder_that_fits(
-    posterior: Fitted, num_draws: int, key: PRNGKeyArray, there: Contents, log_likelihood: str | None
+    posterior: Fitted, num_draws: int, key: PRNGKeyArray, available: Contents, log_likelihood: str | None
 ) -> tuple[GroupBuilder, list[str]]:
     """The builder and the groups that it makes: all that there are, but for those that do not fit in memory.
 
     Raises:
         ValueError: not even the draws fit.
     """
-    # A log-likelihood that was asked for is not dropped in silence.
-    # Groups are dropped one at a time, the least missed first, until the rest fits.
+    # One group after the other is dropped, the least missed first, until the rest fits; not a log-likelihood that was
+    # asked for.
     droppable = [name for name in OPTIONAL if log_likelihood is None or name != "log_likelihood"]
     while True:
-        groups = [name for name in GROUPS if name not in there.left_out]
-        builder = GroupBuilder(posterior, num_draws, key, there)
+        groups = [name for name in GROUPS if name not in available.left_out]
+        builder = GroupBuilder(posterior, num_draws, key, available)
         try:
             builder.check_size(groups)
         except ValueError:
@@ -567,7 +567,7 @@ def _builder_that_fits(
             if name is None:
                 raise
             why = f"{num_draws} draws of it would not fit in memory beside the other groups"
-            there = there._replace(left_out={**there.left_out, name: why})
+            available = available._replace(left_out={**available.left_out, name: why})
         else:
             return builder, groups
 

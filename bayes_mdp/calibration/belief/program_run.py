@@ -252,8 +252,8 @@ def log_prior_of_closed_form(posterior: Fitted, draws: Draws) -> Terms:
         assert law is not None  # it is that of the belief
         values = belief.laws[type(law)](law)
         drawn = (np.asarray(values[name], np.float64) for name in belief.sites)
-        at = [x.reshape(len(x), site.size, *x.shape[1 + draws.rewards.known.ndim :]) for x in drawn]
-        terms["rewards"] = belief.log_prior(tuple(_inside_support(x[:, first], belief) for x in at)).sum(1)
+        of_cells = [x.reshape(len(x), site.size, *x.shape[1 + draws.rewards.known.ndim :]) for x in drawn]
+        terms["rewards"] = belief.log_prior(tuple(_inside_support(x[:, first], belief) for x in of_cells)).sum(1)
     return terms
 
 

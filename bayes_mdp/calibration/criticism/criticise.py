@@ -30,6 +30,7 @@ from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Part, Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.progress import bar_of
@@ -248,6 +249,37 @@ class Criticism:
         return Section(f"Criticism, {describe_objective(self.objective)}: {self.headline}", parts)
 
 
+@dataclass(frozen=True)
+class CriticiseOptions:
+    """Options of `criticise` that seldom change.
+
+    Args:
+        num_replicates: of the rank tests, at least 159.
+        false_alarm: probability that any check fails although the belief is right.
+        choose_by: how a policy is chosen from the posterior of the first half; None: `greedy`.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.calibration.CriticiseOptions(false_alarm=0.01).num_replicates
+        199
+    """
+
+    num_replicates: IntScalar = 199
+    false_alarm: RealLike = 0.05
+    choose_by: Callable[[InferredPosterior], PolicyLike] | None = None
+
+    def __post_init__(self) -> None:
+        check_count("num_replicates", self.num_replicates, LEAST_REPLICATES)
+        check_number("false_alarm", self.false_alarm, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+        if self.choose_by is not None and not callable(self.choose_by):
+            raise TypeError(
+                f"choose_by is {described(self.choose_by)}, expected a function from a posterior to a policy"
+            )
+
+
+@accepts_moved("criticise")
 def criticise(
     key: PRNGKeyArray,
     posterior: InferredPosterior,
@@ -256,9 +288,7 @@ def criticise(
     *,
     initial: InitialLike | None = None,
     rivals: Mapping[str, Prior] | None = None,
-    num_replicates: IntScalar = 199,
-    false_alarm: RealLike = 0.05,
-    choose_by: Callable[[InferredPosterior], PolicyLike] | None = None,
+    options: CriticiseOptions = CriticiseOptions(),
 ) -> Criticism:
     """Check a belief (a posterior) against the log for faults that mislead the choice of a policy.
 
@@ -278,9 +308,7 @@ def criticise(
         initial: distribution of the first state, as in `policy_value`; None: the log, as often as its episodes begin in
             each state (of one stretch without an end: uniform).
         rivals: name -> prior program, compared by the log predictive density of the second half.
-        num_replicates: of the rank tests, at least 159.
-        false_alarm: probability that any check fails although the belief is right.
-        choose_by: how a policy is chosen from the posterior of the first half; None: `greedy`.
+        options: the number of replicates, the level of the tests, how a policy is chosen (see `CriticiseOptions`).
 
     Raises:
         ValueError, TypeError: a posterior without its program (a loaded one), with rows for every step, or of another
@@ -300,10 +328,8 @@ def criticise(
     check_posterior(posterior, 1)
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
-    check_count("num_replicates", num_replicates, LEAST_REPLICATES)
-    check_number("false_alarm", false_alarm, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
-    if choose_by is not None and not callable(choose_by):
-        raise TypeError(f"choose_by is {described(choose_by)}, expected a function from a posterior to a policy")
+    check_type("options", options, CriticiseOptions, "CriticiseOptions")
+    num_replicates, false_alarm, choose_by = options.num_replicates, options.false_alarm, options.choose_by
     space, program = posterior.space, posterior.program
     rivals = _read_rivals(rivals)
     check_labels("log.states", log.states, space.logged_states)

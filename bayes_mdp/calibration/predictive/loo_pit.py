@@ -165,13 +165,13 @@ def loo_pit(posterior: Fitted, data: Data, *, num_draws: int = 1000, key: PRNGKe
 
 def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
     """PIT of the outcomes, from their probabilities under each draw: less noise than from replicates."""
-    pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
-    which = which.reshape(-1)
+    pairs, pair_of_row = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
+    pair_of_row = pair_of_row.reshape(-1)
     # Of each draw: the probability up to the outcome, and of the outcome itself.
-    upto, prob_equal = np.zeros((2, len(draws.transition_probs), which.size))
+    upto, prob_equal = np.zeros((2, len(draws.transition_probs), pair_of_row.size))
     for n, probs in enumerate(draws.transition_probs):  # one draw at a time, to save memory
         tried = probs[tuple(pairs)].astype(np.float64)
-        upto[n], prob_equal[n] = np.cumsum(tried, axis=-1)[which, rows.outcome], tried[which, rows.outcome]
+        upto[n], prob_equal[n] = np.cumsum(tried, axis=-1)[pair_of_row, rows.outcome], tried[pair_of_row, rows.outcome]
     prob_below, prob_equal = ((weights * x.T).sum(1) for x in (upto - prob_equal, prob_equal))
     return prob_below + rng.random(prob_equal.shape) * prob_equal
 

@@ -7,6 +7,7 @@ is right. Likelihood, simulation and sampler are tested together.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -31,8 +32,9 @@ from bayes_mdp.inference.draws.chains import run_chains
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.mdp import Environment
 from bayes_mdp.models.isolate import traced_alone
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
-from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name
+from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_type
 
 _PARTS = "model, environment, pooling, sampler or other quantities"
 
@@ -75,20 +77,56 @@ class BehaviourDesign(NamedTuple):
     quantities: Mapping[str, BehaviourQuantity] | None
 
 
-def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
+@dataclass(frozen=True)
+class SbcBehaviourOptions:
+    """Options of `sbc_behaviour`: what is simulated, inferred and looked at.
+
+    Args:
+        num_subjects: persons of each simulation.
+        num_choices: of each person.
+        num_draws: of each posterior, thinned from the chains: they must be nearly independent.
+        pooling: as for `behaviour.fit`.
+        horizon: as for `behaviour.simulate`.
+        sampler: None: one chain of four times `num_draws`, not the four chains of `behaviour.fit`.
+        quantities: name -> function of a `DrawnBehaviour` that gives a number. None: every site of the group, every
+            parameter of the first subject, and the log-likelihood of all choices.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.calibration.SbcBehaviourOptions(num_subjects=4, pooling="none").num_choices
+        100
+    """
+
+    num_subjects: int = 10
+    num_choices: int = 100
+    num_draws: int = 100
+    pooling: Pooling = "partial"
+    horizon: int | None = None
+    sampler: NUTS | None = None
+    quantities: Mapping[str, BehaviourQuantity] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("num_subjects", "num_choices", "num_draws"):
+            check_count(name, getattr(self, name))
+        check_name("pooling", self.pooling, POOLINGS)
+        if self.horizon is not None:
+            check_count("horizon", self.horizon)
+        check_functions("quantities", self.quantities)
+        if self.sampler is not None:
+            check_sampler(self.sampler)
+
+
+@accepts_moved("calibration.sbc_behaviour")
+def sbc_behaviour(
     key: PRNGKeyArray,
     model: BehaviourModel,
     environment: Environment | Task,
     *,
-    num_subjects: int = 10,
-    num_choices: int = 100,
     num_simulations: int = 256,
-    num_draws: int = 100,
-    pooling: Pooling = "partial",
-    horizon: int | None = None,
-    sampler: NUTS | None = None,
-    quantities: Mapping[str, BehaviourQuantity] | None = None,
     path: str | Path | None = None,
+    options: SbcBehaviourOptions = SbcBehaviourOptions(),
 ) -> SBC:
     """Ranks of true parameters among those that `behaviour.fit` draws; `print` it for a verdict in words.
 
@@ -98,16 +136,10 @@ def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
     Args:
         key: of all simulations.
         model: how persons choose and learn.
-        environment, horizon: as for `behaviour.simulate`.
-        num_subjects: persons of each simulation.
-        num_choices: of each person.
+        environment: as for `behaviour.simulate`.
         num_simulations: number of groups, data sets and posteriors.
-        num_draws: of each posterior, thinned from the chains: they must be nearly independent.
-        pooling: as for `behaviour.fit`.
-        sampler: None: one chain of four times `num_draws`, not the four chains of `behaviour.fit`.
-        quantities: name -> function of a `DrawnBehaviour` that gives a number. None: every site of the group, every
-            parameter of the first subject, and the log-likelihood of all choices.
         path: a NetCDF file for the finished chunks, written every five seconds: the same call resumes from it.
+        options: how many persons and choices, how they are inferred, what is compared (see `SbcBehaviourOptions`).
 
     Raises:
         ValueError: a number out of range; a model without parameters, or one that `behaviour.fit` refuses; fewer draws
@@ -117,35 +149,27 @@ def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
     """
     check_key("key", key)
     check_model(model)
-    check_name("pooling", pooling, POOLINGS)
-    for name, value in (
-        ("subjects", num_subjects),
-        ("choices", num_choices),
-        ("simulations", num_simulations),
-        ("draws", num_draws),
-    ):
-        check_count(f"num_{name}", value)
-    if horizon is not None:
-        check_count("horizon", horizon)
-    check_functions("quantities", quantities)
+    check_count("num_simulations", num_simulations)
+    check_type("options", options, SbcBehaviourOptions, "SbcBehaviourOptions")
+    num_subjects, num_choices, num_draws = options.num_subjects, options.num_choices, options.num_draws
+    pooling, horizon, quantities = options.pooling, options.horizon, options.quantities
     as_task(environment, horizon)
     file = None if path is None else check_file(path)
-    options = short_sampler(num_draws) if sampler is None else sampler
-    check_sampler(options)
+    sampler = short_sampler(num_draws) if options.sampler is None else options.sampler
     if not model.parameters:
         raise ValueError("model has no parameters, expected at least one to infer")
-    available = options.num_chains * options.num_samples
+    available = sampler.num_chains * sampler.num_samples
     if available < num_draws:
         raise ValueError(f"sampler makes {available} draws, expected at least num_draws, {num_draws}")
-    if options.kernel is None:
+    if sampler.kernel is None:
         refuse_jumps(model, ends=as_task(environment, horizon)[1])
     design = BehaviourDesign(
-        model, model, environment, num_subjects, num_choices, num_draws, pooling, horizon, options, quantities
+        model, model, environment, num_subjects, num_choices, num_draws, pooling, horizon, sampler, quantities
     )
-    request = (model, environment, pooling, horizon, options, quantities, num_subjects, num_choices)
+    request = (model, environment, pooling, horizon, sampler, quantities, num_subjects, num_choices)
     attributes = {
         "method": "nuts",
-        "options": options_of(options),
+        "options": options_of(sampler),
         "program": identity_of(request),
         "data": f"{num_choices} choices of {num_subjects} subjects (pooling {pooling})",
         "num_draws": str(num_draws),

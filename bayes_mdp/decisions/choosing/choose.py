@@ -10,13 +10,25 @@ draws. The variance of this difference is added to that of the gain. How often s
 (docs/measured/decisions.md), not proven.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from bayes_mdp.decisions.choosing.budgets import (
+    ShadowPrice,
+    Spending,
+    check_budgets,
+    check_certifiable,
+    read_budgets,
+    search_within_budgets,
+    shadow_prices,
+    spending_of,
+)
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
 from bayes_mdp.decisions.choosing.credible_set import centre, credible_set, robust_plan
 from bayes_mdp.decisions.choosing.criteria import (
@@ -32,25 +44,37 @@ from bayes_mdp.decisions.choosing.criteria import (
     tail_share,
 )
 from bayes_mdp.decisions.choosing.policy_search import Found, Problem, ascend, climb, enumerate_policies
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, improve, policy_set
+from bayes_mdp.decisions.choosing.policy_set import Budget, PolicyLimits, PolicySet, best_in, improve, policy_set
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
+    Start,
     check_num_draws,
     describe_law,
     describe_objective,
     describe_start,
     effective_of,
     late_bases,
+    policy_values,
     read_action_probs,
     read_start,
     require_end,
     summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, effective_number, limit_draws
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import REMEDY
-from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyOrLabels, SparseMDP
-from bayes_mdp.mdp.abilities import require_ability, sizes_of
+from bayes_mdp.mdp import (
+    MDP,
+    CanCount,
+    CanMean,
+    CanSample,
+    Episodic,
+    Objective,
+    PolicyOrLabels,
+    SparseMDP,
+    StateActionSpace,
+)
+from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.numerics.array_forms import to_float64
@@ -75,7 +99,10 @@ class ChooseOptions:
     """Options of `choose` that seldom change; `decide` has them too (see `DecideOptions`).
 
     Args:
-        limits: which policies may be chosen.
+        limits: which policies may be chosen. With `budgets` the criterion is "mean", and the policy is found by linear
+            programs (see `bayes_mdp.decisions.Budget`). `choose` abstains where the fresh draws do not show, at a
+            confidence of 95 %, that every budget is kept with the probability asked for: the policy is then the
+            baseline or, without one, the candidate all the same.
         slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
             value.
         num_draws: draws of the search, and of the judgement. In a large problem the search has the first of them only:
@@ -115,8 +142,11 @@ class PolicyChoice(eqx.Module):
         exact: whether no deterministic policy of the allowed set has a higher `claimed` (`Robust`: worst value).
         baseline: the baseline's value in the same fresh draws; None: no baseline was given.
         improvement: the candidate against the baseline; None: no baseline was given.
-        abstained: whether the baseline is returned because the improvement is not sure enough.
+        abstained: whether the baseline is returned because the improvement is not sure enough, or whether budgets are
+            not kept surely enough (`within_budgets`).
         candidate: the policy that was judged: `policy`, unless `abstained`.
+        spending: name of a budget -> what the candidate spends, in the fresh draws.
+        shadow_prices: name of a budget -> what one more unit of it would add to the value.
     """
 
     policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
@@ -131,6 +161,13 @@ class PolicyChoice(eqx.Module):
     improvement: Improvement | None
     abstained: bool
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
+    spending: dict[str, Spending] = eqx.field(default_factory=dict)
+    shadow_prices: dict[str, ShadowPrice] = eqx.field(default_factory=dict)
+
+    @property
+    def within_budgets(self) -> bool:
+        """Whether fresh draws show that the candidate keeps every budget as surely as asked; True: there is none."""
+        return all(each.certified for each in self.spending.values())
 
     @property
     def found_nothing(self) -> bool:
@@ -155,6 +192,8 @@ class PolicyChoice(eqx.Module):
         if self.value.basis is not None and self.value.basis.untried is not None:
             parts.append(f"{self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
         parts += describe_law(self.value.basis)
+        parts += [f"budget of {each}" for each in self.spending.values()]
+        parts += [f"price of {each}" for each in self.shadow_prices.values()]
         if self.improvement is not None and not self.found_nothing:
             parts.append(str(self.improvement))
         if self.baseline is not None and not self.found_nothing and self.value.mean > self.baseline.mean:
@@ -163,7 +202,11 @@ class PolicyChoice(eqx.Module):
         if self.abstained and self.improvement is not None:
             no_better = "no better policy was found"
             reason = no_better if self.improvement.accepted else "these data do not show that the candidate is no worse"
+            if not self.within_budgets:
+                reason = "fresh draws do not show that the candidate keeps the budgets; nor is it said that it does"
             parts.append(f"the baseline is returned: {reason}")
+        elif self.abstained:
+            parts.append("it abstains: fresh draws do not show that this policy keeps the budgets; do not rely on it")
         return Section(f"Policy chosen by {self.criterion}, {describe_objective(self.value.objective)}", parts)
 
 
@@ -205,7 +248,8 @@ def choose(
 
     Raises:
         ValueError, TypeError: as `policy_value`; too few draws for the tail of the criterion or for the confidence; a
-            baseline that takes actions the space forbids; limits that leave no policy.
+            baseline that takes actions the space forbids; limits that leave no policy; a budget that no policy is
+            within on average (the least possible cost is named).
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
@@ -242,14 +286,21 @@ def choose(
     if today is not None:
         today = np.broadcast_to(today, steps)
     sets = _policy_sets(limits, sizes.legal, steps, counts, today)
-    needed = np.logical_or.reduce([policies.used for _, policies in sets])
-    if today is not None:
-        needed = needed | (today > 0).reshape(-1, *needed.shape).any(0)
-    if not isinstance(criterion, Robust) and needs_best(scored(criterion)):
-        needed = None  # regrets are those of the best of all legal policies
+    needed = _needed_pairs(sets, today, criterion)
     fewest = None
     if not isinstance(criterion, Robust):
         fewest = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
+    if limits.budgets is not None:
+        return _within_budgets(
+            (search_key, judge_key),
+            _Belief(posterior, searched, judged, mean, sizes, space, objective, start, num_draws),
+            limits.budgets,
+            criterion,
+            sets,
+            today,
+            confidence,
+            slack,
+        )
     search = draws_of(search_key, searched, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
     near = None
     if isinstance(criterion, Robust):
@@ -267,6 +318,65 @@ def choose(
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
         return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words, judged)
+
+
+def _needed_pairs(
+    sets: list[tuple[str, PolicySet]], today: Float[np.ndarray, "*H S A"] | None, criterion: Criterion
+) -> Bool[np.ndarray, "S A"] | None:
+    """The pairs that a search looks at; None: all legal ones."""
+    if not isinstance(criterion, Robust) and needs_best(scored(criterion)):
+        return None  # regrets are those of the best of all legal policies
+    needed = np.logical_or.reduce([policies.used for _, policies in sets])
+    return needed if today is None else needed | (today > 0).reshape(-1, *needed.shape).any(0)
+
+
+class _Belief(NamedTuple):
+    """What `choose` has read of a posterior: the part to search, the part to judge by, and what they have in common."""
+
+    posterior: CanSample
+    searched: CanSample
+    judged: CanSample
+    mean: MDP | SparseMDP | None
+    sizes: Sizes
+    space: StateActionSpace | None
+    objective: Objective
+    start: Start
+    num_draws: int
+
+
+def _within_budgets(
+    keys: tuple[PRNGKeyArray, PRNGKeyArray],
+    belief: _Belief,
+    budgets: Mapping[str, Budget],
+    criterion: Criterion,
+    sets: list[tuple[str, PolicySet]],
+    today: Float[np.ndarray, "*H S A"] | None,
+    confidence: float,
+    slack: float,
+) -> PolicyChoice:
+    """The choice within budgets: searched by linear programs, judged in fresh draws; arguments as read by `choose`."""
+    posterior, searched, judged, mean, sizes, space, objective, start, num_draws = belief
+    check_budgets(budgets, objective, criterion)
+    require_ability(posterior, CanMean, "choose with budgets")
+    assert mean is not None
+    check_certifiable(budgets, num_draws)
+    spender = read_budgets(budgets, posterior, sizes, space, objective)
+    first, second = spender.halves() if isinstance(posterior, HoldsDraws) else (spender, spender)
+    promise = (1.0 - STRICTER * (1.0 - confidence), slack)
+    with stage("policies searched"):
+        found = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
+    with stage("policy in fresh draws"):
+        judge = draws_of(keys[1], judged, objective, num_draws, initial=start.probs if start.given else None)
+        choice = _judged(found, criterion, judge, posterior, today, None, confidence, slack, start.words, judged)
+        named = {"candidate": found.policy}
+        value = policy_values(keys[1], judged, named, objective, start.probs, num_draws, second.outcomes)["candidate"]
+        spending = spending_of(value, second, posterior)
+        prices = shadow_prices(keys[1], judged, second, mean, start.probs, sets[0][1], num_draws)
+    choice = replace(choice, spending=spending, shadow_prices=prices)
+    if choice.within_budgets:
+        return choice
+    # It abstains. Without a baseline there is nothing to return but the candidate, which says so.
+    return replace(choice, abstained=True, policy=choice.candidate if today is None else _plain(today))
 
 
 def check_choice(criterion: Criterion, num_draws: int, confidence: float, safe: bool) -> None:
@@ -361,14 +471,14 @@ def _near_optima(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.n
     return np.eye(draws.sizes.n_actions)[best_in(mean, draws.objective, every)]
 
 
-Start = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
+SearchStart = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
 
 
 def _starts(
     main: Problem, sets: list[tuple[str, PolicySet]], mean: MDP | SparseMDP | None, objective: Objective
-) -> list[Start]:
+) -> list[SearchStart]:
     """Where searches begin."""
-    starts: list[Start] = []
+    starts: list[SearchStart] = []
     if mean is not None:
         starts += [(name, policies, best_in(mean, objective, policies)) for name, policies in sets]
     # The optimum of the mean is where to begin for a mean; a tail, or a posterior without a mean, asks for others.
@@ -379,7 +489,7 @@ def _starts(
     return starts
 
 
-def _ascents(main: Problem, starts: list[Start]) -> list[Found | None]:
+def _ascents(main: Problem, starts: list[SearchStart]) -> list[Found | None]:
     """Ascents from the best of the starts."""
     if not starts:
         return []
@@ -507,6 +617,7 @@ def choice_spread(
     gain: Float[np.ndarray, " num_draws"],
     *,
     initial: InitialLike | None = None,
+    best: Callable[[PairRows, Drawn], Float[np.ndarray, "*H S A"]] | None = None,
 ) -> float:
     """By which factor the interval of a gain is widened about its mean; 1: nothing else could have been chosen.
 
@@ -517,6 +628,7 @@ def choice_spread(
         policies: the set from which it was chosen.
         candidate: its action probabilities.
         gain: of the candidate over the baseline, in draws of the posterior that judges.
+        best: the best policy of the set in one draw, where budgets are to be kept; None: by policy iteration.
     """
     if not policies.open_states.any() or gain.var() == 0:
         return 1.0
@@ -529,7 +641,11 @@ def choice_spread(
         for which, drawn in draws.blocks(slice(number)):
             for i in range(len(which)):
                 one = Drawn(drawn.probs[i : i + 1].astype(np.float64), drawn.reward[i : i + 1].astype(np.float64))
-                others.append(policies.policy(improve(draws.rows, one, objective, policies, start)))
+                others.append(
+                    policies.policy(improve(draws.rows, one, objective, policies, start))
+                    if best is None
+                    else best(draws.rows, one)
+                )
                 bar.update(1)
     own = np.arange(number)
     # ahead[w, i]: the policy that is best in draw i, over the candidate, in draw w.

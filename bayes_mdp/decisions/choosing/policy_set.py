@@ -1,10 +1,14 @@
 """`PolicyLimits`: what a policy may do, as a user says it; `PolicySet`: the same as arrays, for the searches.
 
+`Budget`: what it may spend; `bayes_mdp.decisions.choosing.budgets` plans within it.
+
 `best_in` is the best policy of a set in one MDP: the optimum where nothing is fixed, else by policy iteration.
 Host-side.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -19,7 +23,39 @@ from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import Solution, solve
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, IntScalar
-from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_number, check_shape, require
+from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_number, check_shape, check_type, require
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """What a policy may spend of one outcome, such as costs or days in hospital.
+
+    Args:
+        limit: most of it that may be expected: summed as the objective sums rewards (discounted, of an episode, until
+            the end), from the same start. In units of the outcome.
+        probability: with which the expected sum is within the limit, under the posterior; in (0, 1).
+        outcome: what the outcome is: known numbers [S A] (or as of `Outcome`), a function (state's label, action's
+            label) -> number, an `Outcome`, or a posterior whose rewards it is. None: the posterior has learnt it, under
+            the name of the budget (see `read_log(outcomes=...)`).
+
+    Raises:
+        ValueError: a limit that is not finite, a probability outside (0, 1). TypeError: no numbers.
+
+    Example:
+        >>> limits = bm.decisions.PolicyLimits(budgets={"cost": bm.decisions.Budget(22.0, probability=0.9)})
+        >>> limits.budgets["cost"].limit
+        22.0
+    """
+
+    limit: float
+    probability: float = 0.95
+    outcome: object = None
+
+    def __post_init__(self) -> None:
+        check_number("limit", self.limit, np.isfinite, "a finite number")
+        check_number("probability", self.probability, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+        object.__setattr__(self, "limit", float(self.limit))
+        object.__setattr__(self, "probability", float(self.probability))
 
 
 class PolicyLimits(eqx.Module):
@@ -36,9 +72,11 @@ class PolicyLimits(eqx.Module):
             (1 - max_change) baseline + max_change any policy, so that no state's probabilities are further from the
             baseline's than this (total variation).
         stochastic: whether what is free may be a mixture of actions, or is one action in every state.
+        budgets: name of an outcome -> what may be spent of it. A policy within K budgets may have to mix actions, in at
+            most K states, whatever `stochastic` says.
 
     Raises:
-        ValueError: a count below 0, a change outside (0, 1]. TypeError: no mask, no bool.
+        ValueError: a count below 0, a change outside (0, 1]. TypeError: no mask, no bool, budgets that are none.
     """
 
     allowed: Bool[np.ndarray, "S A"] | None = eqx.field(
@@ -48,6 +86,7 @@ class PolicyLimits(eqx.Module):
     bootstrap_below: int | None = None
     max_change: float = 1.0
     stochastic: bool = False
+    budgets: Mapping[str, Budget] | None = None
 
     def __check_init__(self) -> None:
         check_count("min_count", self.min_count, 0)
@@ -55,6 +94,11 @@ class PolicyLimits(eqx.Module):
             check_count("bootstrap_below", self.bootstrap_below, 0)
         check_number("max_change", self.max_change, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
         check_bool("stochastic", self.stochastic)
+        if self.budgets is not None:
+            check_type("budgets", self.budgets, Mapping, "name of an outcome -> Budget")
+            for name, budget in self.budgets.items():
+                check_type("a name of budgets", name, str, "text")
+                check_type(f"budgets[{name!r}]", budget, Budget, "a Budget(limit)")
 
 
 class PolicySet(Module):

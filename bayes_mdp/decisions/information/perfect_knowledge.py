@@ -14,7 +14,7 @@ Source: Strong, Oakley and Brennan (2014), *Estimating multiparameter partial ex
 """
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -205,6 +205,8 @@ def _is_of_blocks(model: DecisionModel, names: frozenset[str]) -> bool:
 MOST_INTERACTING = 4
 """Elements up to which pairs of splines are multiplied; more enter as a sum of splines."""
 KNOTS = 6
+RIDGES = np.logspace(-6, 3, 10)
+"""Weights that are tried."""
 FOLDS = 10
 """Parts of the draws; the error is that of the mean over them."""
 
@@ -239,31 +241,56 @@ def regression_value(
     best = int(np.argmax(benefit.mean(0)))
     # Differences to the best strategy: what all have in common need not be fitted.
     gain = benefit - benefit[:, [best]]
-    fitted = _fit_splines(sites, gain)
-    # The same regression on permuted sites, which are worth nothing: what it finds is the bias of overfitting.
-    useless = _fit_splines(sites[rng.permutation(len(sites))], gain)
+    # The same regression on permuted sites, which are worth nothing: what it finds is the bias of overfitting. Sites in
+    # another order are gains in the inverse order, on the same columns.
+    inverse = np.argsort(rng.permutation(len(sites)))
+    fitted, useless = _fit_ridge(_spline_columns(sites), (gain, gain[inverse]))
     top = fitted.max(1) - fitted[:, best]
     parts = np.array([part.mean() for part in np.array_split(top[rng.permutation(len(top))], FOLDS)])
     floor = useless.max(1) - useless[:, best]
     return Fit(float(top.mean()), float(parts.std(ddof=1) / np.sqrt(FOLDS)), float(floor.mean()))
 
 
-def _fit_splines(x: Float[np.ndarray, "draws elements"], y: Float[np.ndarray, "draws strategies"]) -> np.ndarray:
-    """E[y | x] by cubic splines and a ridge whose weight is chosen by leave-one-out error."""
+def _spline_columns(x: Float[np.ndarray, "draws elements"]) -> Float[np.ndarray, "draws columns"]:
+    """Cubic splines of each site, and products of pairs where sites are few, standardised."""
     if importlib.util.find_spec("sklearn") is None:
         raise ImportError(f"regression needs scikit-learn: {install('regression')}")
-    from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
     varying = x[:, x.std(0) > 0]
     if not varying.shape[1]:
-        return np.broadcast_to(y.mean(0), y.shape)
-    # Cubic splines of each site, products of pairs where there are few, a ridge against too many columns.
+        return np.zeros((len(x), 0))
     steps: list[object] = [SplineTransformer(KNOTS, knots="quantile", extrapolation="linear", include_bias=False)]
     if 1 < varying.shape[1] <= MOST_INTERACTING:
         steps.append(PolynomialFeatures(2, interaction_only=True, include_bias=False))
-    model = make_pipeline(*steps, StandardScaler(), RidgeCV(np.logspace(-6, 3, 10)))
-    # One weight of the ridge serves all strategies: they are brought to one scale first.
-    scale = np.where(y.std(0) > 0, y.std(0), 1.0)
-    return np.asarray(model.fit(varying, y / scale).predict(varying)).reshape(y.shape) * scale
+    return np.asarray(make_pipeline(*steps, StandardScaler()).fit_transform(varying))
+
+
+def _fit_ridge(
+    x: Float[np.ndarray, "draws columns"], targets: Sequence[Float[np.ndarray, "draws strategies"]]
+) -> list[Float[np.ndarray, "draws strategies"]]:
+    """E[y | x] for each y by a ridge, against too many columns; its weight is chosen by the leave-one-out error.
+
+    Args:
+        x: columns of mean zero.
+        targets: several y, which share the decomposition of x.
+    """
+    # x'x = V diag(root) V'. In the coordinates x V the ridge divides by root + weight.
+    root, axes = np.linalg.eigh(x.T @ x)
+    along = x @ axes
+    answers = []
+    for y in targets:
+        mean, scale = y.mean(0), np.where(y.std(0) > 0, y.std(0), 1.0)
+        # One weight serves all strategies: they are brought to one scale first.
+        centred = (y - mean) / scale
+        moments, fits = along.T @ centred, []
+        for weight in RIDGES:
+            shrink = 1.0 / (np.maximum(root, 0.0) + weight)
+            fit = along @ (shrink[:, None] * moments)
+            # Left out, a draw is missed by residual / (1 - leverage) (Allen 1974, PRESS); 1 / n is that of the mean.
+            leverage = along**2 @ shrink + 1.0 / len(y)
+            missed = ((centred - fit) / np.maximum(1.0 - leverage, 1e-12)[:, None]) ** 2
+            fits.append((float(missed.mean()), fit))
+        answers.append(mean + scale * min(fits, key=lambda each: each[0])[1])
+    return answers

@@ -19,6 +19,7 @@ from bayes_mdp.decisions.information.expected_gain import check_sizes, value_of_
 from bayes_mdp.decisions.information.learning_problem import InformationValue, Learned
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.site_law import CONJUGATE_DATA, StudiedSite
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import (
@@ -195,6 +196,36 @@ class SamplingBenefit:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class StudyEconomics:
+    """What a study serves and what it costs, for `net_benefit_of_sampling`.
+
+    Args:
+        population: number of decisions that the answer will serve, see `discounted_population`.
+        fixed_cost: of a study of any size, in units of the net benefit.
+        cost_per_size: of one observation more, in the same units.
+
+    Raises:
+        TypeError, ValueError: one sentence about the number at fault.
+
+    Example:
+        >>> bm.information.StudyEconomics(population=1000, cost_per_size=2.0).fixed_cost
+        0.0
+    """
+
+    population: float
+    fixed_cost: float = 0.0
+    cost_per_size: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number(
+            "population", self.population, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0"
+        )
+        check_number("fixed_cost", self.fixed_cost, np.isfinite, "a finite number")
+        check_number("cost_per_size", self.cost_per_size, np.isfinite, "a finite number")
+
+
+@accepts_moved("information.net_benefit_of_sampling")
 def net_benefit_of_sampling(
     key: PRNGKeyArray,
     model: DecisionModel,
@@ -202,9 +233,7 @@ def net_benefit_of_sampling(
     sizes: Sequence[float],
     wtp: float | None = None,
     *,
-    population: float,
-    fixed_cost: float = 0.0,
-    cost_per_size: float = 0.0,
+    economics: StudyEconomics,
     num_draws: int | None = None,
     num_inner: int | None = None,
 ) -> SamplingBenefit:
@@ -214,12 +243,11 @@ def net_benefit_of_sampling(
         key, model, wtp, num_draws, num_inner: as in `evsi`; all sizes have the same key.
         study: of size 1; size n has n times its observations (rounded).
         sizes: n, numbers of observations, positive.
-        population: number of decisions that the answer will serve, see `discounted_population`.
-        fixed_cost, cost_per_size: of a study, in units of the net benefit.
+        economics: how many decisions the study serves, what it costs.
 
     Raises:
-        ValueError: no sizes, or one that is not positive; a negative population; otherwise as `evsi`.
-        TypeError: no `Study`, a size or a cost that is no number.
+        ValueError: no sizes, or one that is not positive; otherwise as `evsi`.
+        TypeError: no `Study`, a size that is no number.
 
     Example:
         >>> import numpyro
@@ -227,16 +255,15 @@ def net_benefit_of_sampling(
         >>> model = bm.strategies.decision_model(lambda: {"a": numpyro.sample("p", dist.Beta(1.0, 1.0)), "b": 0.5})
         >>> study, sizes = bm.information.Study({"p": 1}), [1, 10]
         >>> benefit = bm.information.net_benefit_of_sampling(
-        ...     jax.random.key(0), model, study, sizes, population=1000, cost_per_size=2.0
+        ...     jax.random.key(0), model, study, sizes, economics=bm.information.StudyEconomics(1000, cost_per_size=2.0)
         ... )
         >>> print(benefit)
         Expected net benefit of sampling, 1000 decisions
         ...
     """
     check_type("study", study, Study, "a Study")
-    check_number("population", population, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")
-    check_number("fixed_cost", fixed_cost, np.isfinite, "a finite number")
-    check_number("cost_per_size", cost_per_size, np.isfinite, "a finite number")
+    check_type("economics", economics, StudyEconomics, "StudyEconomics")
+    population = economics.population
     numbers = np.atleast_1d(as_real("sizes", sizes, "positive numbers"))
     if numbers.ndim != 1 or not numbers.size or np.ndim(sizes) == 0:
         raise ValueError(f"sizes is {described(sizes)}, expected a list of at least one size")
@@ -250,7 +277,7 @@ def net_benefit_of_sampling(
             bar.update()
     values = np.array([x.value for x in results])
     # ENBS(n) = population EVSI(n) - fixed cost - n cost.
-    costs = fixed_cost + cost_per_size * np.asarray(sizes, float)
+    costs = economics.fixed_cost + economics.cost_per_size * np.asarray(sizes, float)
     table = xr.Dataset(
         {
             "evsi": ("size", values),

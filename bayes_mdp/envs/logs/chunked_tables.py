@@ -181,7 +181,7 @@ def each_log(
     for i, source in enumerate(sources):
         yield open_log(source, roles, chunksize, given, dialect, f"DataFrame {i}")
     if i < 0:
-        raise ValueError(f"paths is empty, expected at least one log {see('how-to/large-logs')}")
+        raise ValueError(f"source is empty, expected at least one log {see('how-to/large-logs')}")
 
 
 def _is_parquet(path: Path) -> bool:
@@ -248,7 +248,7 @@ def csv_frames(
 
     try:
         require_columns(path.name, columns, header(path, dialect))
-        numbers = {columns[role] for role in _NUMBERS if role in columns}
+        numbers = {name for role, name in columns.items() if role in _NUMBERS or role.startswith("outcomes[")}
         labels = {columns[role] for role in _LABELS if role in columns} - numbers
         kinds: dict[str, Any] = dict.fromkeys(numbers, "float64")
         if dialect != Dialect() or _has_odd_numbers(path):

@@ -12,7 +12,7 @@ from bayes_mdp.envs.logs.episodes import REPEATED, EpisodeOrder
 from bayes_mdp.envs.logs.tables import MISSING, MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
 from bayes_mdp.mdp.by_label import ProductLabel, natural_order, warn_of_similar
 from bayes_mdp.utils.messages import amount, see, warn_user
-from bayes_mdp.utils.validation import as_names, check_names, label_list
+from bayes_mdp.utils.validation import as_names, check_names, described, label_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +100,7 @@ def label_cells(table: Table, role: str) -> np.ndarray:
 
     column = table.frame[table.columns[role]]
     if isinstance(column.dtype, pd.CategoricalDtype) and isinstance(column.cat.categories, pd.IntervalIndex):
-        return np.append(column.cat.categories.astype(object).to_numpy(), None)[column.cat.codes]  # -1: a hole
+        return np.array([*column.cat.categories, None], object)[column.cat.codes]  # -1: a hole
     holes = column.dtype.kind in "iu" and column.hasnans
     return column.astype(object).to_numpy() if holes or column.dtype.kind in "mM" else column.to_numpy()
 
@@ -230,16 +230,55 @@ def reward_role(table: Table) -> str:
     return "cost" if "cost" in table.columns else "reward"
 
 
-def reward_cells(table: Table) -> np.ndarray | None:
-    """Float64[N], finite, minus the costs where these are given, nan where a cell is empty; None: there are neither."""
-    numbers, bad = _rewards(table)
+_OUTCOME = "outcomes["
+
+
+def with_outcomes(roles: dict[str, Any], outcomes: Sequence[str] | None) -> dict[str, Any]:
+    """The roles of columns, and those of outcomes beside the reward: "outcomes[0]", "outcomes[1]", ...
+
+    Args:
+        roles: role -> name of a column, or None.
+        outcomes: names of columns, or None.
+
+    Raises:
+        TypeError: no list of names. ValueError: a column twice, or that of the reward.
+    """
+    if outcomes is None:
+        return roles
+    if isinstance(outcomes, str) or not isinstance(outcomes, Sequence) or not all(isinstance(x, str) for x in outcomes):
+        raise TypeError(f"outcomes is {described(outcomes)}, expected a list of names of columns")
+    for i, name in enumerate(outcomes):
+        paid = next((role for role in ("reward", "cost") if roles[role] == name), None)
+        if name in outcomes[:i] or paid is not None:
+            where = f"is that of {paid} too" if paid is not None else "is there twice"
+            raise ValueError(f"outcomes[{i}] is column {name!r}, which {where}, expected each column once")
+    return roles | {f"{_OUTCOME}{i}]": name for i, name in enumerate(outcomes)}
+
+
+def outcome_roles(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Name of an outcome -> its role, among the roles of a log.
+
+    Args:
+        columns: role -> name of the column.
+    """
+    return {str(name): role for role, name in columns.items() if role.startswith(_OUTCOME)}
+
+
+def reward_cells(table: Table, role: str | None = None) -> np.ndarray | None:
+    """Float64[N], finite, minus the costs where these are given, nan where a cell is empty; None: there are neither.
+
+    Args:
+        table: the source.
+        role: of an outcome, in place of the reward.
+    """
+    numbers, bad = _rewards(table, role)
     require_all(table, bad)
     return numbers
 
 
-def _rewards(table: Table) -> "tuple[np.ndarray | None, list[Check]]":
+def _rewards(table: Table, role: str | None = None) -> "tuple[np.ndarray | None, list[Check]]":
     """As `reward_cells`, with the check of its cells."""
-    role = reward_role(table)
+    role = reward_role(table) if role is None else role
     values = table.values(role)
     if values is None:
         return None, []
@@ -259,39 +298,51 @@ def _rewards(table: Table) -> "tuple[np.ndarray | None, list[Check]]":
 
 
 def read_rewards(
-    table: Table, ignore_missing: bool, keep: Bool[np.ndarray, " N"], led: Bool[np.ndarray, " N"]
+    table: Table,
+    ignore_missing: bool,
+    keep: Bool[np.ndarray, " N"],
+    led: Bool[np.ndarray, " N"],
+    role: str | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Float64[N] (zero where missing), and Bool[N] which were observed (None: all of the rows to `keep`).
 
     Args:
         ignore_missing: whether a reward may be missing.
         led: of which rows it is known what followed; of the others a reward may always be missing.
+        role: of an outcome, in place of the reward.
     """
-    numbers, bad = _rewards(table)
+    role = reward_role(table) if role is None else role
+    numbers, bad = _rewards(table, role)
     if numbers is None:
         return None, None
     missing = np.isnan(numbers) & ~bad[0][0]
     needed = missing & keep
     if not ignore_missing:
-        bad.append((needed & led, reward_role(table), EXPECTED_REWARD))
+        bad.append((needed & led, role, EXPECTED_REWARD))
     require_all(table, bad)
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
 def moved_rewards(
-    table: Table, reward_at: str, along: EpisodeOrder, ignore_missing: bool, keep: np.ndarray
+    table: Table,
+    reward_at: str,
+    along: EpisodeOrder,
+    ignore_missing: bool,
+    keep: np.ndarray,
+    role: str | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """As `read_rewards`, of rewards that stand in another row than that of their action.
 
     Args:
         reward_at: "next": in the next row of the episode; "episode": the total of an episode in its last row.
         along: the rows of episodes.
-        ignore_missing, keep: as for `read_rewards`.
+        ignore_missing, keep, role: as for `read_rewards`.
     """
-    cells = reward_cells(table)
+    cells = reward_cells(table, role)
     if cells is None:
         raise ValueError(f"reward_at is {reward_at!r}, expected the column of the reward or cost too")
-    role, (_, next_row, place, last) = reward_role(table), along
+    role = reward_role(table) if role is None else role
+    _, next_row, place, last = along
     missing = np.isnan(cells)
     if reward_at == "next":
         if not ignore_missing:

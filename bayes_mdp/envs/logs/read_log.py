@@ -1,9 +1,9 @@
 """`read_log`: transitions from a CSV or Parquet file or a pandas DataFrame with named columns."""
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, overload
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -12,6 +12,7 @@ from bayes_mdp.envs.logs.columns import (
     NO_ACTION,
     is_empty,
     moved_rewards,
+    outcome_roles,
     read_episodes,
     read_flags,
     read_labels,
@@ -21,15 +22,18 @@ from bayes_mdp.envs.logs.columns import (
     warn_of_time,
     with_counted_steps,
     with_joined_labels,
+    with_outcomes,
 )
 from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
+from bayes_mdp.envs.logs.fold_log import Folding, LogSource, Progress, fold, labels_given
 from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
-from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.by_label import ProductLabel
+from bayes_mdp.mdp.contexts import Roles
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import ends_with_page, see, warn_user
-from bayes_mdp.utils.validation import check_name
+from bayes_mdp.utils.validation import check_name, described
 
 if TYPE_CHECKING:
     import os
@@ -37,71 +41,64 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+class LogColumns(TypedDict, total=False):
+    """What `read_log` is told of a log, by the names of its arguments, for type checkers."""
+
+    state: Required[str | list[str]]
+    action: Required[str | None]
+    reward: str | None
+    cost: str | None
+    outcomes: Sequence[str] | None
+    next_state: str | list[str] | None
+    terminated: str | None
+    truncated: str | None
+    episode: str | None
+    step: str | None
+    space: StateActionSpace | None
+    states: Sequence[Hashable] | None
+    actions: Sequence[Hashable] | None
+    missing_reward: Literal["error", "ignore"]
+    missing_state: Literal["error", "gap"]
+    gaps: Literal["error", "cut"]
+    reward_at: Literal["step", "next", "episode"]
+    every: str | None
+    count: str | None
+    sep: str | None
+    encoding: str | None
+    decimal: str
+    subject: str | None
+    covariates: Sequence[str] | None
+    varying: Sequence[str] | None
+    group: str | None
+    process: Literal["known", "exogenous", "state"] | None
+    by_step: bool | None
+    allow_duplicates: bool
+    progress: Progress | None
+
+
 @overload
 def read_log(
-    source: "str | os.PathLike[str] | pd.DataFrame",
-    *,
-    state: str | list[str],
-    action: str | None,
-    reward: str | None = None,
-    cost: str | None = None,
-    next_state: str | list[str] | None = None,
-    terminated: str | None = None,
-    truncated: str | None = None,
-    episode: str | None = None,
-    step: str | None = None,
-    states: Sequence[Hashable] | None = None,
-    actions: Sequence[Hashable] | None = None,
-    missing_reward: Literal["error", "ignore"] = "error",
-    missing_state: Literal["error", "gap"] = "error",
-    gaps: Literal["error", "cut"] = "error",
-    reward_at: Literal["step", "next", "episode"] = "step",
-    every: str | None = None,
-    count: str | None = None,
-    sep: str | None = None,
-    encoding: str | None = None,
-    decimal: str = ".",
-    chunksize: None = None,
+    source: "LogSource | Iterable[LogSource]", *, chunksize: None = None, **columns: Unpack[LogColumns]
 ) -> Log: ...
 @overload
 def read_log(
-    source: "str | os.PathLike[str] | pd.DataFrame",
-    *,
-    state: str | list[str],
-    action: str | None,
-    reward: str | None = None,
-    cost: str | None = None,
-    next_state: str | list[str] | None = None,
-    terminated: str | None = None,
-    truncated: str | None = None,
-    episode: str | None = None,
-    step: str | None = None,
-    states: Sequence[Hashable] | None = None,
-    actions: Sequence[Hashable] | None = None,
-    missing_reward: Literal["error", "ignore"] = "error",
-    missing_state: Literal["error", "gap"] = "error",
-    gaps: Literal["error", "cut"] = "error",
-    reward_at: Literal["step", "next", "episode"] = "step",
-    every: str | None = None,
-    count: str | None = None,
-    sep: str | None = None,
-    encoding: str | None = None,
-    decimal: str = ".",
-    chunksize: int,
-) -> Iterator[Log]: ...
+    source: "LogSource | Iterable[LogSource]", *, chunksize: int, **columns: Unpack[LogColumns]
+) -> FoldedLog: ...
 @ends_with_page("how-to/read-a-log")
 def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
-    source: "str | os.PathLike[str] | pd.DataFrame",
+    source: "LogSource | Iterable[LogSource]",
     *,
     state: str | list[str],
     action: str | None,
     reward: str | None = None,
     cost: str | None = None,
+    outcomes: Sequence[str] | None = None,
     next_state: str | list[str] | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
     episode: str | None = None,
     step: str | None = None,
+    space: StateActionSpace | None = None,
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
@@ -113,8 +110,16 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str = ".",
+    subject: str | None = None,
+    covariates: Sequence[str] | None = None,
+    varying: Sequence[str] | None = None,
+    group: str | None = None,
+    process: Literal["known", "exogenous", "state"] | None = None,
     chunksize: int | None = None,
-) -> Log | Iterator[Log]:
+    by_step: bool | None = None,
+    allow_duplicates: bool = False,
+    progress: Progress | None = None,
+) -> Log | FoldedLog:
     """Read one transition per row. `state`, `action`, ... are names of columns.
 
     State and action labels are any hashable values; they are numbered in natural order (2 before 10, "s2" before
@@ -123,12 +128,16 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
 
     Args:
         source: a path (`.parquet`, `.pq`: Parquet; `.tsv`: tab-separated; else CSV with a header line), or a
-            DataFrame.
+            DataFrame. With `chunksize` also a Dask dataframe (read partition by partition), or several of these; an
+            episode lies in one of them.
         state: the column, or several: with ["grade", "load"] labels are tuples (and `next_state` has as many).
         action: None: there are none, and the log is a chain of states, whose only action is called "none" (or as
             `actions` names it).
         reward: larger is better. None, and `cost` None: the log has no rewards (they are known to the user).
         cost: in place of `reward`, smaller is better: the rewards of the log are minus this column.
+        outcomes: columns of other numbers that stand where the rewards stand, such as ["cost", "bed days"] beside an
+            effect: `infer` learns them from the same rows of the log, and a policy can be given a `Budget` of them.
+            Their signs are as they are; what an empty cell is, `missing_reward` says.
         next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). Of an
             episode's last row that did not terminate, and of a truncated one, it is not known what followed: the action
             and the reward count, as transitions that are not `next_observed`. A last row without an action says which
@@ -141,6 +150,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         step: step of the episode, 0 at its first; without `episode` and `next_state` all rows are one episode. Where
             next states are those of the next rows, steps have to go up by one from row to row: a gap, or rows in
             another order, would join states that do not follow each other.
+        space: whose labels the log has, in place of `states` and `actions`; others are refused.
         states, actions: all labels, in order, others are refused; None: those of the log (of ordered categories in
             their order). A `UserWarning` then names labels that may be two spellings of one: text that differs in case,
             blanks, hyphens or underscores alone, and a word of letters in one row that is one edit from one in 20 rows.
@@ -159,22 +169,38 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         count: how many transitions a row stands for, where rows are (state, action, next state, number).
         sep, encoding, decimal: of a text file: what is between cells (";"), its characters ("latin-1"; None: UTF-8),
             and the sign of decimals (",").
-        chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
-            then needed. See `fold_log`, which keeps no transitions.
+        subject: label of the subject (patient, machine) of each row; it is needed where subjects are counted.
+        covariates: columns that are fixed for a subject, such as age at the start, of numbers or labels. Each distinct
+            pattern of covariates is a context (see `bayes_mdp.mdp.contexts`), with rows of its own.
+        varying: columns that may change from row to row; `process` says what moves them.
+        group: a column of labels, such as sites, whose effects a law of rows may pool in part.
+        process: of what varies: "known", a path that is known beforehand (age); "exogenous": it moves by itself,
+            whatever is done; "state": actions move it, so that it is part of the state, and refused here.
+        chunksize: None, or rows to be read at once of a log that is larger than memory, or of several. What is kept is
+            how often each transition occurred, and the moments of its rewards (a `FoldedLog`).
+        by_step: with `chunksize`: whether the steps of episodes are kept, for spaces with a horizon. None: if `space`
+            has one; without `space`, if `step` is given.
+        allow_duplicates: with `chunksize`: whether logs of the same content are counted each time.
+        progress: with `chunksize`: called as progress(name of the log, rows read of it) after each chunk.
 
     A `UserWarning` says where a column without a role (or `step`) looks like time that passes unequally from row to
     row, and where rows are equal in all columns to others, although such a column tells all others apart.
 
+    Rewards of a log in chunks are summed without rounding: neither the order of rows, nor the size of chunks, nor how
+    logs are divided among calls whose results are merged (`FoldedLog.merge`) changes a bit. Memory: one chunk, 100 to
+    200 bytes for each different transition, and, where next states or steps come from the rows of an episode, a row for
+    each episode that may go on (of all episodes, where steps are counted or have to follow each other). Columns without
+    a role are looked at in the first chunk.
+
     Returns:
-        A `Log` of numpy arrays (int32, float64), with the labels behind the indices. With `chunksize` an iterator of
-        them: together exactly these transitions, those of an episode in order. A row whose next state, or whose
-        truncation, depends on rows that follow it comes with the chunk of these.
+        A `Log` of numpy arrays (int32, float64), with the labels behind the indices. With `chunksize` a `FoldedLog`,
+        which `infer`, the `update` of a posterior and `StateActionSpace.from_log` take in place of a `Log`.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: `reward` and `cost` are both given; no rows, a column that is missing, cells that cannot be read
             (the first ten are named), a step that does not follow the one before, or twice in an episode: which row,
-            column, what was there.
+            column, what was there; two logs of the same content (both are named).
         ImportError: Parquet without pyarrow.
 
     Example:
@@ -183,21 +209,29 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t")
         >>> log.states, log.transitions.next_state.tolist()
         (('a', 'b'), [1, 0])
+        >>> print(bm.read_log([table], state="s", action="a", reward="r", next_state="t", chunksize=1_000_000))
+        2 transitions of 2 rows in DataFrame 0: 2 states, 1 actions, 2 cells
     """
     check_name("reward_at", reward_at, ("step", "next", "episode"))
     dialect = Dialect(sep, encoding, decimal)
     dialect.check()
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    roles = with_outcomes(roles, outcomes)
+    about = Roles.of(subject, covariates, varying, group, process)
     missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     if action is None and actions is not None and len(actions) != 1:
         raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
     if chunksize is not None:
-        whole = {"every": every, "count": count, "reward_at": None if reward_at == "step" else reward_at}
-        for name, value in whole.items():
-            if value is not None:
-                raise ValueError(f"{name} is {value!r} with chunksize, expected a log that is read as a whole")
-        return log_chunks(source, roles, states, actions, chunksize, missing, dialect)
+        _refuse_whole(every=every, count=count, reward_at=reward_at)
+        _refuse_whole(subject=subject, covariates=covariates, varying=varying, group=group)
+        folding = Folding(chunksize, space, by_step, allow_duplicates, progress)
+        return fold(source, roles, states, actions, missing, dialect, folding)
+    in_chunks = {"by_step": by_step, "allow_duplicates": allow_duplicates or None, "progress": progress}
+    for name, value in in_chunks.items():
+        if value is not None:
+            raise ValueError(f"{name} is {described(value)} without chunksize, expected chunksize too")
+    states, actions = labels_given(space, states, actions)
     if count is not None and (episode is not None or step is not None or next_state is None):
         raise ValueError(f"count is column {count!r}, expected next_state, and neither episode nor step")
     if reward_at != "step" and episode is None and (next_state is not None or step is None):
@@ -208,9 +242,87 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     if states is not None and isinstance(state, list):
         states = [ProductLabel(x, state) if isinstance(x, tuple) and len(x) == len(state) else x for x in states]
     try:
-        return _read(table, states, actions, missing, reward_at, every, file_digest(source))
+        return _read(table, states, actions, missing, reward_at, every, file_digest(source), about)
     except BadCells as first:
         raise _all_bad(first, table, states, actions, missing, every, reward_at == "step") from None
+
+
+@ends_with_page("how-to/read-a-log")
+def read_chunks(
+    source: "str | os.PathLike[str] | pd.DataFrame", *, chunksize: int, **columns: Unpack[LogColumns]
+) -> Iterator[Log]:
+    """Read the transitions of a log that is larger than memory, for reward laws that need every reward.
+
+    Together the logs have exactly the transitions of `read_log`, those of an episode in order. A row whose next state,
+    or whose truncation, depends on rows that follow it comes with the chunk of these.
+
+    Args:
+        source: as of `read_log`, one.
+        chunksize: rows that are read at once.
+        columns: as of `read_log`; all labels are needed, `states` and `actions` or `space`.
+
+    Returns:
+        An iterator of logs, each with all labels.
+
+    Raises:
+        ValueError, TypeError: as `read_log`; labels that are not given; what needs the log as a whole.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "t": ["b", "a"]})
+        >>> chunks = bm.envs.read_chunks(
+        ...     table, chunksize=1, state="s", action="a", next_state="t", states=["a", "b"], actions=["go"]
+        ... )
+        >>> [log.n_transitions for log in chunks]
+        [1, 1]
+    """
+    unknown = sorted(set(columns) - LogColumns.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"read_chunks has no argument {unknown[0]!r}, expected those of read_log")
+    whole = ("every", "count", "reward_at", "subject", "covariates", "varying", "group")
+    _refuse_whole(**{name: columns.get(name) for name in whole})
+    roles = with_outcomes({role: columns.get(role) for role in ROLES}, columns.get("outcomes"))
+    words = (columns.get(name, "error") for name in ("missing_reward", "missing_state", "gaps"))
+    missing = Missing.of_words(roles, *words)
+    dialect = Dialect(columns.get("sep"), columns.get("encoding"), columns.get("decimal", "."))
+    dialect.check()
+    states, actions = labels_given(columns.get("space"), columns.get("states"), columns.get("actions"))
+    return log_chunks(source, roles, states, actions, chunksize, missing, dialect)
+
+
+ROLES = ("state", "action", "reward", "cost", "next_state", "terminated", "truncated", "episode", "step")
+
+
+def _refuse_whole(**arguments: Any) -> None:
+    """Refuse what needs all rows of a log at once."""
+    for name, value in arguments.items():
+        if value is not None and (name, value) != ("reward_at", "step"):
+            raise ValueError(f"{name} is {value!r} with chunksize, expected a log that is read as a whole")
+
+
+def fold_log(paths: "LogSource | Iterable[LogSource]", *, chunksize: int = 10**6, **columns: Any) -> FoldedLog:
+    """`read_log(paths, ..., chunksize=1_000_000)`: the old name, which goes in 0.4.
+
+    Args:
+        paths, chunksize, columns: as of `read_log`.
+
+    Raises:
+        ValueError, TypeError: as `read_log`.
+
+    Example:
+        >>> import pandas as pd, warnings
+        >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "t": ["b", "a"]})
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     log = bm.envs.fold_log(table, state="s", action="a", next_state="t")
+        >>> log.n_transitions
+        2
+    """
+    warnings.warn(
+        "fold_log(...) is read_log(..., chunksize=1_000_000) since 0.3; the old name goes in 0.4",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return read_log(paths, chunksize=chunksize, **columns)
 
 
 def _read(
@@ -221,6 +333,7 @@ def _read(
     reward_at: str,
     every: str | None,
     digest: str | None,
+    about: Roles | None,
 ) -> Log:
     """The log of a table; arguments as of `read_log`."""
     along, episodes = _episodes(table)
@@ -245,11 +358,15 @@ def _read(
         (action_index,), action_names = read_labels(table, ("action",), actions, {"action": untold})
     else:
         action_index, action_names = np.zeros(len(keep), np.int32), (NO_ACTION,) if actions is None else tuple(actions)
-    if reward_at == "step":
-        rewards, observed = read_rewards(table, missing.rewards, keep, led)
-    else:
+
+    def paid(role: str | None) -> tuple[np.ndarray | None, np.ndarray | None]:
+        if reward_at == "step":
+            return read_rewards(table, missing.rewards, keep, led, role)
         assert along is not None  # `read_log` has looked
-        rewards, observed = moved_rewards(table, reward_at, along, missing.rewards, keep)
+        return moved_rewards(table, reward_at, along, missing.rewards, keep, role)
+
+    rewards, observed = paid(None)
+    outcomes = _outcomes(table, paid)
     if along is not None and episodes is not None:
         warn_of_time(table, episodes, along, np.where(untold, -1, action_index), action_names)
         steps = along.place if steps is None else steps
@@ -270,8 +387,36 @@ def _read(
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
     notes = _notes(columns["state"] < 0, untold, keep & ~followed.next_observed, rewards)
-    named = {role: tuple(name) if isinstance(name, Several) else name for role, name in table.columns.items()}
-    return Log(transitions, state_names, action_names, table.name, digest, columns=named, notes=notes)
+    roles = set(table.columns) - set(outcome_roles(table.columns).values())
+    named = {role: tuple(x) if isinstance(x, Several) else x for role, x in table.columns.items() if role in roles}
+    return Log(
+        transitions,
+        state_names,
+        action_names,
+        table.name,
+        digest,
+        columns=named,
+        notes=notes,
+        outcomes={name: x[kept] for name, x in outcomes.items()},
+        covariates=None if about is None else about.read(table.frame, kept, table.name),
+    )
+
+
+def _outcomes(
+    table: Table, paid: Callable[[str], tuple[np.ndarray | None, np.ndarray | None]]
+) -> dict[str, Float[np.ndarray, " N"]]:
+    """The numbers of each outcome, nan where one was not observed.
+
+    Args:
+        table: the source.
+        paid: role -> numbers, and which were observed (None: all).
+    """
+    outcomes = {}
+    for name, role in outcome_roles(table.columns).items():
+        numbers, seen = paid(role)
+        assert numbers is not None
+        outcomes[name] = numbers if seen is None else np.where(seen, numbers, np.nan)
+    return outcomes
 
 
 def _episodes(table: Table) -> tuple[EpisodeOrder | None, np.ndarray | None]:
@@ -357,7 +502,8 @@ def _all_bad(
             if "action" in named:
                 works(lambda: read_labels(table, ("action",), actions, {"action": untold}))
             unneeded = missing.rewards or not by_row
-            works(lambda: read_rewards(table, unneeded, followed.keep, followed.next_observed))
+            for role in (None, *outcome_roles(table.columns).values()):
+                works(partial(read_rewards, table, unneeded, followed.keep, followed.next_observed, role))
     if first.cells[0][1] not in errors:  # a step that does not follow
         errors[first.cells[0][1]] = first
     cells = [cell for error in errors.values() for cell in error.cells]

@@ -229,7 +229,7 @@ class Faults:
 
 
 def open_table(
-    source: "str | os.PathLike[str] | pd.DataFrame",
+    source: object,
     roles: dict[str, Any],
     required: Sequence[str] = ("state", "action"),
     given: Mapping[str, Sequence[Hashable] | None] = MappingProxyType({}),
@@ -261,7 +261,9 @@ def open_table(
         except pd.errors.EmptyDataError:
             raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
     else:
-        raise TypeError(f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame")
+        raise TypeError(
+            f"source is of type {type(source).__name__}, expected a path or a pandas DataFrame (several: chunksize=)"
+        )
     if len(table.frame) == 0:
         raise ValueError(f"{table.name} has no rows, expected at least one transition")
     return Blanks(columns, given).cleared(table)
@@ -416,13 +418,16 @@ def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "acti
     return columns
 
 
+_NUMBERS = ("reward", "cost", "step", "trial", "count")
+
+
 def _read_csv(path: Path, columns: dict[str, Any], dialect: Dialect) -> "pd.DataFrame":
     """Labels and flags as text; rewards and steps as numbers, or as text where some cell is no number."""
     import pandas as pd
 
     present = header(path, dialect)
     require_columns(path.name, columns, present)
-    numbers = {columns[role] for role in ("reward", "cost", "step", "trial", "count") if role in columns}
+    numbers = {column for role, column in columns.items() if role in _NUMBERS or role.startswith("outcomes[")}
     used = set(names_of(columns))
     with parsing(path):
         frame = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence

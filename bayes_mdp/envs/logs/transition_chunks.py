@@ -7,6 +7,7 @@ log of each chunk.
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -22,6 +23,7 @@ from bayes_mdp.envs.logs.columns import (
     factorised,
     is_empty,
     number_of,
+    outcome_roles,
     read_flags,
     read_steps,
     refuse_vague,
@@ -178,6 +180,7 @@ class Rows(NamedTuple):
         step: of the episode; None: not known, or not asked for.
         row: of the log.
         next_observed: whether it is known what followed.
+        outcomes: name -> numbers beside the reward; nan where one was not observed.
     """
 
     state: Int[np.ndarray, " N"]
@@ -189,6 +192,7 @@ class Rows(NamedTuple):
     step: Int[np.ndarray, " N"] | None
     row: Int[np.ndarray, " N"]
     next_observed: Bool[np.ndarray, " N"]
+    outcomes: Mapping[str, Float[np.ndarray, " N"]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ class Missing:
 
     @classmethod
     def of_words(cls, roles: Mapping[str, object], missing_reward: str, missing_state: str, gaps: str) -> "Missing":
-        """From the arguments of `read_log` and `fold_log`.
+        """From the arguments of `read_log`.
 
         Args:
             roles: role -> name of a column, or None.
@@ -382,18 +386,28 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted, 
     rewards = faults.read(
         lambda: _finite_rewards(table), lambda: np.where(is_empty(table, reward_role(table)), np.nan, 0.0)
     )
+    # Under their roles, which wait with the rows of an open episode as the rewards do.
+    for role in outcome_roles(table.columns).values():
+        numbers = faults.read(partial(_finite_rewards, table, role), partial(_empty_as_nan, table, role))
+        assert numbers is not None
+        columns[role] = numbers
     steps = faults.read(lambda: read_steps(table), lambda: np.zeros(size, np.int32))
     columns |= {k: v for k, v in (("reward", rewards), ("truncated", cut), ("step", steps)) if v is not None}
     return columns | {"terminated": np.zeros(len(table.frame), bool) if ends is None else ends}
 
 
-def _finite_rewards(table: Table) -> Float[np.ndarray, " N"] | None:
-    """Rewards of which exact sums can be made."""
-    rewards = reward_cells(table)
+def _finite_rewards(table: Table, role: str | None = None) -> Float[np.ndarray, " N"] | None:
+    """Rewards (or an outcome) of which exact sums can be made."""
+    role = reward_role(table) if role is None else role
+    rewards = reward_cells(table, role)
     if rewards is not None:
         too_large = np.abs(rewards) > LARGEST
-        require_cells(table, too_large, reward_role(table), f"a number of at most {LARGEST:.1g}")
+        require_cells(table, too_large, role, f"a number of at most {LARGEST:.1g}")
     return rewards
+
+
+def _empty_as_nan(table: Table, role: str) -> Float[np.ndarray, " N"]:
+    return np.where(is_empty(table, role), np.nan, 0.0)
 
 
 def _actions(table: Table, actions: LabelBook) -> Int[np.ndarray, " N"]:
@@ -434,8 +448,11 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faul
     step = place[kept] if step is None and place is not None else step
     reward, row = columns.get("reward"), columns["row"]
     checks = [(columns["action"] < 0, "action", expected_label("action"))]
-    if reward is not None and not wanted.missing.rewards:
-        checks.append((np.isnan(reward) & led, reward_role(table), EXPECTED_REWARD))
+    named = outcome_roles(table.columns)
+    if not wanted.missing.rewards:
+        paid = {reward_role(table): reward} if reward is not None else {}
+        paid |= {role: columns[role] for role in named.values()}
+        checks += [(np.isnan(x) & led, role, EXPECTED_REWARD) for role, x in paid.items()]
     for empty, role, expected in checks:
         if empty.any():
             first = np.sort(row[empty])[:MOST_TOLD].tolist()
@@ -443,7 +460,8 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faul
             faults.errors.append(BadCells(table, cells, int(empty.sum())))
     ends = columns["terminated"] if "terminated" in table.columns else None
     steps = step if wanted.steps else None
-    return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, steps, row, led)
+    outcomes = {name: columns[role] for name, role in named.items()}
+    return Rows(columns["state"], columns["action"], reward, next_state, ends, cut, steps, row, led, outcomes)
 
 
 def log_chunks(
@@ -455,7 +473,7 @@ def log_chunks(
     missing: Missing,
     dialect: Dialect = Dialect(),
 ) -> Iterator[Log]:
-    """The chunks of a log; arguments and errors as for `read_log`, which checks them.
+    """The chunks of a log; arguments and errors as for `read_chunks`, which checks them.
 
     Raises:
         ValueError: states or actions are None: labels that are found on the way have no numbers before the end.
@@ -465,7 +483,7 @@ def log_chunks(
         if labels is None:
             raise ValueError(
                 f"{name} is None, expected all labels in order, where chunksize is given: labels are numbered in "
-                "natural order, which is known at the end of a log (fold_log finds them)"
+                "natural order, which is known at the end of a log (read_log finds them)"
             )
     books = LabelBook("state", states), LabelBook("action", actions)
     log = open_log(source, roles, chunksize, {"state": states, "action": actions}, dialect)
@@ -496,4 +514,7 @@ def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> 
     columns = (rows.state, rows.action, reward, reached, rows.terminated, rows.truncated, step)
     states, actions = (book.finish()[0] for book in books)
     transitions = Transitions(*columns, reward_observed=observed, next_observed=None if led.all() else led)
-    return Log(transitions, states, actions, source.name, columns=source.columns)
+    roles = set(outcome_roles(source.columns).values())
+    named = {role: name for role, name in source.columns.items() if role not in roles}
+    outcomes = dict(rows.outcomes)
+    return Log(transitions, states, actions, source.name, columns=named, outcomes=outcomes)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.behaviour import BehaviourPosterior, predict_choices
-from bayes_mdp.decisions import PolicyComparison
+from bayes_mdp.decisions import ParetoFront, PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 from bayes_mdp.experiments.plots.result_plots import place
@@ -398,4 +398,41 @@ def plot_shrinkage(
     panel.set(xlabel=chosen, ylabel="subject")
     panel.set_yticks(y, [str(posterior.log.subjects[i]) for i in order] if len(order) <= 30 else [""] * len(order))
     panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize="small", frameon=False)
+    return figure
+
+
+def plot_pareto(front: ParetoFront, *, limit: RealScalar | None = None, axes: "Axes | None" = None) -> "Figure":
+    """Value against budget: the best policy of the mean MDP for every budget, with 95 % of the draws around its value.
+
+    The slope is the shadow price: what one more unit of the budget adds.
+
+    Args:
+        front: what `pareto_front` returned.
+        limit: a budget to be marked, in units of the outcome; None: none.
+        axes: where to draw; None: in a figure of its own.
+
+    Raises:
+        TypeError: no front. ValueError: a limit that is not finite.
+
+    Example:
+        >>> space = bm.StateActionSpace(1, 2)
+        >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
+        >>> front = bm.decisions.pareto_front(
+        ...     jax.random.key(1), posterior, bm.Episodic(2), source=[[1.0, 3.0]], points=3, num_draws=50
+        ... )
+        >>> bm.plots.plot_pareto(front).axes[0].get_xlabel()
+        'cost: what may be spent on average'
+    """
+    check_type("front", front, ParetoFront, "what pareto_front returned")
+    figure, panel = place(axes)
+    table = front.table()
+    panel.fill_between(table["budget"], table["value_low"], table["value_high"], alpha=0.2, label="95 % of the draws")
+    panel.plot(table["budget"], table["value"], label="mean over the draws")
+    if limit is not None:
+        check_finite("limit", limit)
+        panel.axvline(float(limit), color="black", linestyle="--", linewidth=1, label="the budget")
+    panel.set_xlabel(f"{shorten(front.name)}: what may be spent on average")
+    panel.set_ylabel(f"value: {describe_value(front.objective)}")
+    panel.legend(fontsize="small")
+    number_x(panel)
     return figure

@@ -64,7 +64,7 @@ from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.random import fused_key, plain_key
-from bayes_mdp.utils.memory import memory_limit, too_much
+from bayes_mdp.utils.memory import device_bytes, memory_limit, too_much
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealLike
 from bayes_mdp.utils.validation import check_count
@@ -274,7 +274,7 @@ def check_seeds_fit(num_seeds: int, mesh: Mesh | None, carry: PyTree) -> None:
     needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
     devices = [jax.devices()[0]] if mesh is None else list(mesh.devices.flat)
     limit, whose_memory = memory_limit(), "half of what is free"
-    left = [_free_bytes(device) for device in devices]
+    left = [device_bytes(device) for device in devices]
     if all(x is not None for x in left):
         needed, limit = needed / len(devices), min(x for x in left if x is not None) // 2
         whose_memory = "half of a device"
@@ -282,12 +282,6 @@ def check_seeds_fit(num_seeds: int, mesh: Mesh | None, carry: PyTree) -> None:
         raise too_much(
             f"num_seeds is {num_seeds}", needed, limit, whose_memory, "fewer seeds take less, or more devices"
         )
-
-
-def _free_bytes(device: jax.Device) -> int | None:  # pyright: ignore[reportInvalidTypeForm]
-    """Bytes that a device has left, where it reports them."""
-    stats = device.memory_stats() or {}
-    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
 
 
 @partial(jax.jit, static_argnames=("layout", "own", "mesh"))

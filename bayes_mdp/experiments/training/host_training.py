@@ -210,6 +210,7 @@ def _act(
     return agent.act(key_act, learner, memory, observation, started, iteration)
 
 
+# Learner and replay are donated: they are nearly all of the memory, and are written in place.
 @partial(jax.jit, donate_argnums=(2, 4))
 def _learn(
     key: PRNGKeyArray,

@@ -44,6 +44,7 @@ from bayes_mdp.experiments.training.training_loop import (
 )
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_folder
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
 from bayes_mdp.utils.progress import Progress
@@ -166,6 +167,7 @@ def _range(numbers: np.ndarray) -> str:
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
+@accepts_moved("deep.train")
 def train(
     agent: NeuralAgent,
     env: "ObservedEnvironment | HostEnv",
@@ -175,7 +177,6 @@ def train(
     key: PRNGKeyArray | None = None,
     path: str | Path | None = None,
     options: TrainOptions | None = None,
-    evaluation_env: HostEnv | None = None,
 ) -> Training:
     """Train a deep agent. Host side: compiled chunks, a progress bar, checkpoints between them.
 
@@ -193,8 +194,6 @@ def train(
         key: a typed key; None: `jax.random.key(0)`.
         path: a folder for checkpoints and `curves.nc`; None: nothing is kept.
         options: environments, replay, evaluation, device: see `TrainOptions`.
-        evaluation_env: on the host, the environments that are played in without learning.
-
     Returns:
         The learner of every seed, and the learning curves.
 
@@ -215,6 +214,7 @@ def train(
     options = TrainOptions() if options is None else options
     check_type("options", options, TrainOptions, "TrainOptions")
     check_type("path", path, (str, os.PathLike, type(None)), "the path of a folder or None")
+    evaluation_env = options.evaluation_env
     key = jax.random.key(0) if key is None else key
     _check(agent, env, num_steps, num_seeds, key)
     if path is not None:
@@ -260,7 +260,7 @@ def _check_host(num_seeds: int, options: TrainOptions, evaluation_env: HostEnv |
     if num_seeds != 1:
         raise ValueError(f"num_seeds is {num_seeds}, expected 1 for an environment on the host: call once for each key")
     if options.evaluation is not None and evaluation_env is None:
-        raise ValueError("evaluation_env is None, expected the environments to evaluate in")
+        raise ValueError("options.evaluation_env is None, expected the environments to evaluate in")
 
 
 def _configuration(

@@ -5,7 +5,6 @@ runs chunks for all seeds. All random numbers depend on (key, iteration) alone: 
 `TrainOptions` are what `train` takes; whether the replay that they ask for fits into the memory is checked before.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -20,12 +19,12 @@ from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay, repla
 from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec, Watched
 from bayes_mdp.experiments.resume import arrays_by_name, fill
 from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
+from bayes_mdp.utils.memory import device_bytes, free_bytes
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
 
 if TYPE_CHECKING:
-    from jaxlib._jax import Device
-
+    from bayes_mdp.experiments.training.vector_env import HostEnv
 
 _GIB = 2**30
 
@@ -78,6 +77,8 @@ class TrainOptions:
             the run. No other number depends on it.
         progress: whether a bar is shown (on a terminal only).
         device: "cpu", "gpu", or None for JAX's own choice.
+        evaluation_env: where an agent is tried that learns in environments on the host: others of the same kind; None:
+            it is not. An `ObservedEnvironment` needs none.
 
     Raises:
         ValueError: a number out of its range, another device, a replay of fewer than two rows. TypeError: another type.
@@ -95,6 +96,7 @@ class TrainOptions:
     chunk: int = 1000
     progress: bool = True
     device: str | None = None
+    evaluation_env: "HostEnv | None" = None
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "replay_size", "chunk"):
@@ -120,41 +122,29 @@ class TrainOptions:
         return {"num_envs": self.num_envs, "replay_size": self.replay_size, "evaluation": self.evaluation}
 
 
-def available_bytes(device: "Device | None" = None) -> int | None:
-    """Memory that is free on the device (of the machine, for a CPU); None where it is not known."""
-    chosen = jax.devices()[0] if device is None else device
-    if chosen.platform != "cpu":
-        stats = chosen.memory_stats() or {}
-        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
-
-
-def check_bytes_fit(needed: int, what: str, device: "Device | None" = None) -> None:
+def check_bytes_fit(needed: int, what: str) -> None:
     """Refuse a replay that is larger than the free memory; `what` follows its size in the message, in brackets.
 
     Raises:
         ValueError: it does not fit; the message gives its size.
     """
-    free = available_bytes(device)
-    if free is not None and needed > free:
+    free = device_bytes(jax.devices()[0])
+    free = free_bytes() if free is None else free
+    if needed > free:
         raise ValueError(
             f"options.replay_size asks for {needed / _GIB:.1f} GiB ({what}), expected at most the "
             f"{free / _GIB:.1f} GiB that are free"
         )
 
 
-def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: "Device | None" = None) -> None:
+def check_replay_fits(num_rows: int, row: Row, num_seeds: int) -> None:
     """Refuse the replays of all seeds if they are larger than the free memory together.
 
     Raises:
         ValueError: they do not fit.
     """
     seeds = f"{num_seeds} seed{'s' if num_seeds > 1 else ''}"
-    subject = f"{num_rows * row.action.size:,} transitions, {seeds}"
-    check_bytes_fit(num_seeds * replay_bytes(num_rows, row), subject, device)
+    check_bytes_fit(num_seeds * replay_bytes(num_rows, row), f"{num_rows * row.action.size:,} transitions, {seeds}")
 
 
 class Episode(NamedTuple):

@@ -635,7 +635,7 @@ class ConjugatePosterior(Fitted):
         Args:
             transitions: data; a reward of None, or not observed, carries no information about rewards. They are
                 counted in the width of the arrays of this posterior, inside a trace in JAX's default width: in float32
-                a count of 2^24 no longer grows by one. A log as `fold_log` returns it is counted in float64, and its
+                a count of 2^24 no longer grows by one. A log read in chunks is counted in float64, and its
                 content is remembered in `sources`.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.
@@ -648,6 +648,10 @@ class ConjugatePosterior(Fitted):
         """
         if discount_data is not None:
             return self.discount_data(discount_data).update(transitions, weight, allow_duplicates=allow_duplicates)
+        if self.outcomes is not None:
+            learnt = self._outcomes_after(transitions, weight, allow_duplicates=allow_duplicates)
+            alone = replace(self, outcomes=None).update(transitions, weight, allow_duplicates=allow_duplicates)
+            return replace(alone, outcomes=learnt)
         if isinstance(transitions, FoldedLog):
             return self._update_from_sums(transitions, weight, allow_duplicates)
         check_weighted(transitions, weight)
@@ -688,7 +692,10 @@ class ConjugatePosterior(Fitted):
         rows = eqx.tree_at(lambda r: r.counts, self.transition_probs, self.transition_probs.counts * factor)
         visits = None if self.visits is None else self.visits * factor
         rewards, constant = self.reward_cells.discounted(factor), self.constant * factor
-        return replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
+        after = replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
+        if self.outcomes is None:
+            return after
+        return replace(after, outcomes={name: each.discount_data(factor) for name, each in self.outcomes.items()})
 
     def _update_from_sums(self, folded: FoldedLog, weight: ArrayLike, allow_duplicates: bool) -> "ConjugatePosterior":
         if not is_concrete(self, weight):
@@ -1012,11 +1019,20 @@ def row_concentrations(
     index = np.nonzero(needed)
     concentration = np.asarray(belief.concentration, np.float64)[index]
     pair, outcome = np.nonzero(concentration)
-    first = np.searchsorted(pair, np.arange(len(concentration) + 1))
+    return _pair_rows(space, index, pair, outcome), concentration[pair, outcome]
+
+
+def _pair_rows(
+    space: StateActionSpace,
+    index: tuple[Int[np.ndarray, " R"], ...],
+    pair: Int[np.ndarray, " E"],
+    outcome: Int[np.ndarray, " E"],
+) -> PairRows:
+    """Rows of the pairs at `index`; `pair` (in order) and `outcome` are those of each possible outcome."""
+    first = np.searchsorted(pair, np.arange(len(index[0]) + 1))
     step = index[0] if len(index) == 3 else None
     next_state = _next_states(space, index, pair, outcome)
-    rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
-    return rows, concentration[pair, outcome]
+    return PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
 
 
 def _rows(
@@ -1046,10 +1062,7 @@ def _rows(
         known = np.where((site_row < 0)[:, None], _at(belief.known, index), 0.0).astype(np.float64)
         possible |= known > 0
     pair, outcome = np.nonzero(possible)
-    first = np.searchsorted(pair, np.arange(len(site_row) + 1))
-    step = index[0] if len(index) == 3 else None
-    next_state = _next_states(space, index, pair, outcome)
-    rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
+    rows = _pair_rows(space, index, pair, outcome)
     # Where each entry lies among the positive elements of the used site rows.
     taken, position = largest > 0, np.full(largest.shape, -1)
     position[taken] = np.arange(taken.sum())

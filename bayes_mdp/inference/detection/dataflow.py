@@ -314,13 +314,13 @@ def _scatter(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries
 
 def _select(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     """A known predicate picks entries. Another one makes opaque what it picks from conjugate sites."""
-    which, cases = inputs[0], joined([domain.entries(x) for x in inputs[1:]])
-    if not isinstance(which, Entries):
-        fields = {name: select(np.asarray(which), *(getattr(x, name) for x in cases)) for name in FIELDS}
+    predicate, cases = inputs[0], joined([domain.entries(x) for x in inputs[1:]])
+    if not isinstance(predicate, Entries):
+        fields = {name: select(np.asarray(predicate), *(getattr(x, name) for x in cases)) for name in FIELDS}
         return Entries(**fields, sites=sites_of(*cases), transform=cases[0].transform)
     shape = cases[0].shape
-    which = mapped(which, lambda x: np.broadcast_to(x, shape))
-    return entrywise(domain, ("select_n", len(cases)), [which, *(plain(x) for x in cases)])
+    predicate = mapped(predicate, lambda x: np.broadcast_to(x, shape))
+    return entrywise(domain, ("select_n", len(cases)), [predicate, *(plain(x) for x in cases)])
 
 
 # Arithmetic, entry by entry: each rule states an identity of real numbers. Any function of symbols; sums; products and

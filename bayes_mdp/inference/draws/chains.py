@@ -258,8 +258,7 @@ class Chains(eqx.Module):
             tables: what else follows from the draws, and must have mixed (`derived_tables` of a posterior).
         """
         # Impossible chains make every other diagnostic meaningless: they are reported alone.
-        stuck = _impossible(self)
-        return stuck or [
+        return _impossible(self) or [
             *_stuck_chains(self),
             *_divergences(self),
             *_disagreement(self, tables),

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+@runtime_checkable
 class HasGroups(Protocol):
     """ArviZ's InferenceData, whose group `posterior` holds draws."""
 

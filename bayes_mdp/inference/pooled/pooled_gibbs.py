@@ -96,8 +96,8 @@ class _Level:
         if self.without_own:
             # Draws that were refused because they were the state itself are put back: those that are left out of a
             # sequence of draws have a negative binomial number. The row with its own alternative is then conjugate.
-            own = rng.beta(np.maximum(total * common, _TINY), total * inside)
-            refused = rng.negative_binomial(np.maximum(draws, 1), np.clip(1.0 - own, 1e-12, 1.0))
+            own_prob = rng.beta(np.maximum(total * common, _TINY), total * inside)
+            refused = rng.negative_binomial(np.maximum(draws, 1), np.clip(1.0 - own_prob, 1e-12, 1.0))
             seen = seen + np.diag(np.where(draws > 0, refused, 0))
             state, alternative = np.nonzero(seen)
         tables = table_numbers(rng, seen[state, alternative], np.maximum(total * common[alternative], _TINY))

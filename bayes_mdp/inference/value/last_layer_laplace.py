@@ -87,7 +87,7 @@ class Bernoulli(eqx.Module):
         return jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
-        """From 0 to 1."""
+        """From 0 to 1. TypeError: no numbers."""
         check_that("target", target, lambda y: (y >= 0) & (y <= 1), "a number from 0 to 1 (Bernoulli)")
 
 
@@ -112,7 +112,7 @@ class Poisson(eqx.Module):
         return jnp.exp(eta)
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
-        """Zero or more."""
+        """Zero or more. TypeError: no numbers."""
         check_that("target", target, lambda y: np.isfinite(y) & (y >= 0), "a count, zero or greater (Poisson)")
 
 
@@ -125,7 +125,7 @@ class Gaussian(eqx.Module):
         dispersion: that variance.
 
     Raises:
-        ValueError: `dispersion` is not finite and positive.
+        ValueError: `dispersion` is not finite and positive. TypeError: no number.
     """
 
     dispersion: float | Float[Array, ""] = 1.0
@@ -146,7 +146,7 @@ class Gaussian(eqx.Module):
         return jnp.ones_like(eta)
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
-        """Any finite number."""
+        """Any finite number. TypeError: no numbers."""
         check_that("target", target, np.isfinite, "a finite number")
 
 
@@ -273,7 +273,7 @@ class LastLayerLaplace(eqx.Module):
         Raises:
             ValueError: a wrong shape, an action that does not exist, a target outside the range of the likelihood, an
                 entry that is not finite, a negative weight.
-            TypeError: `max_iterations` is no integer.
+            TypeError: `max_iterations` is no integer, an entry no number.
         """
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
@@ -303,6 +303,7 @@ class LastLayerLaplace(eqx.Module):
 
         Raises:
             ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.
+            TypeError: an entry that is no number.
         """
         if target is not None:
             return self.fit(features, action, target, weight).belief
@@ -343,7 +344,7 @@ class LastLayerLaplacePrior(eqx.Module):
         of_response: as in `LastLayerLaplace`.
 
     Raises:
-        ValueError: `variance` is not finite and positive.
+        ValueError: `variance` is not finite and positive. TypeError: no number.
     """
 
     likelihood: Likelihood = Bernoulli()

@@ -304,6 +304,7 @@ class LastLayerGaussian(eqx.Module):
 
         Raises:
             ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.
+            TypeError: an entry that is no number.
         """
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
@@ -382,7 +383,7 @@ class LinearGaussianPrior(eqx.Module):
             to a third cheaper and is less exact.
 
     Raises:
-        ValueError: a variance that is not finite and positive.
+        ValueError: a variance that is not finite and positive. TypeError: no number.
     """
 
     variance: float | Float[Array, ""] = 1.0

@@ -3,8 +3,8 @@
 Its table are the (step, state, action, outcome) cells, with exact statistics of their rewards (`CellTable`).
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from bayes_mdp.mdp.data.transitions import Counts
 from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import Names
-from bayes_mdp.utils.validation import check_bool, check_labels, check_type
+from bayes_mdp.utils.validation import check_bool, check_labels, check_name, check_type
 
 if TYPE_CHECKING:
     from bayes_mdp.mdp.space import StateActionSpace
@@ -194,7 +194,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class FoldedLog:
-    """The sufficient statistics of logs, as `fold_log` returns them.
+    """The sufficient statistics of logs, as `read_log` returns them with `chunksize`.
 
     Rewards are summed without rounding: logs folded apart and merged give bit for bit what one pass over all of them
     gives, whatever the order of the rows and the size of the chunks.
@@ -206,11 +206,12 @@ class FoldedLog:
         by_step: whether the steps of episodes were kept, as spaces with a horizon need; else all are 0.
         has_rewards: whether the logs have rewards.
         given_labels: whether the states, and whether the actions, were given rather than found in the logs.
+        outcomes: name -> the same logs with another column in place of the reward (`of_outcome`).
 
     Example:
         >>> import pandas as pd
         >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "r": [0.0, 1.0], "t": ["b", "a"]})
-        >>> log = bm.envs.fold_log(table, state="s", action="a", reward="r", next_state="t")
+        >>> log = bm.read_log(table, state="s", action="a", reward="r", next_state="t", chunksize=1000)
         >>> print(log.counts(bm.StateActionSpace.from_log(log)).reward_mean)
         [[0.]
          [1.]]
@@ -223,6 +224,19 @@ class FoldedLog:
     by_step: bool
     has_rewards: bool
     given_labels: tuple[bool, bool] = (False, False)
+    outcomes: "Mapping[str, FoldedLog]" = field(default_factory=dict)
+
+    def of_outcome(self, name: str) -> "FoldedLog":
+        """The same logs with an outcome in place of the reward, and no others.
+
+        Args:
+            name: of the outcome.
+
+        Raises:
+            ValueError: they have no such outcome.
+        """
+        check_name("name", name, self.outcomes)
+        return self.outcomes[name]
 
     def __str__(self) -> str:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
@@ -404,11 +418,24 @@ class FoldedLog:
                 )
         states = _common("states", self, other, 0)
         actions = _common("actions", self, other, 1)
-        parts = [
-            log.cells.renumbered(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (self, other)
-        ]
-        cells = joined([parts[0], parts[1].of_source(len(self.sources))])
+        if set(self.outcomes) != set(other.outcomes):
+            odd = sorted(set(self.outcomes) ^ set(other.outcomes))[0]
+            raise ValueError(
+                f"outcome {odd!r} is in one of the folded logs alone, expected both folded with the same outcomes"
+            )
+        cells = _joined_cells(self, other, states, actions, len(self.sources))
         merged = replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
+        outcomes = {
+            name: replace(
+                merged,
+                has_rewards=True,
+                outcomes={},
+                sources=self.outcomes[name].sources + other.outcomes[name].sources,
+                cells=_joined_cells(self.outcomes[name], other.outcomes[name], states, actions, len(self.sources)),
+            )
+            for name in self.outcomes
+        }
+        merged = replace(merged, outcomes=outcomes)
         merged._warn_of_similar((states != self.states, actions != self.actions))
         return merged
 
@@ -425,6 +452,12 @@ class FoldedLog:
             warn_of_similar(
                 f"{what}: action", "action", self.actions, [np.bincount(where.action, count, len(self.actions))]
             )
+
+
+def _joined_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
+    """The cells of both under common labels; the sources of the second follow those of the first."""
+    parts = [log.cells.renumbered(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
+    return joined([parts[0], parts[1].of_source(sources)])
 
 
 def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> None:

@@ -128,8 +128,10 @@ def halves_in_time(log: Log) -> tuple[Log, Log]:
 
 
 def _part(log: Log, rows: Bool[np.ndarray, " N"], name: str) -> Log:
-    part = jax.tree.map(lambda x: np.asarray(x)[rows], log.transitions)
-    return Log(part, log.states, log.actions, f"{log.source}, {name}", columns=log.columns)
+    part, outcomes = jax.tree.map(lambda x: np.asarray(x)[rows], (log.transitions, log.outcomes))
+    covariates = None if log.covariates is None else log.covariates.part(rows)
+    source = f"{log.source}, {name}"
+    return Log(part, log.states, log.actions, source, columns=log.columns, outcomes=outcomes, covariates=covariates)
 
 
 def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"] | str:

@@ -29,7 +29,7 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
     From U itself an episode ends where it can, and else stays in U.
 
     Args:
-        log: as `read_log` or `fold_log` returns it.
+        log: as `read_log` returns it.
         ends: whether an episode can end.
 
     Raises:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ from bayes_mdp.utils.validation import (
     as_real,
     check_finite,
     check_index,
+    check_name,
     check_names,
     check_not_negative,
     check_shape,
@@ -209,6 +210,24 @@ def _named(columns: object) -> Any:
     return tuple((role, name) for role, name in columns.items() if name is not None)
 
 
+@runtime_checkable
+class HasContexts(Protocol):
+    """The covariates of the transitions of a log, as `bayes_mdp.mdp.contexts` has them."""
+
+    @property
+    def contexts(self) -> object:
+        """The distinct patterns."""
+        ...
+
+    def part(self, rows: np.ndarray) -> "HasContexts":
+        """Those of some transitions."""
+        ...
+
+    def space(self, space: "StateActionSpace") -> "StateActionSpace":
+        """A space with these contexts."""
+        ...
+
+
 class Log(eqx.Module):
     """A log as read: transitions, the labels behind the indices, and where it came from.
 
@@ -220,10 +239,13 @@ class Log(eqx.Module):
         columns: role ("state", "action", "reward", ...) -> name of its column, as pairs or a mapping; for what is
             printed. Roles without a column are left out.
         notes: what of the source is no transition, one sentence each, for what is printed.
+        outcomes: name -> Float[N], other numbers of the transitions beside the reward, such as costs, in their own
+            units; nan where one was not observed.
+        covariates: of each transition (see `bayes_mdp.mdp.contexts`); None: there are none.
 
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
-            without label.
+            without label, an outcome of another length.
     """
 
     transitions: Transitions
@@ -233,6 +255,35 @@ class Log(eqx.Module):
     digest: str | None = eqx.field(default=None, static=True)
     columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
     notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
+    outcomes: Mapping[str, Float[AnyArray, "*N"]] = eqx.field(default_factory=dict, kw_only=True)
+    covariates: HasContexts | None = eqx.field(default=None, static=True, kw_only=True)
+
+    def of_outcome(self, name: str) -> "Log":
+        """The same log with an outcome in place of the reward, and no others. Host side.
+
+        Args:
+            name: of the outcome.
+
+        Raises:
+            ValueError: it has no such outcome.
+
+        Example:
+            >>> import pandas as pd
+            >>> table = pd.DataFrame({"s": ["a", "b"], "a": "go", "r": [0, 1], "days": [3.0, 4.0], "t": ["b", "a"]})
+            >>> log = bm.read_log(table, state="s", action="a", reward="r", outcomes=["days"], next_state="t")
+            >>> log.of_outcome("days").transitions.reward.tolist()
+            [3.0, 4.0]
+        """
+        check_name("name", name, self.outcomes)
+        numbers = np.asarray(self.outcomes[name], np.float64)
+        seen = ~np.isnan(numbers)
+        data = replace(
+            self.transitions,
+            reward=np.where(seen, numbers, 0.0),
+            reward_observed=None if seen.all() else seen,
+        )
+        columns = {role: column for role, column in self.columns if role != "cost"} | {"reward": name}
+        return replace(self, transitions=data, columns=columns, outcomes={})
 
     def column(self, role: str) -> Hashable:
         """The name of the column of a role; the role itself where it is not known.
@@ -264,7 +315,9 @@ class Log(eqx.Module):
         sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({label_list(x)})" for what, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{cost}{notes}"
+        contexts = "" if self.covariates is None else f"; {self.covariates.contexts}"
+        more = f"; outcomes beside the reward: {', '.join(self.outcomes)}" if self.outcomes else ""
+        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{contexts}{cost}{more}{notes}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
@@ -274,6 +327,8 @@ class Log(eqx.Module):
         if is_concrete(self.transitions):
             check_index("transitions.state", self.transitions.state, len(self.states), "state")
             check_index("transitions.action", self.transitions.action, len(self.actions), "action")
+        for name, numbers in self.outcomes.items():
+            check_shape(f"outcomes[{name!r}]", numbers, jnp.shape(self.transitions.state), "as transitions.state")
 
 
 def _statistic(name: str, values: object) -> Any:
@@ -494,8 +549,9 @@ def check_weighted(data: object, weight: ArrayLike) -> None:
     """
     if isinstance(data, Log):
         raise TypeError(
-            "transitions is a Log, expected what fold_log(..., space=) returns, whose labels are looked at; or "
-            "log.transitions, if states and actions have the numbers of this space (read_log(..., states=, actions=))"
+            "transitions is a Log, expected what read_log(..., space=, chunksize=) returns, whose labels are looked "
+            "at, or log.transitions, if states and actions have the numbers of this space (read_log(..., states=, "
+            "actions=))"
         )
     check_type("transitions", data, (Transitions, Counts), "Transitions")
     shape = jnp.shape(data.state) if isinstance(data, Transitions) else ()

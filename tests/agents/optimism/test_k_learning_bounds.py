@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -130,7 +131,7 @@ def test_the_bayes_regret_is_below_the_repaired_bound(key):
     }
     last = {}
     for name, agent in agents.items():
-        regret = bm.run(agent, env, regret="bayes", **options)["regret"].to_numpy()
+        regret = bm.run(agent, env, options=bm.experiments.RunOptions(regret="bayes"), **options)["regret"].to_numpy()
         above = regret.mean(0) + 5 * regret.std(0, ddof=1) / np.sqrt(len(regret))
         assert np.all(above < bound) == (name != "twin")
         last[name] = regret[:, -1].mean()

@@ -80,7 +80,7 @@ def test_table_and_words_of_a_sampled_posterior():
     assert sorted(found.scaled) == ["drift", "transition", "width"]
     text = str(found)
     assert text.startswith("Power-scaling sensitivity: 80 draws, prior of ")
-    assert "more draws (num_draws=) show smaller ones" in text
+    assert "more draws (num_draws=) show smaller ones" in " ".join(text.split())
     wide = found.table.set_index("quantity").loc["width"]
     # exp(-width) width, of draws from that very prior: raised to a power it moves by .3 of a sd per doubling.
     assert wide["prior"] > 0.1

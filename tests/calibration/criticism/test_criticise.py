@@ -11,6 +11,7 @@ from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, WHER
 from bayes_mdp.mdp import Discounted, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.log_split import split_log
 from tests.calibration.criticism.worlds import REWARD, RIGHT, SPACE, A, S, log_of_world, world
+from tests.options import fold
 
 KEY = jax.random.key(11)
 OBJECTIVE = Discounted(0.8)
@@ -28,7 +29,8 @@ def log() -> Log:
 
 def criticised(log: Log, concentration: float, **more: Any) -> Criticism:
     posterior = bm.infer(KEY, prior(concentration), log, space=SPACE)
-    return criticise(KEY, posterior, log, OBJECTIVE, num_replicates=159, **more)
+    given = fold(bm.calibration.CriticiseOptions, {"num_replicates": 159, **more})
+    return criticise(KEY, posterior, log, OBJECTIVE, **given)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +124,7 @@ def test_listed_successors_and_ends():
     space = StateActionSpace.from_log(log, successors="observed")
     known = bm.models.known_rewards(np.concatenate([REWARD, np.zeros((1, A))]))
     posterior = bm.infer(KEY, known, log, space=space)
-    found = criticise(KEY, posterior, log, OBJECTIVE, num_replicates=159)
+    found = criticise(KEY, posterior, log, OBJECTIVE, options=bm.calibration.CriticiseOptions(num_replicates=159))
     assert set(found.findings) == {NEW, CHOSEN, RETURNS} and not found.alarms
 
 
@@ -153,6 +155,6 @@ def test_what_it_refuses(log, tmp_path):
     )
     for bad, message in wrong:
         with pytest.raises(ValueError, match=message):
-            criticise(KEY, posterior, log, OBJECTIVE, **bad)
+            criticise(KEY, posterior, log, OBJECTIVE, **fold(bm.calibration.CriticiseOptions, bad))
     with pytest.raises(TypeError, match=r"rivals is .*, expected name -> prior program"):
         criticise(KEY, posterior, log, OBJECTIVE, rivals={"a": 3})  # type: ignore[arg-type]

@@ -99,7 +99,9 @@ def test_a_log_without_new_outcomes_under_a_flat_prior():
     log = Log(Transitions(state, action, None, (state + 1) % states, None, cut), tuple(range(states)), (0, 1))
     space, prior = StateActionSpace.from_log(log), bm.models.known_rewards(0.0)
     posterior: Any = bm.infer(KEY, prior, log, space=space)
-    found = criticise(KEY, posterior, log, bm.Discounted(0.9), num_replicates=159)
+    found = criticise(
+        KEY, posterior, log, bm.Discounted(0.9), options=bm.calibration.CriticiseOptions(num_replicates=159)
+    )
     assert {NEW, WHERE} <= set(found.alarms)
     finding = found.findings[WHERE]
     assert finding.text.startswith("no held-out outcome was new in its row; the belief expects new ones")

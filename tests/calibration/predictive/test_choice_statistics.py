@@ -19,7 +19,7 @@ def by_loop(first, second_state, reward):
 
 def test_stays_in_the_two_step_task_are_those_of_a_loop(key):
     params = {"a": 0.5, "beta": 4.0, "pi": 0.3, "w": 0.7}
-    log = simulate(key, TwoStep(4), params, TwoStepTask(), 160, num_persons=8)
+    log = simulate(key, TwoStep(4), params, TwoStepTask(), 160, subjects=8)
     found = stays(log, np.asarray(log.action))
     first, state, reward = log.action[:, ::2], log.state[:, 1::2], log.reward[:, 1::2]
     np.testing.assert_allclose(found[0], by_loop(first, state, reward))

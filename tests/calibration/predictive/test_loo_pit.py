@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration import CheckOptions, predictive_check, to_arviz
+from bayes_mdp.calibration import predictive_check, to_arviz
 from bayes_mdp.calibration.arviz.generation import smooth_weights
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.replicates import draws_and_rows
@@ -101,10 +101,10 @@ def test_what_would_not_fit_in_memory_is_refused_before_it_is_made(check, monkey
     with pytest.raises(
         ValueError, match=r"^num_draws is 1000, 300 transitions, about .* GiB of memory, expected at most"
     ):
-        check(large, data, options=CheckOptions(num_draws=1000))
+        check(large, data, num_draws=1000)
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**22)
     with pytest.raises(ValueError, match=r"expected at most 2 MiB \(half of what is free\): fewer draws take less"):
-        check(posterior, data, options=CheckOptions(num_draws=100))
+        check(posterior, data, num_draws=100)
 
 
 def test_few_draws_of_large_tables_are_made_at_once():

@@ -48,13 +48,15 @@ def test_ranks_are_of_the_parameters_and_of_the_likelihood_of_the_choices():
         KEY,
         Rate(),
         environment(),
-        num_subjects=2,
-        num_choices=12,
         num_simulations=10,
-        num_draws=20,
-        pooling="none",
-        sampler=bm.inference.NUTS(60, 60, 1),
-        quantities=quantities,
+        options=bm.calibration.SbcBehaviourOptions(
+            num_subjects=2,
+            num_choices=12,
+            num_draws=20,
+            pooling="none",
+            sampler=bm.inference.NUTS(60, 60, 1),
+            quantities=quantities,
+        ),
     )
     data = found.dataset
     assert isinstance(found, SBC) and data.sizes == {"simulation": 10, "quantity": 2, "draw": 20}
@@ -68,7 +70,12 @@ def test_ranks_are_of_the_parameters_and_of_the_likelihood_of_the_choices():
 
 def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="sampler makes 20 draws, expected at least num_draws, 30"):
-        sbc_behaviour(KEY, MODEL, environment(), num_draws=30, sampler=bm.inference.NUTS(10, 10, 2))
+        sbc_behaviour(
+            KEY,
+            MODEL,
+            environment(),
+            options=bm.calibration.SbcBehaviourOptions(num_draws=30, sampler=bm.inference.NUTS(10, 10, 2)),
+        )
     with pytest.raises(TypeError, match="environment is 3, expected an Environment or a Task"):
         sbc_behaviour(KEY, MODEL, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="model has no parameters"):
@@ -103,7 +110,12 @@ def test_the_right_program_passes_and_broken_twins_fail():
 def test_groups_pass(pooling):
     """The bandit learner. False alarm 1e-6; 256 simulations find draws narrower than .62 or wider than 1.8 times the
     right standard deviation, or shifted by .52 of it, with probability .95."""
-    found = sbc_behaviour(KEY, MODEL, environment(), num_choices=40, num_draws=60, pooling=pooling, num_subjects=5)
+    found = sbc_behaviour(
+        KEY,
+        MODEL,
+        environment(),
+        options=bm.calibration.SbcBehaviourOptions(num_choices=40, num_draws=60, pooling=pooling, num_subjects=5),
+    )
     assert found.passed, str(found)
     assert jnp.isfinite(found.dataset.draws.values).all()
 
@@ -113,6 +125,10 @@ def test_groups_of_the_two_step_task_pass():
     """The hybrid of four parameters. False alarm 1e-6; 64 simulations find a shift of one and a half
     standard deviations."""
     found = sbc_behaviour(
-        KEY, TwoStep(4), TwoStepTask(), num_choices=40, num_draws=40, num_subjects=3, num_simulations=64
+        KEY,
+        TwoStep(4),
+        TwoStepTask(),
+        options=bm.calibration.SbcBehaviourOptions(num_choices=40, num_draws=40, num_subjects=3),
+        num_simulations=64,
     )
     assert found.passed, str(found)

@@ -16,6 +16,7 @@ import pytest
 import scipy.stats
 
 import bayes_mdp as bm
+from bayes_mdp.decisions.information.perfect_knowledge import _fit_ridge
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.information import discounted_population
@@ -73,12 +74,14 @@ def test_two_normal_arms(model):
 
 def test_the_best_size_of_a_study(model):
     study = bm.information.Study({"t1": 1, "t2": 1}, SD)
-    costs = {"population": 10_000, "fixed_cost": 50_000, "cost_per_size": 2 * 500}
-    found = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, range(60, 101), **costs)
+    costs = bm.information.StudyEconomics(population=10_000, fixed_cost=50_000, cost_per_size=2 * 500)
+    found = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, range(60, 101), economics=costs)
     assert found.best_size == 82
     assert float(found.table["enbs"].max()) == pytest.approx(1_314_254.47, abs=0.005)
     assert "best of these: 82" in str(found)
-    none = bm.information.net_benefit_of_sampling(KEY, model["normals"], study, [10.0], population=1, fixed_cost=1e6)
+    none = bm.information.net_benefit_of_sampling(
+        KEY, model["normals"], study, [10.0], economics=bm.information.StudyEconomics(population=1, fixed_cost=1e6)
+    )
     assert none.best_size == 0 and "none of these pays" in str(none)
 
 
@@ -339,6 +342,20 @@ def test_draws_alone():
     assert few.standing == "estimate" and "may be too low" in few.reason
 
 
+def test_the_ridge_is_that_of_scikit_learn():
+    """Weights and fits, for targets that are in need of a small and of a large weight; some columns are copies."""
+    linear_model = pytest.importorskip("sklearn.linear_model", reason="compares with scikit-learn")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 60))
+    x = np.concatenate([x, x[:, :3]], 1)
+    x -= x.mean(0)
+    strong, weak = x[:, :2] + 0.1 * rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
+    for y, fit in zip((strong, weak), _fit_ridge(x, (strong, weak)), strict=True):
+        scale = y.std(0)
+        model = linear_model.RidgeCV(np.logspace(-6, 3, 10)).fit(x, y / scale)
+        np.testing.assert_allclose(fit, model.predict(x) * scale, rtol=0, atol=1e-8)
+
+
 def test_regression():
     pytest.importorskip("sklearn", reason="regression needs scikit-learn")
     draws = bm.strategies.decision_model(betas).sample(KEY, 4000)
@@ -453,11 +470,15 @@ def test_wrong_input(model):
         (lambda: arms.at({"t1": [1.0, 2.0]}), r"values\['t1'\] has shape \(2,\)"),
         (lambda: arms.at({"t": 1.0}), "values has 't'"),
         (
-            lambda: bm.information.net_benefit_of_sampling(KEY, one, bm.information.Study({"p": 1}), [], population=1),
+            lambda: bm.information.net_benefit_of_sampling(
+                KEY, one, bm.information.Study({"p": 1}), [], economics=bm.information.StudyEconomics(population=1)
+            ),
             "sizes is",
         ),
         (
-            lambda: bm.information.net_benefit_of_sampling(KEY, one, bm.information.Study({"p": 1}), [0], population=1),
+            lambda: bm.information.net_benefit_of_sampling(
+                KEY, one, bm.information.Study({"p": 1}), [0], economics=bm.information.StudyEconomics(population=1)
+            ),
             r"sizes\[0\] is 0",
         ),
         (

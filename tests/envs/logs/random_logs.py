@@ -3,8 +3,15 @@
 import numpy as np
 import pandas as pd
 
+import bayes_mdp as bm
+
 STATES, ACTIONS = ("a", "b", "c", "d"), (0, 1, 2)
 COLUMNS = {"state": "s", "action": "a", "reward": "r"}
+
+
+def fold_log(source, *, chunksize=10**6, **columns):
+    """Logs as their sufficient statistics, as they are read in chunks."""
+    return bm.read_log(source, chunksize=chunksize, **columns)
 
 
 def random_log(seed, *, spread=None, holes=False):

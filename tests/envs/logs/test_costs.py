@@ -8,7 +8,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.behaviour import read_choices
-from tests.envs.logs.random_logs import ACTIONS, STATES, random_log, written
+from tests.envs.logs.random_logs import ACTIONS, STATES, fold_log, random_log, written
 from tests.envs.logs.test_fold_log import assert_same, assert_same_log
 from tests.envs.logs.test_transition_chunks import rows
 
@@ -35,10 +35,10 @@ def test_the_rewards_are_minus_the_costs(kind, tmp_path):
         costs = bm.read_log(source, **of_costs, **LABELS)
         assert rows([costs]) == rows([log]) and costs.cost == "c" and log.cost is None
         assert not np.signbit(costs.transitions.reward[costs.transitions.reward == 0.0]).any()
-        chunks = list(bm.read_log(source, **of_costs, **LABELS, chunksize=3))
+        chunks = list(bm.envs.read_chunks(source, **of_costs, **LABELS, chunksize=3))
         assert sorted(rows(chunks), key=repr) == sorted(rows([log]), key=repr)
         assert {chunk.cost for chunk in chunks} == {"c"}
-        folds = [bm.envs.fold_log(source, **some, **LABELS, chunksize=4) for some in (columns, of_costs)]
+        folds = [fold_log(source, **some, **LABELS, chunksize=4) for some in (columns, of_costs)]
         assert_same_log(*folds)
         space = bm.StateActionSpace.from_log(log, ends=True)
         assert_same(*(one.counts(space, by_outcome=True) for one in folds))
@@ -49,7 +49,7 @@ FRAME = pd.DataFrame({"s": list("ab"), "a": ["x", "x"], "r": [1.0, 2.0], "c": [3
 COLUMNS = {"state": "s", "action": "a", "next_state": "n"}
 
 
-@pytest.mark.parametrize("read", [bm.read_log, bm.envs.fold_log])
+@pytest.mark.parametrize("read", [bm.read_log, fold_log])
 def test_a_reward_and_a_cost_are_refused(read):
     said = "reward is column 'r' and cost is column 'c', expected one of them"
     with pytest.raises(ValueError, match=said):
@@ -72,18 +72,19 @@ def test_a_reward_and_a_cost_are_refused(read):
 def test_a_bad_cell_is_one_of_costs(cell, options, said, tmp_path):
     path = tmp_path / "log.csv"
     path.write_text(f"s,a,c,n\na,x,1,b\nb,x,{cell},a\n")
-    for more in ({}, {"states": ["a", "b"], "actions": ["x"], "chunksize": 1}):
-        with pytest.raises(ValueError, match=r"log\.csv, " + said):
-            list(bm.read_log(path, **COLUMNS, cost="c", **options, **more))
     with pytest.raises(ValueError, match=r"log\.csv, " + said):
-        bm.envs.fold_log(path, **COLUMNS, cost="c", **options, chunksize=1)
+        bm.read_log(path, **COLUMNS, cost="c", **options)
+    with pytest.raises(ValueError, match=r"log\.csv, " + said):
+        list(bm.envs.read_chunks(path, **COLUMNS, cost="c", **options, states=["a", "b"], actions=["x"], chunksize=1))
+    with pytest.raises(ValueError, match=r"log\.csv, " + said):
+        fold_log(path, **COLUMNS, cost="c", **options, chunksize=1)
 
 
 def test_missing_costs_are_missing_rewards():
     frame = FRAME.assign(c=[3.0, np.nan])
     t = bm.read_log(frame, **COLUMNS, cost="c", missing_reward="ignore").transitions
     assert t.reward.tolist() == [-3.0, 0.0] and t.reward_observed.tolist() == [True, False]
-    folded = bm.envs.fold_log(frame, **COLUMNS, cost="c", missing_reward="ignore")
+    folded = fold_log(frame, **COLUMNS, cost="c", missing_reward="ignore")
     counts = folded.counts(bm.StateActionSpace.from_log(folded))
     assert counts.reward_count.tolist() == [[1.0], [0.0]] and counts.reward_mean.tolist() == [[-3.0], [0.0]]
 
@@ -96,7 +97,7 @@ def test_what_is_printed_says_that_rewards_are_minus_costs():
     assert "minus" not in str(plain)
     ended = bm.read_log(FRAME.assign(end=True), **COLUMNS, cost="c", terminated="end")
     assert [part.cost for part in bm.mdp.split_log(jax.random.key(0), ended)] == ["c", "c"]
-    one, two = bm.envs.fold_log(FRAME, **COLUMNS, cost="c"), bm.envs.fold_log(FRAME, **COLUMNS, reward="r")
+    one, two = fold_log(FRAME, **COLUMNS, cost="c"), fold_log(FRAME, **COLUMNS, reward="r")
     assert str(one).endswith("; rewards are minus column 'c'") and "minus" not in str(two)
     assert str(one.merge(two)).endswith("; rewards are minus column 'c' in 1 of 2 logs")
 

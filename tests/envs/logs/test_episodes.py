@@ -7,7 +7,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.envs.logs.episodes import OpenEpisodes
-from tests.envs.logs.random_logs import ACTIONS, FAULTS, STATES, random_steps, written
+from tests.envs.logs.random_logs import ACTIONS, FAULTS, STATES, fold_log, random_steps, written
 from tests.envs.logs.test_fold_log import assert_same, independent
 from tests.envs.logs.test_transition_chunks import rows
 
@@ -48,10 +48,9 @@ def test_all_readers_refuse_the_same_logs_with_the_same_sentence(fault, seeds, t
             after, again = f"the step after that of row {gap[1]} of its episode", f"once: row {gap[1]} has it too"
             assert f"row {gap[0]}" in whole and (after in whole or again in whole)
         for chunksize in (1, 2, 5, 1000):
-            chunked = outcome(bm.read_log, source, columns, chunksize=chunksize)
+            chunked = outcome(bm.envs.read_chunks, source, columns, chunksize=chunksize)
             folded = [
-                outcome(bm.envs.fold_log, source, columns, chunksize=chunksize, by_step=by_step)
-                for by_step in (False, True)
+                outcome(fold_log, source, columns, chunksize=chunksize, by_step=by_step) for by_step in (False, True)
             ]
             if isinstance(whole, str):
                 assert chunked == folded[0] == folded[1] == whole, (seed, chunksize)
@@ -74,7 +73,7 @@ def test_a_gap_behind_a_terminated_row_in_an_earlier_chunk_is_found():
         with pytest.raises(
             ValueError, match="row 4: step 't' is 1, expected each step of an episode once: row 2 has it"
         ):
-            bm.envs.fold_log(frame, **columns, chunksize=chunksize)
+            fold_log(frame, **columns, chunksize=chunksize)
 
 
 def test_rows_of_finished_episodes_are_kept_only_where_steps_are_checked():
@@ -97,6 +96,6 @@ def test_rows_of_finished_episodes_are_kept_only_where_steps_are_checked():
 def test_steps_of_rows_with_next_states_may_be_anything():
     frame = pd.DataFrame({"e": [1, 1, 1], "t": [4, 9, 1], "s": list("aba"), "a": 0, "n": list("bab")})
     columns = {"state": "s", "action": "a", "episode": "e", "step": "t", "next_state": "n"}
-    assert bm.envs.fold_log(frame, **columns, chunksize=2).n_transitions == 3
+    assert fold_log(frame, **columns, chunksize=2).n_transitions == 3
     with pytest.raises(ValueError, match="row 2: step 't' is -1, expected a whole number"):
-        bm.envs.fold_log(frame.assign(t=[0, -1, 2]), **columns, by_step=False)
+        fold_log(frame.assign(t=[0, -1, 2]), **columns, by_step=False)

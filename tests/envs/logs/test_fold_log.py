@@ -3,6 +3,7 @@
 
 import tracemalloc
 from fractions import Fraction
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
-from tests.envs.logs.random_logs import ACTIONS, STATES, random_log, written
+from tests.envs.logs.random_logs import ACTIONS, STATES, fold_log, random_log, written
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*next_state is not the state")  # random ones
 
@@ -67,7 +68,7 @@ def test_any_chunks_give_the_counts_of_the_log(seeds):
             log = bm.read_log(frame, **columns)
         except ValueError:
             continue
-        folds = [bm.envs.fold_log(frame, **columns, by_step=has_steps, chunksize=size) for size in (1, 4, 1000)]
+        folds = [fold_log(frame, **columns, by_step=has_steps, chunksize=size) for size in (1, 4, 1000)]
         horizon = int(log.transitions.step.max()) + 1 if has_steps else None
         space = bm.StateActionSpace.from_log(folds[0], horizon=horizon, ends=True)
         assert (space.states, space.actions, folds[0].ends) == (log.states, log.actions, log.ends)
@@ -93,7 +94,7 @@ def test_a_file_is_read_as_read_log_does(ending, tmp_path):
             log = bm.read_log(path, **columns)
         except ValueError:
             continue
-        folded = bm.envs.fold_log(path, **columns, chunksize=5, by_step=False)
+        folded = fold_log(path, **columns, chunksize=5, by_step=False)
         space = bm.StateActionSpace.from_log(log, ends=True)
         assert (folded.states, folded.actions) == (log.states, log.actions)
         assert_same(folded.counts(space), independent(log, space, False))
@@ -130,7 +131,7 @@ def test_labels_are_those_of_read_log_whatever_the_chunks(labels, tmp_path):
         log = bm.read_log(path, **columns)
         space = bm.StateActionSpace.from_log(log)
         for chunksize in (1, 7, 100):
-            folded = bm.envs.fold_log(path, **columns, chunksize=chunksize)
+            folded = fold_log(path, **columns, chunksize=chunksize)
             assert (folded.states, folded.actions) == (log.states, log.actions)
             assert [type(x) for x in folded.states] == [type(x) for x in log.states]
             n = np.zeros((*space.shape, space.n_outcomes))
@@ -160,7 +161,7 @@ def test_spellings_of_numbers_are_the_same_labels_in_chunks_of_any_size(tmp_path
         texts += isinstance(log.states[0], str)
         n = bm.Counts.of(log.transitions, bm.StateActionSpace.from_log(log)).transitions
         for chunksize in (1, 3, 100):
-            folded = bm.envs.fold_log(path, **columns, chunksize=chunksize)
+            folded = fold_log(path, **columns, chunksize=chunksize)
             assert (folded.states, [*map(type, folded.states)]) == (log.states, [*map(type, log.states)]), list(pool)
             assert np.array_equal(folded.counts(bm.StateActionSpace.from_log(log)).transitions, n)
     assert 5 < texts < 20
@@ -185,8 +186,8 @@ def shards(seed, number, tmp_path, n_states=12):
 def test_eight_shards_merged_are_one_pass_bit_for_bit(tmp_path):
     for seed in range(3):
         paths, columns = shards(seed, 8, tmp_path, 60)
-        whole = bm.envs.fold_log(paths, **columns)
-        apart = [bm.envs.fold_log(path, **columns, chunksize=9) for path in paths]
+        whole = fold_log(paths, **columns)
+        apart = [fold_log(path, **columns, chunksize=9) for path in paths]
         # Labels differ from shard to shard: they are found again in the merged log.
         assert len({log.states for log in apart}) > 1
         order = np.random.default_rng(seed).permutation(8)
@@ -220,14 +221,14 @@ def test_frames_partitions_and_iterables_of_them():
     frame, columns = random_log(3, spread=True)
     columns |= {"episode": "episode"}
     columns.pop("next_state", None)
-    whole = bm.envs.fold_log(frame, **columns)
+    whole = fold_log(frame, **columns)
     # An episode goes on in the next partition.
-    parted = bm.envs.fold_log(Parts(frame, 4), **columns, chunksize=3)
+    parted = fold_log(Parts(frame, 4), **columns, chunksize=3)
     assert_same_log(whole, parted)
     assert whole.sources == parted.sources
     other, _ = random_log(5)
     with_next = {"state": "s", "action": "a", "reward": "r", "next_state": "same"}
-    both = bm.envs.fold_log((one.assign(same=one["s"]) for one in (frame, other)), **with_next)
+    both = fold_log((one.assign(same=one["s"]) for one in (frame, other)), **with_next)
     assert [source.name for source in both.sources] == ["DataFrame 0", "DataFrame 1"]
     assert both.n_rows == len(frame) + len(other)
 
@@ -237,22 +238,22 @@ def test_the_same_log_twice_is_noticed(tmp_path):
     copy = tmp_path / "copy.csv"
     copy.write_bytes(paths[0].read_bytes())
     with pytest.raises(ValueError, match=r"copy\.csv has the content of 0-0\.csv, which is in already"):
-        bm.envs.fold_log([*paths, copy], **columns)
-    twice = bm.envs.fold_log([*paths, copy], **columns, allow_duplicates=True)
+        fold_log([*paths, copy], **columns)
+    twice = fold_log([*paths, copy], **columns, allow_duplicates=True)
     assert twice.n_transitions == 120
-    one, two = (bm.envs.fold_log(path, **columns) for path in (paths[0], copy))
+    one, two = (fold_log(path, **columns) for path in (paths[0], copy))
     with pytest.raises(ValueError, match=r"copy\.csv has the content of 0-0\.csv"):
         one.merge(two)
     assert one.merge(two, allow_duplicates=True).n_transitions == 80
     frame = pd.read_csv(paths[0])
     with pytest.raises(ValueError, match="DataFrame 1 has the content of DataFrame 0"):
-        bm.envs.fold_log([frame, frame.copy()], **columns)
+        fold_log([frame, frame.copy()], **columns)
 
 
 def test_what_contradicts_the_space_is_named_by_file_and_row(tmp_path):
     paths, columns = shards(1, 3, tmp_path)
     frame = pd.read_csv(paths[1])
-    folded = bm.envs.fold_log(paths, **columns, chunksize=17)
+    folded = fold_log(paths, **columns, chunksize=17)
     # The rows of the second file from (s, a) that lead to n: forbid that outcome, and it is found there or earlier.
     s, a, n = frame.loc[frame["end"].eq(False), ["s", "a", "n"]].iloc[5]
     every = pd.concat([pd.read_csv(path).assign(file=path.name, row=range(1, 41)) for path in paths])
@@ -280,7 +281,7 @@ def test_what_contradicts_the_space_is_named_by_file_and_row(tmp_path):
 
 def test_counts_of_listed_successors_are_those_of_the_dense_space(tmp_path):
     paths, columns = shards(2, 4, tmp_path)
-    folded = bm.envs.fold_log(paths, **columns)
+    folded = fold_log(paths, **columns)
     dense = bm.StateActionSpace.from_log(folded)
     rng = np.random.default_rng(0)
     listed = np.array([[rng.permutation(13) for _ in range(3)] for _ in range(12)])
@@ -297,24 +298,24 @@ def test_a_space_gives_the_labels_and_a_label_that_it_has_not_is_refused(tmp_pat
     columns = {"state": "s", "action": "a", "next_state": "n"}
     space = bm.StateActionSpace(4, 3, states=STATES, actions=ACTIONS)
     with pytest.raises(ValueError, match=r"log\.csv, row 3 \(line 4\): state 's' is 'z', expected one of the labels"):
-        bm.envs.fold_log(tmp_path / "log.csv", **columns, space=space, chunksize=2)
-    folded = bm.envs.fold_log(frame.iloc[:2], **columns, space=space)
+        fold_log(tmp_path / "log.csv", **columns, space=space, chunksize=2)
+    folded = fold_log(frame.iloc[:2], **columns, space=space)
     assert folded.states == STATES and folded.counts(space).transitions.sum() == 2
     with pytest.raises(ValueError, match="space and states are both given"):
-        bm.envs.fold_log(frame, **columns, space=space, states=STATES)
+        fold_log(frame, **columns, space=space, states=STATES)
 
 
 def test_shards_that_cannot_be_one_log_are_refused(tmp_path):
     frame = pd.DataFrame({"s": [1, 2], "a": [0, 0], "n": [2, 1], "r": [0.0, 1.0], "t": [0, 1]})
     columns = {"state": "s", "action": "a", "next_state": "n"}
-    log = bm.envs.fold_log(frame, **columns)
+    log = fold_log(frame, **columns)
     text = frame.assign(s=["x", "1"], n=["1", "x"])
     with pytest.raises(ValueError, match="the states of the DataFrame are numbers and those of the DataFrame are not"):
-        log.merge(bm.envs.fold_log(text, **columns))
+        log.merge(fold_log(text, **columns))
     with pytest.raises(ValueError, match="folded without rewards"):
-        log.merge(bm.envs.fold_log(frame, **columns, reward="r"))
+        log.merge(fold_log(frame, **columns, reward="r"))
     with pytest.raises(ValueError, match="folded without steps"):
-        log.merge(bm.envs.fold_log(frame, **columns, step="t"))
+        log.merge(fold_log(frame, **columns, step="t"))
     with pytest.raises(TypeError, match=r"other is .* expected a FoldedLog"):
         log.merge(frame)
 
@@ -322,31 +323,31 @@ def test_shards_that_cannot_be_one_log_are_refused(tmp_path):
 def test_progress_is_told(tmp_path):
     paths, columns = shards(0, 2, tmp_path)
     told = []
-    bm.envs.fold_log(paths, **columns, chunksize=25, progress=lambda *said: told.append(said))
+    fold_log(paths, **columns, chunksize=25, progress=lambda *said: told.append(said))
     assert told == [("0-0.csv", 25), ("0-0.csv", 40), ("0-1.csv", 25), ("0-1.csv", 40)]
 
 
 def test_nothing_to_read(tmp_path):
     columns = {"state": "s", "action": "a", "next_state": "n"}
-    with pytest.raises(ValueError, match="paths is empty, expected at least one log"):
-        bm.envs.fold_log([], **columns)
+    with pytest.raises(ValueError, match="source is empty, expected at least one log"):
+        fold_log([], **columns)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
-        bm.envs.fold_log([tmp_path / "nowhere.csv"], **columns)
+        fold_log([tmp_path / "nowhere.csv"], **columns)
     (tmp_path / "log.csv").write_text("s,a,n\n")
     with pytest.raises(ValueError, match=r"log\.csv has no rows"):
-        bm.envs.fold_log(tmp_path / "log.csv", **columns)
+        fold_log(tmp_path / "log.csv", **columns)
     (tmp_path / "log.csv").write_text("")
     with pytest.raises(ValueError, match=r"log\.csv is empty"):
-        bm.envs.fold_log(tmp_path / "log.csv", **columns)
+        fold_log(tmp_path / "log.csv", **columns)
     (tmp_path / "log.parquet").write_text("no parquet")
     with pytest.raises(ValueError, match=r"log\.parquet cannot be read as a Parquet file"):
-        bm.envs.fold_log(tmp_path / "log.parquet", **columns)
+        fold_log(tmp_path / "log.parquet", **columns)
     with pytest.raises(TypeError, match="source is 3, expected a path, a DataFrame or a Dask dataframe"):
-        bm.envs.fold_log(3, **columns)
+        fold_log(3, **columns)
     with pytest.raises(ValueError, match="next_state and episode are both None"):
-        bm.envs.fold_log(tmp_path / "log.csv", state="s", action="a")
+        fold_log(tmp_path / "log.csv", state="s", action="a")
     with pytest.raises(ValueError, match="step and episode are both None"):
-        bm.envs.fold_log(tmp_path / "log.csv", **columns, by_step=True)
+        fold_log(tmp_path / "log.csv", **columns, by_step=True)
 
 
 @pytest.mark.few(1)
@@ -359,9 +360,9 @@ def test_memory_does_not_grow_with_rows(ending, tmp_path):
         frame["r"] = rng.normal(size=size)
         path = written(frame, tmp_path / f"{i}.{ending}")
         columns = {"state": "s", "action": "a", "reward": "r", "next_state": "n", "chunksize": 1000}
-        bm.envs.fold_log(frame.iloc[:10], **columns)
+        fold_log(frame.iloc[:10], **columns)
         tracemalloc.start()
-        assert bm.envs.fold_log(path, **columns).n_transitions == size
+        assert fold_log(path, **columns).n_transitions == size
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.6 * peaks[0]
@@ -370,9 +371,38 @@ def test_memory_does_not_grow_with_rows(ending, tmp_path):
 def test_the_logged_policy_is_that_of_the_log(tmp_path):
     paths, columns = shards(3, 2, tmp_path)
     log = bm.read_log(pd.concat([pd.read_csv(path) for path in paths]), **columns)
-    folded = bm.envs.fold_log(paths, **columns)
+    folded = fold_log(paths, **columns)
     np.testing.assert_array_equal(bm.behaviour_policy(folded), bm.behaviour_policy(log))
     legal = np.ones((len(log.states), 3), bool)
     legal[0, 0] = False
     with pytest.raises(ValueError, match="expected a legal action of the state"):
         bm.behaviour_policy(folded, space=bm.StateActionSpace.from_log(folded, legal=legal))
+
+
+def test_the_old_name_and_what_belongs_to_chunks():
+    frame = pd.DataFrame({"s": ["a", "b"], "a": "go", "n": ["b", "a"]})
+    columns: Any = {"state": "s", "action": "a", "next_state": "n"}
+    with pytest.warns(FutureWarning, match=r"fold_log\(\.\.\.\) is read_log\(\.\.\., chunksize=1_000_000\) since 0.3"):
+        assert bm.envs.fold_log([frame], **columns).n_transitions == 2
+    for name, value in (("by_step", False), ("allow_duplicates", True), ("progress", print)):
+        more: Any = {name: value}
+        with pytest.raises(ValueError, match=f"{name} is .* without chunksize, expected chunksize too"):
+            bm.read_log(frame, **columns, **more)
+    with pytest.raises(TypeError, match=r"source is of type list, expected a path .* \(several: chunksize=\)"):
+        bm.read_log([frame], **columns)
+    unknown: Any = {"rewards": "r"}
+    with pytest.raises(TypeError, match="read_chunks has no argument 'rewards', expected those of read_log"):
+        bm.envs.read_chunks(frame, **columns, **unknown, chunksize=1)
+
+
+def test_a_log_with_the_labels_of_a_space():
+    """Whole and in chunks: also those that it does not have."""
+    frame = pd.DataFrame({"s": ["a", "b"], "a": "go", "n": ["b", "a"]})
+    columns: Any = {"state": "s", "action": "a", "next_state": "n"}
+    space = bm.StateActionSpace(3, 2, states=["c", "b", "a"], actions=["stay", "go"])
+    whole, folded = (bm.read_log(frame, **columns, space=space, chunksize=size) for size in (None, 1))
+    (chunk, _) = bm.envs.read_chunks(frame, **columns, space=space, chunksize=1)
+    for log in (whole, folded, chunk):
+        assert (log.states, log.actions) == (("c", "b", "a"), ("stay", "go"))
+    with pytest.raises(ValueError, match="space and states are both given"):
+        bm.read_log(frame, **columns, space=space, states=["a", "b"])

@@ -9,6 +9,7 @@ from scipy import stats
 
 import bayes_mdp as bm
 from bayes_mdp.mdp.data.log_split import first_states, split_log
+from tests.envs.logs.random_logs import fold_log
 
 ACTIONS, STATES = ("go", "stay"), ("a", "b", "c")
 LABELS = {"states": STATES, "actions": ACTIONS}
@@ -98,9 +99,9 @@ def test_what_a_log_leaves_out_is_read_as_one_loop_does(seeds):
         gaps += sum(row[-1] is None for row in plain)
         assert log.n_transitions == sum(row[-1] is not None for row in plain)
         for chunksize in (1, 3):
-            chunks = list(bm.read_log(frame, **columns, **options, chunksize=chunksize))
+            chunks = list(bm.envs.read_chunks(frame, **columns, **options, chunksize=chunksize))
             assert sorted(as_read(chunks), key=repr) == sorted(plain, key=repr), (seed, chunksize)
-        folded = bm.envs.fold_log(frame, **columns, **options, chunksize=2)
+        folded = fold_log(frame, **columns, **options, chunksize=2)
         counts = folded.counts(SPACE)
         assert counts.transitions.sum() == folded.n_transitions == log.n_transitions
         assert counts.reward_count.sum() == sum(row[2] is not None for row in plain)

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_mdp.envs import fold_log, read_log
+from bayes_mdp.envs import read_log
 from bayes_mdp.mdp import StateActionSpace, check_transitions
 from bayes_mdp.mdp.data.log_split import episode_numbers, first_states
+from tests.envs.logs.random_logs import fold_log
 
 COLUMNS: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}
 

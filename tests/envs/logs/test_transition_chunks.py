@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
-"""`read_log(chunksize=)`: the chunks of a log together are the log."""
+"""`read_chunks`: the chunks of a log together are the log."""
 
 import numpy as np
 import pandas as pd
@@ -44,11 +44,11 @@ def test_the_chunks_together_are_the_log(kind, seeds, tmp_path):
             whole = bm.read_log(source, **columns, **LABELS)
         except ValueError as error:
             with pytest.raises(ValueError, match="expected at least one transition") as other:
-                list(bm.read_log(source, **columns, **LABELS, chunksize=2))
+                list(bm.envs.read_chunks(source, **columns, **LABELS, chunksize=2))
             assert str(other.value) == str(error)
             continue
         for chunksize in (1, 3, 10**6) if seeds < 100 else (1, 2, 3, 4, 7, 11, 10**6):
-            chunks = list(bm.read_log(source, **columns, **LABELS, chunksize=chunksize))
+            chunks = list(bm.envs.read_chunks(source, **columns, **LABELS, chunksize=chunksize))
             assert {(log.states, log.actions, log.source) for log in chunks} == {
                 (whole.states, whole.actions, whole.source)
             }
@@ -60,7 +60,7 @@ def test_the_rows_of_an_episode_stay_in_order():
         frame, columns = random_log(seed, spread=True)
         columns |= {"episode": "episode", "reward": "row"}
         frame["row"] = np.arange(len(frame), dtype=float)
-        parts = [log.transitions.reward for log in bm.read_log(frame, **columns, **LABELS, chunksize=4)]
+        parts = [log.transitions.reward for log in bm.envs.read_chunks(frame, **columns, **LABELS, chunksize=4)]
         seen = np.concatenate(parts).astype(int)
         for _, rows_of_one in frame["row"].groupby(frame["episode"]):
             mine = seen[np.isin(seen, rows_of_one)]
@@ -70,9 +70,9 @@ def test_the_rows_of_an_episode_stay_in_order():
 def test_labels_must_be_given():
     frame, columns = random_log(0)
     with pytest.raises(ValueError, match="states is None, expected all labels in order, where chunksize is given"):
-        bm.read_log(frame, **columns, actions=ACTIONS, chunksize=3)
+        bm.envs.read_chunks(frame, **columns, actions=ACTIONS, chunksize=3)
     with pytest.raises(ValueError, match="chunksize is 0, expected an integer of at least 1"):
-        bm.read_log(frame, **columns, **LABELS, chunksize=0)
+        bm.envs.read_chunks(frame, **columns, **LABELS, chunksize=0)
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_a_bad_cell_is_named_by_its_row_of_the_file(column, value, said, tmp_pat
     columns = {"state": "s", "action": "a", "reward": "r", "next_state": "n", "terminated": "end", "step": "t"}
     for chunksize in (1, 3, 100):
         with pytest.raises(ValueError, match=r"log\.csv, " + said):
-            list(bm.read_log(tmp_path / "log.csv", **columns, **LABELS, chunksize=chunksize))
+            list(bm.envs.read_chunks(tmp_path / "log.csv", **columns, **LABELS, chunksize=chunksize))

@@ -26,9 +26,9 @@ def test_a_collapsed_belief_is_refitted_in_a_run(method):
     belief = whole.thinned(jax.random.key(1), 16, moves=0)
 
     def played():
-        options = RunOptions(progress=False, num_checkpoints=4, env_prior=prior, refit_every=1)
+        options = RunOptions(progress=False, num_checkpoints=4, env_prior=prior, refit_every=1, regret="bayes")
         env = random_environment(jax.random.key(0), prior, SPACE, initial=np.full(3, 1 / 3))
-        length = {"num_steps": 40, "num_seeds": 2, "regret": "bayes", "options": options}
+        length = {"num_steps": 40, "num_seeds": 2, "options": options}
         return run(PSRL(5), env, prior=belief, objective=Discounted(0.9), key=jax.random.key(2), **length)
 
     result = played()

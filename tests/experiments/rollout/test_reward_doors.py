@@ -202,8 +202,8 @@ def test_steps_are_compared_one_by_one_and_by_outcome():
 
 def test_bayes_regret_compares_drawn_environments_with_the_agents_prior():
     """Environments that are drawn from another program pay what the agent's law cannot give."""
-    options = bm.experiments.RunOptions(progress=False, env_prior=bm.models.dirichlet_normal())
-    arguments = {"objective": Episodic(2), "num_steps": None, "num_episodes": 2, "num_seeds": 2, "regret": "bayes"}
+    options = bm.experiments.RunOptions(progress=False, env_prior=bm.models.dirichlet_normal(), regret="bayes")
+    arguments = {"objective": Episodic(2), "num_steps": None, "num_episodes": 2, "num_seeds": 2}
     with pytest.raises(ValueError, match=r"env pays Normal rewards \(a finite number\) in state 0, action 0, exp"):
         _quick(env=_world("zeros").env, prior=bm.models.dirichlet_bernoulli(), options=options, **arguments)
 

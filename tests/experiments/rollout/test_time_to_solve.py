@@ -68,8 +68,8 @@ def _case(key, num_episodes=600, size=3):
 
 
 def _run(key, target):
-    options = RunOptions(target=target, progress=False)
-    arguments = {"objective": Episodic(3), "num_episodes": 60, "num_seeds": 3, "regret": "average"}
+    options = RunOptions(target=target, progress=False, regret="average")
+    arguments = {"objective": Episodic(3), "num_episodes": 60, "num_seeds": 3}
     return run(AGENT, deep_sea(3), key=key, options=options, **arguments)
 
 

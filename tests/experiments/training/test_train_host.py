@@ -1,5 +1,8 @@
 """`train` with environments on the host: the same report, the same bits after a pause."""
 
+from dataclasses import replace
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +26,7 @@ OPTIONS = bm.deep.TrainOptions(
 
 def _train(path, num_steps, **changed):
     env, tried = host_env("CartPole-v1", 2), host_env("CartPole-v1", 2)
-    given = {"options": OPTIONS, "evaluation_env": tried} | changed
+    given: Any = {"options": replace(OPTIONS, evaluation_env=tried)} | changed
     return bm.deep.train(AGENT, env, num_steps=num_steps, path=path, **given)
 
 
@@ -54,8 +57,8 @@ def test_wrong_input(monkeypatch):
     with pytest.raises(ValueError, match="num_seeds is 2, expected 1 for an environment on the host"):
         _train(None, 8, num_seeds=2)
     with pytest.raises(ValueError, match="evaluation_env is None, expected the environments to evaluate in"):
-        _train(None, 8, evaluation_env=None)
-    monkeypatch.setattr(memory, "available_bytes", lambda device=None: 1000)
+        _train(None, 8, options=OPTIONS)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1000)
     with pytest.raises(ValueError, match=r"replay_size asks for 0\.0 GiB \(64 transitions\)"):
         _train(None, 8)
     assert jax.default_backend()

@@ -8,6 +8,7 @@ hyperparameters would show (a constant that holds one, and is lost) shows here; 
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +207,7 @@ def test_classes_of_equal_parameters_give_the_same_evidence(name, monkeypatch):
 @pytest.mark.parametrize("name", forms())
 def test_weights_of_prior_draws_are_the_integrals(name, monkeypatch):
     """Draws from the prior, moved by data in two blocks, of all rows at once and one by one."""
-    before = bm.infer(jax.random.key(3), program(name), None, space=FORMS[name].space, method="collapsed")
+    before: Any = bm.infer(jax.random.key(3), program(name), None, space=FORMS[name].space, method="collapsed")
     before = before.thinned(jax.random.key(4), 8, moves=0)
     data = make_data(name)
     values = [{h: np.float64(x[k]) for h, x in before.hyperparameters.items()} for k in range(8)]

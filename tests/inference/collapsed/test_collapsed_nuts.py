@@ -75,7 +75,7 @@ def test_the_collapsed_density_is_the_one_written_out(name, x64):
 @pytest.mark.parametrize("name", CASES)
 def test_weights_and_components_of_prior_draws_are_exact(name, x64):
     """Draws from the prior, moved by data in two blocks: each weight is the marginal likelihood, each mean its own."""
-    posterior = infer(jax.random.key(3), CASES[name].prior, space=SPACE, method="collapsed")
+    posterior: Any = infer(jax.random.key(3), CASES[name].prior, space=SPACE, method="collapsed")
     for part in (slice(60), slice(60, None)):
         posterior = posterior.update(jax.tree.map(lambda x, part=part: x[part], DATA))
     chosen = np.argsort(np.asarray(posterior.log_weights))[-20:]
@@ -132,7 +132,7 @@ def test_the_collapsed_posterior_is_that_of_quadrature(name, x64):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SamplingWarning)  # of exchangeable labels
             key = jax.random.fold_in(jax.random.key(0), i)
-            posterior = infer(key, case.prior, DATA, space=SPACE, method="collapsed")
+            posterior: Any = infer(key, case.prior, DATA, space=SPACE, method="collapsed")
         runs.append({site: np.reshape(x, (4, -1, *x.shape[1:])) for site, x in posterior.hyperparameters.items()})
         means.append(posterior.mean_mdp())
     chains = {site: np.concatenate([run[site] for run in runs]) for site in runs[0]}

@@ -1,6 +1,7 @@
 """A mixture of conjugate posteriors under draws of their parents: what it does, and that its weights are exact."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -220,7 +221,7 @@ def test_grouped_counts_weigh_what_all_counts_weigh():
 def test_refit_is_a_new_run_of_the_same_shapes(prior):
     # The rewards of `clusters` are known to be zero.
     data = replace(some_transitions(6), reward=None) if prior is clusters else some_transitions(6)
-    posterior = bm.infer(jax.random.key(0), prior, data, space=SPACE, method="collapsed")
+    posterior: Any = bm.infer(jax.random.key(0), prior, data, space=SPACE, method="collapsed")
     posterior = replace(posterior.thinned(jax.random.key(1), 32), options=NUTS(100, 64, 1))
     again = posterior.refit(jax.random.key(2))
     assert jax.tree.structure(again) == jax.tree.structure(posterior)
@@ -233,7 +234,7 @@ def test_refit_is_a_new_run_of_the_same_shapes(prior):
 
 @pytest.mark.slow
 def test_a_refit_on_the_host_stays_in_float64():
-    posterior = bm.infer(jax.random.key(0), sticky, None, space=SPACE, method="collapsed")
+    posterior: Any = bm.infer(jax.random.key(0), sticky, None, space=SPACE, method="collapsed")
     again = replace(posterior, options=NUTS(100, 64, 1)).refit(jax.random.key(2))
     assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(again))
     assert [x.dtype for x in jax.tree.leaves(again)] == [x.dtype for x in jax.tree.leaves(posterior)]

@@ -3,6 +3,8 @@
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportCallIssue=false
 # pyright: reportArgumentType=false, reportIndexIssue=false
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -181,7 +183,7 @@ def under_a_factor(space):
 @pytest.mark.parametrize("method", ["collapsed", NUTS(300, 1000, 2)])
 def test_a_factor_is_in_the_prior_as_a_posterior(method):
     """Without data the factor still holds: mean 1/2, not 5/2. Six standard errors of 300 effective draws: 0.18."""
-    posterior = infer(jax.random.key(0), under_a_factor, space=SPACE, method=method)
+    posterior: Any = infer(jax.random.key(0), under_a_factor, space=SPACE, method=method)
     draws = posterior.hyperparameters if method == "collapsed" else posterior.sites
     assert abs(np.mean(draws["level"]) - 0.5) < 0.18
 

@@ -4,6 +4,7 @@
 # pyright: reportOptionalMemberAccess=false
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ def transitions(seed: int = 0, num: int = 60) -> bm.Transitions:
 
 @lru_cache
 def by(method: str) -> bm.inference.CollapsedPosterior:
-    options = {"sampler": NUTS(500, 1000, 2)} if method == "collapsed" else {}
+    options: Any = {"sampler": NUTS(500, 1000, 2)} if method == "collapsed" else {}
     return bm.infer(KEY, two_numbers, transitions(), space=SPACE, method=method, **options)
 
 

@@ -1,5 +1,7 @@
 """The arrays that simulations draw from have the means of the posterior they come from, whatever its tables are."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -193,7 +195,8 @@ def test_sampled_and_collapsed_posteriors(x64):
     data = bm.Transitions(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([0.5, 1.0, -1.0]), np.array([0, 1, 1]))
     space = bm.StateActionSpace(2, 2)
     short = bm.inference.NUTS(num_warmup=20, num_samples=25, num_chains=1)
-    for chosen in ({"method": "collapsed", "sampler": short}, {"method": short}, {}):
+    ways: Any = ({"method": "collapsed", "sampler": short}, {"method": short}, {})
+    for chosen in ways:
         posterior = bm.infer(jax.random.key(0), sticky, data, space=space, **chosen)
         lazy = posterior.lazy_belief(jax.random.key(1), 1, 3)
         assert lazy.weights.shape == ((25,) if chosen else posterior.weights.shape)

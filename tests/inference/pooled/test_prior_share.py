@@ -195,7 +195,13 @@ def test_a_value_says_what_is_borrowed():
     few = posterior_of(stays(200).transitions, concentration=300.0, spread=0.1, draws=20)
     policy, start = np.zeros(N_STATES, int), np.array([0.5, 0.25, 0.25, 0.0, 0.0])
     found = bm.compare_policies(
-        KEY, few, {"zeros": policy, "ones": 1 - policy}, bm.FirstExit(), initial=start, num_draws=64, held_out=True
+        KEY,
+        few,
+        {"zeros": policy, "ones": 1 - policy},
+        bm.FirstExit(),
+        initial=start,
+        num_draws=64,
+        options=bm.decisions.VerdictOptions(held_out=True),
     )
     basis = found.values["zeros"].basis
     assert basis is not None and basis.prior_share is not None and basis.borrowed is not None

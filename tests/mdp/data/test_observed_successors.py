@@ -9,6 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.mdp import Log
+from tests.envs.logs.random_logs import fold_log
 
 KEY = jax.random.key(0)
 
@@ -145,7 +146,7 @@ def test_a_folded_log_gives_the_same_lists(x64):
         }
     )
     columns: Any = {"state": "s", "action": "a", "reward": "r", "next_state": "z", "terminated": "over"}
-    folded = bm.envs.fold_log(frame, **columns, states=log.states, actions=log.actions)
+    folded = fold_log(frame, **columns, states=log.states, actions=log.actions)
     space = bm.StateActionSpace.from_log(log, successors="observed")
     again = bm.StateActionSpace.from_log(folded, successors="observed")
     np.testing.assert_array_equal(again.successors, space.successors)

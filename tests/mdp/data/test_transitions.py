@@ -248,5 +248,5 @@ def test_a_log_names_its_columns():
 def test_a_log_in_place_of_transitions_is_refused():
     """Its labels may have other numbers than those of the space: nothing would look at them."""
     log = Log(make(), tuple("cba"), (0, 1))
-    with pytest.raises(TypeError, match=r"transitions is a Log, expected what fold_log\(\.\.\., space=\) returns"):
+    with pytest.raises(TypeError, match=r"transitions is a Log, expected what read_log\(\.\.\., space=, chunksize=\)"):
         check_transitions(log, SPACE)  # type: ignore[arg-type] - that is the point

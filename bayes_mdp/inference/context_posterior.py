@@ -1,0 +1,746 @@
+"""Posteriors of MDPs in contexts: one ordinary posterior for every pattern of covariates, from one inference.
+
+A program with covariates returns rows [C S A O]. Put side by side the MDPs of all contexts are one MDP whose states are
+(context, state), which every route of `infer` serves. What comes out is a `ContextPosterior`: its `at` gives the
+ordinary posterior of one context, in which draw i has the same parameters as draw i in every other, so that values add
+up draw by draw. Parameters that were drawn say what rows a new pattern has: the program runs again with them.
+
+A ready prior (`dirichlet_normal`, ...) has rows of their own in every context: C separate posteriors, each as exact as
+without covariates.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpyro import handlers
+from numpyro.infer.util import constrain_fn, potential_energy
+
+from bayes_mdp.inference.draws.chains import SamplingWarning
+from bayes_mdp.inference.draws.given_draws import GivenDraws
+from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
+from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.integrals.mode_draws import ModeDraws, NoModeError, TracedDensity, draw_about_mode
+from bayes_mdp.inference.polya_gamma import stick_draws
+from bayes_mdp.inference.sampled.conditioned_program import conditioned
+from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.contexts import Contexts, ContextSpace, LoggedContexts
+from bayes_mdp.models.isolate import isolated_prior, traced_alone
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
+from bayes_mdp.models.priors import closed_form_of
+from bayes_mdp.models.regression_rows import RowLaw, row_laws
+from bayes_mdp.models.reward_laws import reshaped_law, tabulate
+from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.messages import see, warn_user
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import broadcasts_to, check_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DRAWS = 4000
+"""Of a belief in closed form over all contexts together, of which a posterior of one context is made."""
+MEAN_DRAWS = 400
+"""Behind the mean rewards of outcomes."""
+AT_ONCE = 2**24
+"""Probabilities of draws in contexts that are worked out at once."""
+
+
+@runtime_checkable
+class Infer(Protocol):
+    """`infer`, for a space without contexts."""
+
+    def __call__(
+        self, key: PRNGKeyArray, prior: Prior, data: Any = None, *, space: StateActionSpace, method: str | Method
+    ) -> Fitted:
+        """The posterior."""
+        ...
+
+
+class ContextDraws(GivenDraws):
+    """The posterior of one context by draws, which know how often its pairs were visited.
+
+    Args:
+        visits: Float64[S A], transitions of the log in this context.
+    """
+
+    visits: Float[AnyArray, "S A"] | None = None
+
+    def visit_counts(self) -> Float[AnyArray, "S A"]:
+        """How often every pair was visited in this context; other contexts inform its rows too."""
+        return np.zeros(self.space.shape) if self.visits is None else self.visits
+
+
+class Tables(NamedTuple):
+    """Rows and mean rewards of draws in contexts.
+
+    Args:
+        rows: Float64[N C S A O].
+        reward: Float64[N C S A].
+    """
+
+    rows: Float[np.ndarray, "N C S A O"]
+    reward: Float[np.ndarray, "N C S A"]
+
+
+@dataclass(frozen=True, eq=False)
+class ContextPosterior:
+    """A family of posteriors, one for each context (built by `infer` for a space with contexts).
+
+    Args:
+        space: with the contexts.
+        program: the prior.
+        method: how it was inferred, in one word.
+        counts: Float64[C S A O], transitions of the log; None: there are no data.
+        sites: {site: [N ...]}, draws of the latent sites, of equal weight; None: the belief is in closed form.
+        parts: context -> its posterior, where each context is a belief of its own; None: contexts share parameters.
+        together: draws of rows and rewards of all contexts, where the belief is in closed form and shared.
+        base: the posterior of all contexts side by side, where there is one.
+        laplace: how the draws about the mode were weighted; None: they are others.
+        laws: the row laws that the program calls.
+        doubts: problems to know of, one sentence each.
+    """
+
+    space: ContextSpace
+    program: Prior
+    method: str
+    counts: Float[np.ndarray, "C S A O"] | None = None
+    sites: Mapping[str, AnyArray] | None = None
+    parts: "Callable[[Contexts], Fitted] | None" = None
+    together: Tables | None = None
+    base: Fitted | None = None
+    laplace: ModeDraws | None = None
+    laws: tuple[RowLaw, ...] = ()
+    doubts: tuple[str, ...] = ()
+    _kept: dict[int, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def contexts(self) -> Contexts:
+        """The patterns of covariates."""
+        return self.space.contexts
+
+    @property
+    def num_draws(self) -> int | None:
+        """N, which all contexts share; None: each context is drawn on its own."""
+        if self.together is not None:
+            return len(self.together.rows)
+        return None if self.sites is None else len(next(iter(self.sites.values())))
+
+    def problems(self) -> list[str]:
+        """Problems to know of before it is used, one sentence each; empty: none is known."""
+        return list(self.doubts)
+
+    def at(self, context: "int | Mapping[str, Hashable] | pd.DataFrame") -> Any:
+        """The posterior of one context, or of other contexts.
+
+        Args:
+            context: the number of one; a pattern {covariate: value}, of the log or new; or a table of patterns.
+
+        Returns:
+            An ordinary posterior of one context, in the space without contexts; of a table a `ContextPosterior` whose
+            contexts are its rows.
+
+        Raises:
+            ValueError: no such context; a covariate that is missing; a label that the log does not have.
+            TypeError: another type.
+        """
+        if isinstance(context, (int, np.integer)):
+            if not -len(self.contexts) <= context < len(self.contexts):
+                raise ValueError(f"context is {context}, expected a number below {len(self.contexts)}")
+            return self._of(int(context) % len(self.contexts))
+        other = self.contexts.read(context)
+        if isinstance(context, Mapping):
+            known = self._place(other)
+            return self._moved(other).at(0) if known is None else self._of(known)
+        return self._moved(other)
+
+    def _place(self, other: Contexts) -> int | None:
+        """The context of this pattern; None: it is new."""
+        same = np.ones(len(self.contexts), bool)
+        for column, new in zip(self.contexts.columns, other.columns, strict=True):
+            same &= column.values == new.values[0]
+        return int(same.argmax()) if same.any() else None
+
+    def _moved(self, contexts: Contexts) -> "ContextPosterior":
+        space = self.space.with_contexts(contexts)
+        common = {"method": self.method, "doubts": self.doubts}
+        if self.sites is not None:
+            return ContextPosterior(space, self.program, sites=self.sites, laws=self.laws, **common)
+        warn_user(
+            "rows of each context are a belief of their own, and of a context that the log does not have there is only "
+            f"the prior {see('how-to/covariates')}"
+        )
+        if self.parts is None:
+            raise ValueError("the posterior is in closed form for its own contexts, expected one of these")
+        return ContextPosterior(space, self.program, parts=self.parts, **common)
+
+    def _of(self, place: int) -> Any:
+        if place not in self._kept:
+            if self.parts is not None:
+                self._kept[place] = self.parts(self.contexts.take(np.array([place])))
+            else:
+                self._kept[place] = self._drawn(place)
+        return self._kept[place]
+
+    def _drawn(self, place: int) -> ContextDraws:
+        tables, alone = self.tables, self.space.alone
+        with jax.enable_x64(True):
+            mdps = jax.vmap(alone.mdp)(jnp.asarray(tables.rows[:, place]), jnp.asarray(tables.reward[:, place]))
+            mdps = jax.tree.map(np.asarray, mdps)
+        number = len(tables.rows)
+        visits = None if self.counts is None else self.counts[place].sum(-1)
+        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, 1, visits)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Rows and mean rewards of every draw in every context.
+
+        Raises:
+            ValueError: contexts are beliefs of their own, without common draws; they would not fit in memory.
+        """
+        if self.together is not None:
+            return self.together
+        if self.sites is None:
+            raise ValueError("each context is a belief of its own, without common draws, expected at(context)")
+        return tables_of(self.program, self.space, self.sites)
+
+    def outcome_reward(self, places: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n S A O"] | None:
+        """The mean reward of every outcome in some contexts; None: rewards do not depend on the outcome.
+
+        Args:
+            places: of the contexts.
+        """
+        if self.sites is None:
+            return None
+        mean = outcome_rewards(self.program, self.space, self.sites)
+        return None if mean is None else mean[places]
+
+    def along(self, path: "pd.DataFrame") -> Any:
+        """The posterior of a subject whose covariates follow a known path: the rows of step h are those of row h.
+
+        Args:
+            path: a row for each step, with a column for each covariate.
+
+        Returns:
+            An ordinary posterior in a space with a horizon, for `Episodic(H)`.
+
+        Raises:
+            ValueError: as `at`; contexts without common draws.
+        """
+        moved = self._moved(self.contexts.read(path))
+        tables, alone = moved.tables, self.space.alone
+        known = {name: getattr(alone, name) for name in ("ends", "states", "actions", "legal", "support")}
+        space = StateActionSpace(alone.n_states, alone.n_actions, horizon=tables.rows.shape[1], **known)
+        with jax.enable_x64(True):
+            mdps = jax.vmap(space.mdp)(jnp.asarray(tables.rows), jnp.asarray(tables.reward))
+            mdps = jax.tree.map(np.asarray, mdps)
+        number = len(tables.rows)
+        return GivenDraws(mdps, np.full(number, 1.0 / number), space)
+
+    def coefficients(self, name: str | None = None) -> "pd.DataFrame":
+        """The coefficients of a row law on the scale of its columns: mean, sd, and 95 % interval.
+
+        Args:
+            name: of the law, where the program calls several: "rows", "hazard".
+
+        Returns:
+            A row for each column of the design and each outcome.
+
+        Raises:
+            ValueError: the program calls no such law, or was not inferred by draws.
+        """
+        import pandas as pd
+
+        law = self.law(name)
+        draws = self.coefficient_draws(name)
+        low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+        index = [(column, outcome) for column in law.design.names for outcome in law.outcomes]
+        names = pd.MultiIndex.from_tuples(index, names=["column", "outcome"])
+        columns = {"mean": draws.mean(0), "sd": draws.std(0), "low": low, "high": high}
+        return pd.DataFrame({key: x.ravel() for key, x in columns.items()}, index=names)
+
+    def coefficient_draws(self, name: str | None = None) -> Float[np.ndarray, "N p K"]:
+        """Draws of the coefficients of a row law, on the scale of its columns.
+
+        Args:
+            name: of the law.
+
+        Raises:
+            ValueError: as `coefficients`.
+        """
+        law = self.law(name)
+        site = law.sites[0]
+        if self.sites is None or site not in self.sites:
+            raise ValueError(f"the posterior has no draws of {site!r}, expected coefficients without shrink=")
+        draws = np.asarray(self.sites[site], np.float64)
+        return law.design.on_own_scale(draws) if law.standardised else draws
+
+    def law(self, name: str | None = None) -> RowLaw:
+        """The record of a row law of the program.
+
+        Args:
+            name: of its sites; None: the only one.
+
+        Raises:
+            ValueError: there is none of this name, or there are several.
+        """
+        fits = [law for law in self.laws if name in (None, law.name)]
+        if len(fits) != 1:
+            there = ", ".join(repr(law.name) for law in self.laws) or "none"
+            raise ValueError(f"name is {name!r}, expected one of the row laws of the program: {there}")
+        return fits[0]
+
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
+        """What it is, how it was inferred, and what its contexts share."""
+        states, actions = self.space.shape
+        shared = "contexts share their parameters" if self.parts is None else "each context is a belief of its own"
+        number = "" if self.num_draws is None else f", {self.num_draws} draws"
+        parts = [f"method: {self.method}{number}; {shared}"]
+        if self.laplace is not None:
+            parts.append(
+                f"weights: {self.laplace.proposals} draws about the mode, worth {self.laplace.effective:.0f} "
+                f"(Pareto k {self.laplace.pareto_k:.2f})"
+            )
+        parts += [f"{law.name}: {line}" for law in self.laws for line in describe_law(law)]
+        parts += [f"warning: {line}" for line in self.doubts]
+        return Section(f"Posterior over {states} states x {actions} actions in {self.contexts}", parts)
+
+
+def describe_law(law: RowLaw) -> list[str]:
+    """What a row law shares, and what its prior hangs on, one line each.
+
+    Args:
+        law: its record.
+    """
+    free = [name for name in ("state", "action") if name not in law.by]
+    named = [name for name in dict.fromkeys(each.split(" | ")[0] for each in law.design.names) if name != "constant"]
+    lines = [f"{law.kind}, {law.fixed}: with a prior the rows depend on it"]
+    if "state" in free and named:
+        lines.append(f"{', '.join(named)}: one coefficient for all states")
+    if law.kind == "stick":
+        lines.append("sticks are another model than logit_rows, not a sampler of it")
+    return lines
+
+
+def in_contexts(
+    infer: Infer,
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | Any | None,
+    space: ContextSpace,
+    method: str | Method,
+) -> ContextPosterior:
+    """`infer` in a space with contexts.
+
+    Args:
+        infer: that of a space without.
+        key: of draws.
+        prior: a program of the space, or a ready prior.
+        data: a log with the same covariates; None: the prior as a posterior.
+        space: with contexts.
+        method: as for `infer`; "gibbs" draws `stick_rows` by Polya-Gamma variables, "laplace" about the mode, by
+            weights.
+
+    Raises:
+        ValueError, TypeError: as `infer`; data without covariates, or with others.
+    """
+    about = _read_data(data, space)
+    log = data if isinstance(data, Log) else None
+    counts = None if about is None or log is None else space_counts(log, about, space)
+    if closed_form_of(prior) is not None and method in ("auto", "exact"):
+        return ContextPosterior(space, prior, "exact", counts, parts=_Parts(infer, key, prior, log, about, space))
+    wide, program = space.side_by_side, side_by_side(prior, space)
+    moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
+    laws = laws_of(prior, space)
+    if isinstance(method, Gibbs) or method == "gibbs":
+        options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
+        _refuse_more_than_sticks(prior, space)
+        sites, doubts = stick_draws(key, _only_law(laws), counts, options)
+        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts)))
+    if isinstance(method, Laplace) or method == "laplace":
+        options = method if isinstance(method, Laplace) else Laplace()
+        made, sites = about_mode(key, program, wide, moved, options.num_samples, laws)
+        answer = ContextPosterior(
+            space, prior, "laplace", counts, sites, laplace=made, laws=laws, doubts=tuple(made.problems())
+        )
+        return _warned(answer)
+    base = infer(key, program, moved, space=wide, method=method)
+    doubts = tuple(base.problems())
+    if base.drawn_by is not None and not base.drawn_by.rewards_only:
+        sites = base.site_draws
+        return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, doubts=doubts)
+    with jax.enable_x64(True):
+        mdps = base.sample(jax.random.fold_in(key, 1), (DRAWS,))
+    return ContextPosterior(
+        space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
+    )
+
+
+def _warned(posterior: ContextPosterior) -> ContextPosterior:
+    import warnings
+
+    for problem in posterior.doubts:
+        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=4)
+    return posterior
+
+
+class _Parts:
+    """The posteriors of contexts that are beliefs of their own, inferred when they are asked for."""
+
+    def __init__(
+        self,
+        infer: Infer,
+        key: PRNGKeyArray,
+        prior: Prior,
+        log: Log | None,
+        about: LoggedContexts | None,
+        space: ContextSpace,
+    ) -> None:
+        self._infer, self._key, self._prior, self._log, self._about = infer, key, prior, log, about
+        self._alone, self._contexts = space.alone, space.contexts
+        self(space.contexts.take(np.array([0])))  # arguments that do not fit are refused now
+
+    def __call__(self, one: Contexts) -> Fitted:
+        place = _places(one, self._contexts)[0]
+        data = None
+        if self._log is not None and self._about is not None and place >= 0:
+            rows = self._about.index == place
+            whole = self._log.transitions
+            data = whole if rows.all() else jax.tree.map(lambda x: np.asarray(x)[rows], whole)
+            data = data if rows.any() else None
+        return self._infer(self._key, self._prior, data, space=self._alone, method="auto")
+
+
+def _places(some: Contexts, among: Contexts) -> np.ndarray:
+    """The place of each context among others of the same covariates; -1: it is not there."""
+    if some is among:
+        return np.arange(len(some))
+    keys = [tuple(column.labels[i] for column in among.columns) for i in range(len(among))]
+    number = {key: i for i, key in enumerate(keys)}
+    return np.array([number.get(tuple(c.labels[i] for c in some.columns), -1) for i in range(len(some))])
+
+
+def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
+    if data is None:
+        return None
+    if not isinstance(data, Log) or data.covariates is None:
+        what = "a Log without covariates" if isinstance(data, Log) else f"a {type(data).__name__}"
+        raise TypeError(
+            f"data is {what}, and space has contexts, expected a log that was read with the same covariates= "
+            f"{see('how-to/covariates')}"
+        )
+    if data.outcomes:
+        raise ValueError(
+            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which is not learnt with "
+            f"contexts, expected log.of_outcome(name), one after the other {see('how-to/covariates')}"
+        )
+    about = data.covariates
+    if not isinstance(about, LoggedContexts):
+        raise TypeError(f"data.covariates is a {type(about).__name__}, expected those of read_log")
+    check_labels("data.states", data.states, space.logged_states)
+    check_labels("data.actions", data.actions, space.action_names)
+    if about.contexts.names != space.contexts.names:
+        raise ValueError(
+            f"data has the covariates {', '.join(about.contexts.names)}, expected {', '.join(space.contexts.names)}"
+        )
+    if not np.size(data.transitions.state):
+        raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
+    moved = _places(about.contexts, space.contexts)
+    unknown = np.flatnonzero((moved < 0) & (about.contexts.transitions > 0))
+    if len(unknown):
+        raise ValueError(f"data has the context {about.contexts.label(unknown[0])}, which the space does not have")
+    return LoggedContexts(space.contexts, moved[about.index], about.subject)
+
+
+def space_counts(log: Log, about: LoggedContexts, space: ContextSpace) -> Float[np.ndarray, "C S A O"]:
+    """How often a log has each (context, state, action, outcome): all that a law of rows needs of it.
+
+    Args:
+        log: of the space.
+        about: its contexts.
+        space: with these contexts.
+    """
+    wide = space.side_by_side
+    counted = Counts.of(about.moved(log.transitions, space.n_states), wide)
+    return np.asarray(counted.transitions, np.float64).reshape(space.n_contexts, *space.shape, -1)
+
+
+def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
+    """A program of a space with contexts as one of all contexts side by side.
+
+    Args:
+        prior: its rows are [C S A O] (or broadcast to that), its rewards [S A], [S A O], [C S A], [C S A O], or laws.
+        space: with contexts.
+    """
+    states = space.n_contexts * space.n_states
+
+    def program(wide: StateActionSpace) -> MDPSpec:
+        del wide
+        spec = prior(space)
+        rows = rows_in_contexts(spec, space)
+        table = rewards_in_contexts(spec, space)
+        flat = rows.reshape(states, *rows.shape[2:])
+        if table.law is None:
+            known = table.known
+            assert known is not None
+            return MDPSpec(flat, known.reshape(states, *known.shape[2:]))
+        law = reshaped_law(table.law, (states, *table.law.batch_shape[2:]))
+        return MDPSpec(flat, law.to_event(1) if table.by_outcome else law)
+
+    return program
+
+
+def rows_in_contexts(spec: MDPSpec, space: ContextSpace) -> Float[Array, "C S A O"]:
+    """The rows of a program in every context.
+
+    Args:
+        spec: what it returned.
+        space: with contexts.
+
+    Raises:
+        ValueError: another shape. TypeError: no `MDPSpec`.
+    """
+    if not isinstance(spec, MDPSpec):
+        raise TypeError(f"the prior returned a {type(spec).__name__}, expected a MDPSpec(transition_probs, reward)")
+    full = (space.n_contexts, *space.shape, space.n_outcomes)
+    shape = jnp.shape(spec.transition_probs)
+    if not broadcasts_to(shape, full) or shape[-1:] != full[-1:]:
+        raise ValueError(
+            f"transition_probs has shape {shape}, expected one that broadcasts to {full} (context, state, action, "
+            "outcome)"
+        )
+    return jnp.broadcast_to(jnp.asarray(spec.transition_probs), full)
+
+
+def rewards_in_contexts(spec: MDPSpec, space: ContextSpace) -> RewardTable:
+    """The rewards of a program in every context: a law, or known numbers, [C S A] or [C S A O].
+
+    Args:
+        spec: what it returned.
+        space: with contexts.
+
+    Raises:
+        ValueError: a shape that fits none of these, or two.
+    """
+    cells = (space.n_contexts, *space.shape)
+    reward = spec.reward
+    if isinstance(reward, dist.Distribution):
+        by_outcome = len(reward.event_shape) == 1
+        return RewardTable(tabulate(reward, (*cells, space.n_outcomes) if by_outcome else cells), None, by_outcome)
+    shape, alone = jnp.shape(reward), cells[1:]
+    by_outcome_too = (*cells, space.n_outcomes)
+    fits = {
+        False: len(shape) in (0, 2, 3) and broadcasts_to(shape, cells),
+        True: len(shape) in (3, 4) and broadcasts_to(shape, by_outcome_too),
+    }
+    if fits[False] and fits[True]:
+        raise ValueError(
+            f"reward has shape {shape}, which fits both (context, state, action) and (state, action, outcome), "
+            "expected all axes: (context, state, action, outcome), of size 1 where it does not vary"
+        )
+    if not (fits[False] or fits[True]):
+        raise ValueError(
+            f"reward has shape {shape}, expected one that broadcasts to {alone} (state, action), {cells} (context, "
+            f"state, action) or {by_outcome_too} (context, state, action, outcome)"
+        )
+    full = by_outcome_too if fits[True] else cells
+    return RewardTable(None, jnp.broadcast_to(jnp.asarray(reward, float), full), fits[True])
+
+
+@traced_alone
+def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]) -> Tables:
+    """Rows and mean rewards of a program in every context, at draws of its sites: it runs again with these.
+
+    Args:
+        program: of the space.
+        space: with contexts, which need not be those of the log.
+        sites: {site: [N ...]}.
+    """
+
+    def one(values: Mapping[str, Array]) -> tuple[Array, Array]:
+        spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
+        rows, table = rows_in_contexts(spec, space), rewards_in_contexts(spec, space)
+        return rows, (rows * table.mean).sum(-1) if table.by_outcome else table.mean
+
+    number = len(next(iter(sites.values())))
+    size = max(1, AT_ONCE // int(np.prod((space.n_contexts, *space.shape, space.n_outcomes))))
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    with jax.enable_x64(True):
+        for first in range(0, number, size):
+            block = {name: jnp.asarray(np.asarray(x)[first : first + size]) for name, x in sites.items()}
+            parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block)))
+    rows, reward = (np.concatenate(each).astype(np.float64) for each in zip(*parts, strict=True))
+    return Tables(rows, reward)
+
+
+@traced_alone
+def outcome_rewards(
+    program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]
+) -> Float[np.ndarray, "C S A O"] | None:
+    """The mean over draws of the mean reward of every outcome; None: rewards do not depend on the outcome.
+
+    Args:
+        program, space, sites: as of `tables_of`.
+    """
+
+    def one(values: Mapping[str, Array]) -> Array:
+        spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
+        table = rewards_in_contexts(spec, space)
+        return table.mean if table.by_outcome else jnp.zeros(())
+
+    with jax.enable_x64(True):
+        some = {name: jnp.asarray(np.asarray(x)[:MEAN_DRAWS]) for name, x in sites.items()}
+        mean = np.asarray(jax.vmap(one)(some)).mean(0)
+    return mean if mean.ndim else None
+
+
+def _apart(mdps: Any, space: ContextSpace) -> Tables:
+    """Draws of all contexts side by side, context by context."""
+    shape = (len(mdps.reward), space.n_contexts, *space.shape)
+    rows = np.asarray(mdps.row_probs, np.float64)
+    if mdps.end_probs is not None and space.n_contexts == 1:
+        rows = np.concatenate([rows, np.asarray(mdps.end_probs)[..., None]], -1)
+    elif mdps.end_probs is not None:
+        # The place of the end holds no state; its probability stands apart.
+        rows[..., -1] = np.asarray(mdps.end_probs)
+    return Tables(rows.reshape(*shape, -1), np.asarray(mdps.reward, np.float64).reshape(shape))
+
+
+@traced_alone
+def laws_of(prior: Prior, space: ContextSpace) -> tuple[RowLaw, ...]:
+    """The row laws that a program calls; their rows are abstract.
+
+    Args:
+        prior: of the space.
+        space: with contexts.
+    """
+    with row_laws() as met, jax.enable_x64(True):
+        program: Any = handlers.seed(prior, 0)
+        jax.eval_shape(lambda: program(space).transition_probs)
+    return tuple(met)
+
+
+def _only_law(laws: tuple[RowLaw, ...]) -> RowLaw:
+    if len(laws) != 1 or laws[0].kind != "stick":
+        there = ", ".join(law.kind for law in laws) or "none"
+        raise ValueError(
+            f"method is 'gibbs', and the row laws of the program are: {there}, expected stick_rows alone, whose "
+            "posterior Polya-Gamma variables draw; a softmax (logit_rows) is another model: method='nuts'"
+        )
+    return laws[0]
+
+
+def _refuse_more_than_sticks(prior: Prior, space: ContextSpace) -> None:
+    """Refuse what the Gibbs sampler would not see: rows that are not those of the law, other sites, unknown rewards."""
+    with row_laws() as met, jax.enable_x64(True):
+        seen: list[Any] = []
+
+        def run() -> Array:
+            with handlers.trace() as trace:
+                spec: Any = handlers.seed(prior, 0)(space)
+            seen.append((spec, trace))
+            return spec.transition_probs
+
+        jax.eval_shape(run)
+        spec, trace = seen[0]
+        same = len(met) == 1 and met[0].rows is spec.transition_probs
+        allowed = set(met[0].sites) if met else set()
+    extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
+    if not same:
+        raise ValueError("method is 'gibbs', and the program changes the rows of stick_rows, expected them as they are")
+    if extra or isinstance(spec.reward, dist.Distribution):
+        what = f"site {extra[0]!r}" if extra else "unknown rewards"
+        raise ValueError(f"method is 'gibbs', and the program has {what} too, expected stick_rows and known rewards")
+
+
+def about_mode(
+    key: PRNGKeyArray,
+    program: Prior,
+    space: StateActionSpace,
+    data: Transitions | None,
+    num_draws: int,
+    laws: tuple[RowLaw, ...] = (),
+) -> tuple[ModeDraws, dict[str, np.ndarray]]:
+    """Draws of the sites of any program without discrete ones: about the mode of its unconstrained density, by weights.
+
+    Args:
+        key: of the draws.
+        program: of the space.
+        space: without contexts.
+        data: of the space; None: there are none.
+        num_draws: N.
+        laws: row laws of the program, for the name of a column whose coefficient runs away.
+
+    Returns:
+        The weighted draws, and {site: [N ...]}.
+
+    Raises:
+        ValueError: no mode (an outcome that a column separates), or weights that cannot be relied on.
+    """
+    with jax.enable_x64(True):
+        recipe = recipe_for(isolated_prior(program), space, Laplace())
+        statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
+        assert recipe.prior is not None
+        model = conditioned(recipe.prior, space)
+        potential, shapes, constrained = _unconstrained(model, statistics)
+        density = TracedDensity(potential)
+        zeros, unravel = ravel_pytree(shapes)
+        try:
+            made = draw_about_mode(host_generator(key), density, np.zeros(zeros.size), num_draws)
+        except NoModeError as error:
+            raise ValueError(_runs_away(error, unravel, laws)) from None
+        points = jnp.asarray(made.points)
+        sites = jax.tree.map(np.asarray, jax.vmap(lambda point: constrained(unravel(point)))(points))
+        return made, {name: sites[name] for name in recipe.latents}
+
+
+@traced_alone
+def _unconstrained(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
+    """Minus the log density of a point, zeros of the shapes of the sites, and their values at a point."""
+    with handlers.trace() as trace:
+        handlers.seed(model, 0)(statistics)
+    sites = {n: s for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+    discrete = [name for name, site in sites.items() if site["fn"].support.is_discrete]
+    if discrete:
+        raise ValueError(f"prior: site {discrete[0]!r} is discrete, which has no mode to draw about, expected 'nuts'")
+    bijections = {name: dist.biject_to(site["fn"].support) for name, site in sites.items()}
+    shapes = {n: jnp.zeros(bijections[n].inverse_shape(jnp.shape(s["value"]))) for n, s in sites.items()}
+    _, unravel = ravel_pytree(shapes)
+
+    @traced_alone
+    def potential(point: Array) -> Array:
+        return jnp.asarray(potential_energy(model, (statistics,), {}, unravel(point)))
+
+    @traced_alone
+    def constrained(values: dict[str, Array]) -> dict[str, Array]:
+        return constrain_fn(model, (statistics,), {}, values)
+
+    return potential, shapes, constrained
+
+
+def _runs_away(error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) -> str:
+    """Why there is no mode, with the column whose coefficient has none."""
+    text = f"method is 'laplace', and the posterior has no mode: {error}"
+    if error.direction is None:
+        return f"{text}; expected method='nuts'"
+    moved = {name: np.abs(np.asarray(x)) for name, x in unravel(jnp.asarray(error.direction)).items()}
+    name = max(moved, key=lambda each: moved[each].max())
+    law = next((law for law in laws if law.sites[0] == name), None)
+    where = f"site {name!r}"
+    if law is not None:
+        column, outcome = np.unravel_index(moved[name].argmax(), moved[name].shape)
+        where = f"the coefficient of {law.design.names[column]!r} for outcome {law.outcomes[outcome]!r}"
+    return f"{text}, in {where}: an outcome that this column separates needs a proper prior (Normal(0, 2.5))"

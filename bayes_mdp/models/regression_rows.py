@@ -1,0 +1,520 @@
+"""Rows of probabilities by regression on covariates: laws that a program calls as it calls `supported_dirichlet`.
+
+`logit_rows`: a softmax of linear predictors. `ordinal_rows`: one predictor against increasing cuts. `hazard_rows`: one
+event with a hazard, the other outcomes by another law. `stick_rows`: one binary choice after the other.
+
+    eta[c, s, a, k] = x[c, s, a] . B[:, k] + u[group of c, k]
+
+x is a row of the design (see `bayes_mdp.mdp.design`), whose columns are standardised by the log unless told otherwise,
+so that one prior suits all of them. Without `by=` all states share their coefficients. Outcomes that the space rules
+out are masked before the rows are normalised.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Array, Bool, Float, Int
+from numpyro.distributions.transforms import OrderedTransform
+
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.contexts import Contexts, ContextSpace
+from bayes_mdp.mdp.design import CONSTANT, OF, Design, design_of
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.validation import broadcasts_to, check_bool, check_name, check_type, first_index, label_list
+
+STAY = "stay"
+LEAVE = "leave"
+SLAB, SLAB_DEGREES = 2.5, 4.0
+"""Of the regularised horseshoe: how large a coefficient that is not shrunk may be, and how sure that is."""
+LINKS = ("cloglog", "logit")
+ORDERED = ("logit", "probit")
+SHRINK = ("normal", "horseshoe")
+CUTS = dist.Normal(0.0, 2.5)
+"""Prior of the cuts, before they are put in order."""
+
+
+class RowLaw(NamedTuple):
+    """What a row law is, for routes that know it, and for who reads its coefficients.
+
+    Args:
+        kind: "logit", "ordinal", "hazard" or "stick".
+        name: of its sites.
+        rows: what it returned to the program, with the axis of contexts.
+        design: of its contexts.
+        standardised: whether its coefficients are those of standardised columns.
+        outcomes: what each column of coefficients is of, in words.
+        fixed: the reference, the order or the event, in words: with a prior the rows depend on it.
+        by: the factors with coefficients of their own.
+        prior: of the coefficients, broadcast to [p, K]; None: it is shrunk, by hyperparameters.
+        order: of sticks: the outcome of each, and the last one.
+        possible: Bool[S A O], outcomes that the space allows.
+        group: Int[C], the group of each context; None: there is none.
+        num_groups: G.
+    """
+
+    kind: str
+    name: str
+    rows: AnyArray
+    design: Design
+    standardised: bool
+    outcomes: tuple[str, ...]
+    fixed: str
+    by: tuple[str, ...]
+    prior: dist.Distribution | None
+    order: tuple[int, ...]
+    possible: Bool[np.ndarray, "S A O"]
+    group: Int[np.ndarray, " C"] | None
+    num_groups: int
+
+    @property
+    def sites(self) -> tuple[str, str, str]:
+        """Names of the sites of coefficients, of the scales of the groups, and of the groups."""
+        return f"{self.name}_coefficients", f"{self.name}_group_scale", f"{self.name}_group"
+
+
+_met: ContextVar[list[RowLaw] | None] = ContextVar("_met", default=None)
+
+
+@contextmanager
+def row_laws() -> Iterator[list[RowLaw]]:
+    """Keep a record of every row law that a program calls inside.
+
+    Returns:
+        A context, with the list of records.
+    """
+    kept: list[RowLaw] = []
+    token = _met.set(kept)
+    try:
+        yield kept
+    finally:
+        _met.reset(token)
+
+
+class _Case(NamedTuple):
+    """A space with contexts, whether it had them, and what all laws share."""
+
+    space: ContextSpace
+    plain: bool
+    design: Design
+    by: tuple[str, ...]
+    standardised: bool
+    group: Int[np.ndarray, " C"] | None
+    num_groups: int
+    name: str
+
+    @property
+    def columns(self) -> Float[np.ndarray, "C S A p"]:
+        """The columns that the coefficients are of."""
+        return self.design.standardised if self.standardised else self.design.values
+
+    def returned(self, rows: Float[Array, "C S A O"]) -> Float[Array, "*C S A O"]:
+        """Rows with the axis of contexts where the space has it."""
+        return rows[0] if self.plain else rows
+
+
+def logit_rows(
+    space: StateActionSpace,
+    terms: str,
+    *,
+    by: str | Sequence[str] | None = None,
+    reference: Hashable = STAY,
+    group: str | None = None,
+    coefficients: dist.Distribution | None = None,
+    shrink: Literal["normal", "horseshoe"] | None = None,
+    standardise: bool = True,
+    name: str = "rows",
+) -> Float[Array, "C S A O"]:
+    """P(k) proportional to exp(eta_k), eta of the reference zero: a multinomial logit in every row.
+
+    With a prior the rows depend on the reference. Sites: `rows_coefficients` [p K], K outcomes but the reference; with
+    a group `rows_group_scale` [K] and `rows_group` [G K], non-centred; with `shrink` those of the shrinkage.
+
+    Args:
+        space: of the rows, with contexts or without.
+        terms: formula of the columns (see `bayes_mdp.mdp.design`): "age + frail + action".
+        by: "state", "action" or both: these have coefficients of their own. None: all states share theirs.
+        reference: the outcome whose predictor is zero: its label, "end", or "stay": the state itself.
+        group: the covariate (read with `group=`) whose labels have random intercepts, scale ~ HalfNormal(1); None:
+            none has.
+        coefficients: prior, broadcast to [p, K]; None: Normal(0, 2.5).
+        shrink: "normal": coefficients but those of constants ~ Normal(0, scale), scale ~ HalfNormal(1); "horseshoe": a
+            regularised horseshoe [PV17] of slab 2.5; None: neither.
+        standardise: whether `coefficients` is the prior of standardised columns.
+        name: that the names of the sites begin with.
+
+    Returns:
+        Float[C S A O]; [S A O] of a space without contexts.
+
+    Raises:
+        ValueError: a reference that is no outcome, or impossible in some row; a formula, a group or a prior that does
+            not fit; a space that lists successors. TypeError: another type.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 2, states=("well", "ill"), actions=("wait", "treat"))
+        >>> def prior(space):
+        ...     return bm.models.MDPSpec(bm.models.logit_rows(space, "action", by="state"), np.zeros((2, 2)))
+        >>> bm.explain(prior, space).route
+        'nuts'
+    """
+    case = _read(space, terms, by, group, standardise, name, centred=True)
+    outcomes = case.space.outcome_names
+    stays = isinstance(reference, str) and reference == STAY and STAY not in outcomes
+    at = np.arange(case.space.n_states) if stays else np.full(case.space.n_states, _place(reference, outcomes))
+    possible = _possible(case.space)
+    _refuse_reference(case.space, at, possible)
+    is_reference = np.arange(len(outcomes)) == at[:, None]
+    free = (possible & ~is_reference[:, None, :]).any((0, 1))
+    kept = np.flatnonzero(free)
+    words = tuple(str(outcomes[k]) for k in kept)
+    eta, prior = _predictors(case, words, coefficients, shrink)
+    # Columns back in the order of outcomes; the reference has a predictor of zero, what is impossible no exponential.
+    full = jnp.zeros((*eta.shape[:-1], len(outcomes))).at[..., kept].set(eta)
+    full = jnp.where(is_reference[:, None, :], 0.0, full)
+    rows = jax.nn.softmax(jnp.where(possible, full, -jnp.inf), -1)
+    told = f"reference {reference!r}"
+    return _kept("logit", case, rows, words, told, prior, (), possible)
+
+
+def stick_rows(
+    space: StateActionSpace,
+    terms: str,
+    *,
+    by: str | Sequence[str] | None = None,
+    order: Sequence[Hashable] | None = None,
+    group: str | None = None,
+    coefficients: dist.Distribution | None = None,
+    shrink: Literal["normal", "horseshoe"] | None = None,
+    standardise: bool = True,
+    name: str = "rows",
+) -> Float[Array, "C S A O"]:
+    """P(k) = sig(eta_k) prod over the outcomes j before k of (1 - sig(eta_j)): one binary choice after the other.
+
+    Another model than `logit_rows`, whose rows depend on the order; with normal coefficients its posterior can be drawn
+    by Polya-Gamma variables (`method="gibbs"`) [PG13]. Sites: `rows_coefficients` [p K], K outcomes but the last;
+    groups as in `logit_rows`.
+
+    Args:
+        space: of the rows, with contexts or without.
+        terms, by, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        order: all outcomes by label, as they are asked for one after the other; None: in the order of the space.
+
+    Returns:
+        Float[C S A O]; [S A O] of a space without contexts.
+
+    Raises:
+        ValueError, TypeError: as `logit_rows`; an order that does not have each outcome once.
+
+    Example:
+        >>> space = bm.StateActionSpace(3, 1)
+        >>> rows = lambda: bm.models.stick_rows(space, "state", order=[2, 0, 1])
+        >>> numpyro = __import__("numpyro")
+        >>> numpyro.handlers.seed(rows, 0)().shape
+        (3, 1, 3)
+    """
+    case = _read(space, terms, by, group, standardise, name, centred=True)
+    outcomes = case.space.outcome_names
+    listed = list(outcomes) if order is None else list(order)
+    if sorted(map(str, listed)) != sorted(map(str, outcomes)) or len(listed) != len(outcomes):
+        raise ValueError(f"order is {listed}, expected each outcome once: {label_list(outcomes)}")
+    places = np.array([_place(label, outcomes) for label in listed])
+    possible = _possible(case.space)
+    words = tuple(str(outcomes[k]) for k in places[:-1])
+    eta, prior = _predictors(case, words, coefficients, shrink)
+    asked = possible[..., places]
+    # The last outcome that is possible takes what is left; one that is impossible is never chosen.
+    last = asked.shape[-1] - 1 - asked[..., ::-1].argmax(-1)
+    is_last = np.arange(asked.shape[-1]) == last[..., None]
+    chosen = jnp.concatenate([jax.nn.sigmoid(eta), jnp.ones((*eta.shape[:-1], 1))], -1)
+    chosen = jnp.where(is_last, 1.0, jnp.where(asked, chosen, 0.0))
+    # 1 - sig(eta) = sig(-eta), without cancellation.
+    passed = jnp.concatenate([jax.nn.sigmoid(-eta), jnp.zeros((*eta.shape[:-1], 1))], -1)
+    passed = jnp.where(is_last, 0.0, jnp.where(asked, passed, 1.0))
+    left = jnp.cumprod(passed, -1)
+    before = jnp.concatenate([jnp.ones((*left.shape[:-1], 1)), left[..., :-1]], -1)
+    rows = (chosen * before)[..., np.argsort(places)]
+    told = f"order {', '.join(str(outcomes[k]) for k in places)}"
+    return _kept("stick", case, rows, words, told, prior, tuple(map(int, places)), possible)
+
+
+def ordinal_rows(
+    space: StateActionSpace,
+    terms: str,
+    *,
+    outcomes: Sequence[Hashable] | None = None,
+    link: Literal["logit", "probit"] = "logit",
+    group: str | None = None,
+    coefficients: dist.Distribution | None = None,
+    shrink: Literal["normal", "horseshoe"] | None = None,
+    standardise: bool = True,
+    name: str = "rows",
+) -> Float[Array, "C S A O"]:
+    """P(outcome <= k) = F(cut_k - eta), with increasing cuts: outcomes that have an order, such as grades.
+
+    Sites: `rows_coefficients` [p 1], `rows_cuts` [m - 1] for m outcomes, ~ an ordered transform of Normal(0, 2.5);
+    groups as in `logit_rows`. The design has no constant, which the cuts are, and is not centred.
+
+    Args:
+        space: of the rows, with contexts or without.
+        terms, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        outcomes: labels in order, the others have probability zero (see `hazard_rows`); None: all states, not the end.
+        link: F, "logit" (logistic) or "probit" (normal).
+
+    Returns:
+        Float[C S A O]; [S A O] of a space without contexts.
+
+    Raises:
+        ValueError, TypeError: as `logit_rows`; fewer than two outcomes, one twice.
+
+    Example:
+        >>> space = bm.StateActionSpace(4, 2, ends=True)
+        >>> rows = lambda: bm.models.ordinal_rows(space, "state + action")
+        >>> numpyro = __import__("numpyro")
+        >>> float(numpyro.handlers.seed(rows, 0)()[..., -1].sum())
+        0.0
+    """
+    check_name("link", link, ORDERED)
+    case = _read(space, terms, None, group, standardise, name, centred=False)
+    known = case.space.outcome_names
+    listed = list(case.space.state_names) if outcomes is None else list(outcomes)
+    places = [_place(label, known) for label in listed]
+    if len(places) < 2 or len(set(places)) < len(places):
+        raise ValueError(f"outcomes is {listed}, expected at least two labels, each once")
+    eta, prior = _predictors(case, ("all",), coefficients, shrink)
+    base = CUTS.expand([len(places) - 1]).to_event(1)
+    cuts = jnp.asarray(numpyro.sample(f"{name}_cuts", dist.TransformedDistribution(base, OrderedTransform())))
+    below, above = _edges(cuts - eta)
+    # F(b) - F(a) = F(-a) - F(-b): where both are close to one the other side has the digits.
+    cumulative = jax.nn.sigmoid if link == "logit" else jax.scipy.special.ndtr
+    flip = below > 0
+    low, high = jnp.where(flip, -above, below), jnp.where(flip, -below, above)
+    mass = cumulative(high) - cumulative(low)
+    possible = _possible(case.space)
+    rows = jnp.zeros((*mass.shape[:-1], len(known))).at[..., np.array(places)].set(mass)
+    rows = jnp.where(possible, rows, 0.0)
+    rows = rows / rows.sum(-1, keepdims=True) if not possible[..., places].all() else rows
+    return _kept("ordinal", case, rows, ("all",), f"order {', '.join(map(str, listed))}", prior, (), possible)
+
+
+def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others go, and which event
+    space: StateActionSpace,
+    terms: str,
+    to: Float[AnyArray, "*C S A O"],
+    *,
+    event: Hashable = LEAVE,
+    link: Literal["cloglog", "logit"] = "cloglog",
+    by: str | Sequence[str] | None = None,
+    group: str | None = None,
+    coefficients: dist.Distribution | None = None,
+    shrink: Literal["normal", "horseshoe"] | None = None,
+    standardise: bool = True,
+    name: str = "hazard",
+) -> Float[Array, "C S A O"]:
+    """One event has the hazard h = 1 - exp(-exp(eta)); the other outcomes are shared out by another law.
+
+    event="leave": the state is left with probability h, to where by `to`. An outcome as event ("end", a failure): it
+    has probability h, and the others 1 - h, by `to`. Sites: `hazard_coefficients` [p 1], groups as in `logit_rows`.
+
+    Args:
+        space: of the rows, with contexts or without.
+        terms, by, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        to: rows of `logit_rows`, `ordinal_rows` or another law, whose probability of the event (of staying, where the
+            event is to leave) is left out.
+        event: "leave", or the label of an outcome.
+        link: "cloglog" (proportional hazards) or "logit".
+
+    Returns:
+        Float[C S A O]; [S A O] of a space without contexts.
+
+    Raises:
+        ValueError, TypeError: as `logit_rows`; rows of another shape.
+
+    Example:
+        >>> space = bm.StateActionSpace(3, 1, ends=True)
+        >>> rows = lambda: bm.models.hazard_rows(space, "state", bm.models.ordinal_rows(space, "state"), event="end")
+        >>> numpyro = __import__("numpyro")
+        >>> print(numpyro.handlers.seed(rows, 0)().sum(-1).round(3).ravel())
+        [1. 1. 1.]
+    """
+    check_name("link", link, LINKS)
+    case = _read(space, terms, by, group, standardise, name, centred=True)
+    outcomes = case.space.outcome_names
+    full = (case.space.n_contexts, *case.space.shape, len(outcomes))
+    if not broadcasts_to(jnp.shape(to), full):
+        raise ValueError(f"to has shape {jnp.shape(to)}, expected rows [contexts, states, actions, outcomes], {full}")
+    leaves = isinstance(event, str) and event == LEAVE and LEAVE not in outcomes
+    if leaves:
+        is_event = np.eye(case.space.n_states, len(outcomes), dtype=bool)[:, None, :]
+    else:
+        is_event = (np.arange(len(outcomes)) == _place(event, outcomes))[None, None, :]
+    eta, prior = _predictors(case, (str(event),), coefficients, shrink)
+    if link == "cloglog":
+        # log(1 - h) = -exp(eta); h by expm1, so that small hazards keep their digits.
+        happens, not_yet = -jnp.expm1(-jnp.exp(eta)), jnp.exp(-jnp.exp(eta))
+    else:
+        happens, not_yet = jax.nn.sigmoid(eta), jax.nn.sigmoid(-eta)
+    rest = jnp.where(is_event, 0.0, jnp.broadcast_to(jnp.asarray(to), full))
+    rest = rest / rest.sum(-1, keepdims=True)
+    moved, kept = (happens, not_yet) if leaves else (not_yet, happens)
+    rows = jnp.where(is_event, kept, moved * rest)
+    possible = _possible(case.space)
+    return _kept("hazard", case, rows, (str(event),), f"event {event!r}", prior, (), possible)
+
+
+def _read(
+    space: StateActionSpace,
+    terms: str,
+    by: str | Sequence[str] | None,
+    group: str | None,
+    standardise: bool,
+    name: str,
+    *,
+    centred: bool,
+) -> _Case:
+    """The design of a law in a space; refused where they do not fit."""
+    check_space(space)
+    check_bool("standardise", standardise)
+    check_type("name", name, str, "a text")
+    if space.successors is not None or space.horizon is not None:
+        what = "lists successors" if space.successors is not None else "has a horizon"
+        raise ValueError(f"space {what}, expected one whose rows are over all states, the same at every step")
+    plain = not isinstance(space, ContextSpace)
+    whole = _without_covariates(space) if plain else space
+    formula = whole.formula(terms, by)
+    formula = formula if centred else formula._replace(constant=False)
+    scale = whole.contexts.scale(formula, whole.layout)
+    design = design_of(formula, whole.contexts.covariates, whole.layout, scale, whole.n_contexts)
+    places, number = None, 0
+    if group is not None:
+        column = whole.contexts.group
+        if column is None or column.name != group:
+            there = "none was" if column is None else f"that is {column.name!r}"
+            raise ValueError(f"group is {group!r}, expected the column that read_log(group=) was given; {there}")
+        assert column.levels is not None
+        places, number = np.asarray(column.values), len(column.levels)
+    return _Case(whole, plain, design, formula.by, standardise, places, number, name)
+
+
+def _without_covariates(space: StateActionSpace) -> ContextSpace:
+    """A space without contexts as one with a single one, about which nothing is known."""
+    known = {x: getattr(space, x) for x in ("ends", "states", "actions", "legal", "support")}
+    return ContextSpace(space.n_states, space.n_actions, contexts=Contexts((), np.ones(1)), **known)
+
+
+def _place(label: Hashable, outcomes: Sequence[Hashable]) -> int:
+    if label not in outcomes:
+        raise ValueError(f"{label!r} is no outcome, expected one of {label_list(outcomes)}")
+    return list(outcomes).index(label)
+
+
+def _possible(space: ContextSpace) -> Bool[np.ndarray, "S A O"]:
+    """Outcomes that the space allows; all of an illegal pair, whose row is not looked at."""
+    full = (*space.shape, space.n_outcomes)
+    possible = np.ones(full, bool) if space.support is None else np.array(np.broadcast_to(space.support, full))
+    possible[~possible.any(-1)] = True
+    return possible
+
+
+def _refuse_reference(space: ContextSpace, at: Int[np.ndarray, " S"], possible: Bool[np.ndarray, "S A O"]) -> None:
+    legal = np.ones(space.shape, bool) if space.legal is None else np.asarray(space.legal)
+    masked = ~np.take_along_axis(possible, at[:, None, None], -1)[..., 0] & legal
+    row = first_index(masked)
+    if row is not None:
+        state, action = row
+        raise ValueError(
+            f"reference is outcome {space.outcome_names[at[state]]!r} in state {space.state_names[state]!r}, action "
+            f"{space.action_names[action]!r}, where the support of the space rules it out, expected a possible one"
+        )
+
+
+def _predictors(
+    case: _Case, words: Sequence[str], coefficients: dist.Distribution | None, shrink: str | None
+) -> tuple[Float[Array, "C S A K"], dist.Distribution | None]:
+    """Linear predictors of K columns of coefficients, and the prior of these where it has no hyperparameters."""
+    size, number, name = len(case.design.names), len(words), case.name
+    prior: dist.Distribution = dist.Normal(0.0, 2.5) if coefficients is None else coefficients
+    check_type("coefficients", prior, dist.Distribution, "a NumPyro distribution")
+    if prior.event_shape or not broadcasts_to(prior.batch_shape, (size, number)):
+        raise ValueError(
+            f"coefficients has batch shape {prior.batch_shape}, expected a law of one number that broadcasts to "
+            f"({size}, {number}): {', '.join(case.design.names)}"
+        )
+    whole = prior.expand((size, number))
+    if shrink is None:
+        b = jnp.asarray(numpyro.sample(f"{name}_coefficients", whole.to_event(2)))
+    else:
+        check_name("shrink", shrink, SHRINK)
+        b, whole = _shrunk(case, shrink, prior, number), None
+    # A product over a small axis, in the width of the sites.
+    eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
+    if case.group is not None:
+        scale = jnp.asarray(numpyro.sample(f"{name}_group_scale", dist.HalfNormal(1.0).expand([number]).to_event(1)))
+        each = dist.Normal(0.0, 1.0).expand([case.num_groups, number]).to_event(2)
+        intercepts = scale * jnp.asarray(numpyro.sample(f"{name}_group", each))
+        eta = eta + intercepts[case.group][:, None, None, :]
+    return eta, whole
+
+
+def _shrunk(case: _Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
+    """Coefficients that are shrunk together, but those of constants, which keep their prior."""
+    name, size = case.name, len(case.design.names)
+    constant = np.array([each == CONSTANT or each.startswith(CONSTANT + OF) for each in case.design.names])
+    plain = jnp.asarray(numpyro.sample(f"{name}_constants", prior.expand((size, number)).to_event(2)))
+    unit = jnp.asarray(numpyro.sample(f"{name}_unit", dist.Normal(0.0, 1.0).expand([size, number]).to_event(2)))
+    if shrink == "normal":
+        scale = jnp.asarray(numpyro.sample(f"{name}_shrink", dist.HalfNormal(1.0)))
+        spread = scale * jnp.ones((size, number))
+    else:
+        # lambda~ = c lambda / sqrt(c^2 + tau^2 lambda^2): a large coefficient has the width of the slab.
+        overall = jnp.asarray(numpyro.sample(f"{name}_shrink", dist.HalfCauchy(1.0)))
+        local = jnp.asarray(numpyro.sample(f"{name}_local", dist.HalfCauchy(1.0).expand([size, number]).to_event(2)))
+        half = SLAB_DEGREES / 2
+        slab = jnp.asarray(numpyro.sample(f"{name}_slab", dist.InverseGamma(half, half * SLAB**2)))
+        spread = overall * local * jnp.sqrt(slab / (slab + (overall * local) ** 2))
+    return jnp.where(constant[:, None], plain, spread * unit)
+
+
+def _edges(cuts: Float[Array, "... m"]) -> tuple[Float[Array, "... m"], Float[Array, "... m"]]:
+    """The lower and the upper edge of every outcome."""
+    far = jnp.full((*cuts.shape[:-1], 1), jnp.inf)
+    return jnp.concatenate([-far, cuts], -1), jnp.concatenate([cuts, far], -1)
+
+
+def _kept(
+    kind: str,
+    case: _Case,
+    rows: Float[Array, "C S A O"],
+    words: tuple[str, ...],
+    told: str,
+    prior: dist.Distribution | None,
+    order: tuple[int, ...],
+    possible: Bool[np.ndarray, "S A O"],
+) -> Float[Array, "*C S A O"]:
+    """The rows as the program gets them, with a record where somebody keeps it."""
+    returned, met = case.returned(rows), _met.get()
+    if met is not None:
+        met.append(
+            RowLaw(
+                kind,
+                case.name,
+                returned,
+                case.design,
+                case.standardised,
+                words,
+                told,
+                case.by,
+                prior,
+                order,
+                possible,
+                case.group,
+                case.num_groups,
+            )
+        )
+    return returned
