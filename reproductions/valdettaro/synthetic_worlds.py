@@ -195,13 +195,9 @@ def rows(result: xr.Dataset) -> list[Row]:
         here = result.sel(visits=number)
         for kind, verdict in (("posterior", True), ("truth", False)):
             each = here[kind]
-            for name, other in (
-                ("ascent", "frequencies"),
-                ("ascent", "mean"),
-                ("choose", "mean"),
-                ("choose", "ascent"),
-            ):
-                gain = (each.sel(method=name) - each.sel(method=other)).values
+            for name, other in PAIRS:
+                # By a mapping: `method=` is an argument of `sel` itself.
+                gain = (each.sel({"method": name}) - each.sel({"method": other})).values
                 # The paper says that its policies have the higher posterior value; of ours it says nothing.
                 band = BETTER if verdict and name == "ascent" else None
                 table.append(mean_row(f"m = {number}, {kind} value: {name} less {other}", None, gain, band))
@@ -219,7 +215,7 @@ def figure(result: xr.Dataset) -> "Figure":
     drawing = Figure(figsize=(11.0, 4.2), layout="constrained")
     for axes, kind in zip(drawing.subplots(1, 2), ("posterior", "truth"), strict=True):
         for name, label in METHODS.items():
-            gain = result[kind].sel(method=name) - result[kind].sel(method="mean")
+            gain = result[kind].sel({"method": name}) - result[kind].sel({"method": "mean"})
             error = 1.96 * gain.std("run") / gain.sizes["run"] ** 0.5
             axes.errorbar(result["visits"], gain.mean("run"), error, label=label)
         axes.set_xlabel("visits of every pair")
