@@ -49,6 +49,7 @@ REPRODUCTIONS = {
     "luis-deepsea": "reproductions.luis.deep_sea_times:REPRODUCTION",
     "luis-sevenrooms": "reproductions.luis.seven_rooms_regret:REPRODUCTION",
     "bamcp-worlds": "reproductions.bamcp.worlds:REPRODUCTION",
+    "valdettaro-fig3": "reproductions.valdettaro.synthetic_worlds:REPRODUCTION",
 }
 """Name -> module:attribute of a `Reproduction`, loaded when it is asked for."""
 
@@ -86,7 +87,7 @@ def reproduce(
     Args:
         name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow", "klearning-fig1" to "klearning-fig4",
             "bmrl-deepsea", "bmrl-widenarrow", "bmrl-priormdp", "tdbma-fig2", "tdbma-fig3", "ube-table1", "ube-fig5",
-            "oim-table1" to "oim-table6", "luis-deepsea", "luis-sevenrooms", "bamcp-worlds".
+            "oim-table1" to "oim-table6", "luis-deepsea", "luis-sevenrooms", "bamcp-worlds", "valdettaro-fig3".
         scale: "full", the numbers of seeds and steps of the paper; or "quick".
         key: a typed key; None: `jax.random.key(0)`.
         path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:

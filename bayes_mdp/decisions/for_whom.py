@@ -445,9 +445,7 @@ def all_policies(n_states: int, n_actions: int) -> Int[np.ndarray, "P S"]:
     return np.stack(np.unravel_index(np.arange(int(number)), (n_actions,) * n_states), -1)
 
 
-def knowing(
-    values: Float[ArrayLike, "P C"], weights: Float[ArrayLike, " C"], results: Float[ArrayLike, "T C"] | None = None
-) -> float:
+def knowing(values: ArrayLike, weights: ArrayLike, results: ArrayLike | None = None) -> float:
     """What it is worth to know the context, or the result of a test of it, before a policy is chosen.
 
         sum_t max_pi sum_c w_c P(t | c) J_c(pi) - max_pi sum_c w_c J_c(pi)
@@ -455,9 +453,9 @@ def knowing(
     An upper bound where contexts show in the course of things: a policy that learns them would lose less.
 
     Args:
-        values: J_c of each policy in each context.
-        weights: shares of the contexts; they are divided by their sum.
-        results: probabilities P(t | c) of each result of a test; None: the context itself becomes known.
+        values: Float[P C], J_c of each policy in each context.
+        weights: Float[C], shares of the contexts; they are divided by their sum.
+        results: Float[T C], probabilities P(t | c) of each result of a test; None: the context itself becomes known.
 
     Raises:
         ValueError: shapes that do not fit, results that do not add up to one in each context. TypeError: no numbers.
@@ -481,12 +479,12 @@ def knowing(
     return float(max((table @ (told * share).T).max(0).sum() - blind, 0.0))
 
 
-def exogenous(mdps: Sequence[MDP], moves: Float[ArrayLike, "Z Z"]) -> SparseMDP:
+def exogenous(mdps: Sequence[MDP], moves: ArrayLike) -> SparseMDP:
     """One MDP of the states (z, s), of a covariate z that moves by itself: P(s' | s, a, z) M(z' | z).
 
     Args:
         mdps: of each value of z, in order, of the same sizes.
-        moves: M, probabilities of the next value given this one.
+        moves: Float[Z Z], probabilities of the next value given this one.
 
     Returns:
         The MDP, state s of value z at z * S + s; it begins in z by the initial distributions of the MDPs divided by Z,

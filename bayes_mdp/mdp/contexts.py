@@ -112,7 +112,7 @@ class Contexts:
         """[C], the values of a covariate: numbers or labels."""
         return self.column(name).labels
 
-    def label(self, context: int) -> ProductLabel:
+    def label(self, context: int | np.integer) -> ProductLabel:
         """The pattern of one context, printed as "age=3, frail=1"."""
         return ProductLabel((plain(column.labels[context]) for column in self.columns), self.names)
 

@@ -131,7 +131,7 @@ def logit_rows(
     shrink: Literal["normal", "horseshoe"] | None = None,
     standardise: bool = True,
     name: str = "rows",
-) -> Float[Array, "C S A O"]:
+) -> Float[Array, "... S A O"]:
     """P(k) proportional to exp(eta_k), eta of the reference zero: a multinomial logit in every row.
 
     With a prior the rows depend on the reference. Sites: `rows_coefficients` [p K], K outcomes but the reference; with
@@ -194,7 +194,7 @@ def stick_rows(
     shrink: Literal["normal", "horseshoe"] | None = None,
     standardise: bool = True,
     name: str = "rows",
-) -> Float[Array, "C S A O"]:
+) -> Float[Array, "... S A O"]:
     """P(k) = sig(eta_k) prod over the outcomes j before k of (1 - sig(eta_j)): one binary choice after the other.
 
     Another model than `logit_rows`, whose rows depend on the order; with normal coefficients its posterior can be drawn
@@ -255,7 +255,7 @@ def ordinal_rows(
     shrink: Literal["normal", "horseshoe"] | None = None,
     standardise: bool = True,
     name: str = "rows",
-) -> Float[Array, "C S A O"]:
+) -> Float[Array, "... S A O"]:
     """P(outcome <= k) = F(cut_k - eta), with increasing cuts: outcomes that have an order, such as grades.
 
     Sites: `rows_coefficients` [p 1], `rows_cuts` [m - 1] for m outcomes, ~ an ordered transform of Normal(0, 2.5);
@@ -316,7 +316,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
     shrink: Literal["normal", "horseshoe"] | None = None,
     standardise: bool = True,
     name: str = "hazard",
-) -> Float[Array, "C S A O"]:
+) -> Float[Array, "... S A O"]:
     """One event has the hazard h = 1 - exp(-exp(eta)); the other outcomes are shared out by another law.
 
     event="leave": the state is left with probability h, to where by `to`. An outcome as event ("end", a failure): it
@@ -481,7 +481,7 @@ def _shrunk(case: _Case, shrink: str, prior: dist.Distribution, number: int) -> 
     return jnp.where(constant[:, None], plain, spread * unit)
 
 
-def _edges(cuts: Float[Array, "... m"]) -> tuple[Float[Array, "... m"], Float[Array, "... m"]]:
+def _edges(cuts: Float[Array, "... m"]) -> tuple[Float[Array, "... O"], Float[Array, "... O"]]:
     """The lower and the upper edge of every outcome."""
     far = jnp.full((*cuts.shape[:-1], 1), jnp.inf)
     return jnp.concatenate([-far, cuts], -1), jnp.concatenate([cuts, far], -1)
@@ -496,7 +496,7 @@ def _kept(
     prior: dist.Distribution | None,
     order: tuple[int, ...],
     possible: Bool[np.ndarray, "S A O"],
-) -> Float[Array, "*C S A O"]:
+) -> Float[Array, "... S A O"]:
     """The rows as the program gets them, with a record where somebody keeps it."""
     returned, met = case.returned(rows), _met.get()
     if met is not None:

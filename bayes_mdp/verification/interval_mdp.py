@@ -19,7 +19,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount
-from bayes_mdp.utils.typing import ArrayLike
+from bayes_mdp.utils.typing import ArrayLike, IntScalar
 from bayes_mdp.utils.validation import as_real, check_name, check_shape, check_type, first_index
 
 DONE = "done"
@@ -79,7 +79,7 @@ class IntervalMDP:
         """The choice of each entry."""
         return np.repeat(np.arange(self.n_choices), np.diff(self.first_entry))
 
-    def in_words(self, choice: int) -> str:
+    def in_words(self, choice: IntScalar) -> str:
         """A choice in a message.
 
         Args:

@@ -2,7 +2,7 @@
 
 # What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
-# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 import itertools
 

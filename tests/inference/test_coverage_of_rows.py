@@ -7,7 +7,7 @@ are a false alarm of 6e-7. With 300 logs intervals that hold .81 are caught, wit
 
 # What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
-# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 import numpy as np
 import pytest

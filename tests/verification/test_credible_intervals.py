@@ -10,6 +10,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.verification import credible_intervals, export_interval_mdp, load_interval_mdp, robust_values
 from bayes_mdp.verification.credible_intervals import _joint_intervals
+from tests.text import unwrapped
 
 SPACE = bm.StateActionSpace(3, 2, ends=True, states=("well", "ill", "worse"), actions=("wait", "treat"))
 OBJECTIVE = bm.Discounted(0.9)
@@ -108,7 +109,7 @@ def test_a_belief_that_only_samples_is_measured():
     belief = posterior()
     measured = credible_intervals(OnlyDraws(belief), OBJECTIVE, initial="well", num_draws=1000)
     exact = credible_intervals(belief, OBJECTIVE, initial="well")
-    assert "measured on 1,000 draws" in str(measured) and "Bonferroni over 24 entries" in str(exact)
+    assert "measured on 1,000 draws" in unwrapped(measured) and "Bonferroni over 24 entries" in unwrapped(exact)
     for rows in ("least", "most"):
         one, other = (robust_values(m, reward="reward", rows=rows).initial for m in (measured, exact))
         assert one == pytest.approx(other, rel=0.15)

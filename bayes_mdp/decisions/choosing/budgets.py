@@ -224,7 +224,7 @@ def occupancy_program(
     rows: PairRows,
     probs: Float[np.ndarray, " E"],
     reward: Float[np.ndarray, "*H Q"],
-    costs: Float[np.ndarray, "K *H Q"],
+    costs: Float[np.ndarray, "K *G Q"],
     summed: tuple[Objective, list[Objective]],
     start: Float[np.ndarray, " S"],
     policies: PolicySet,

@@ -342,11 +342,11 @@ def test_robust_plans():
 def test_in_words():
     """A few lines."""
     found = choose(KEY, Worlds(ROWS), AIM, "cvar:0.5", initial=START, options=ChooseOptions(num_draws=64))
-    text = str(found).splitlines()
-    assert text[0] == "Policy chosen by mean of the lowest 0.5 of the values (CVaR), discount 0.9"
-    assert text[1] == "  found: best of all 27 deterministic policies, in these draws"
-    assert "in 64 fresh draws" in text[2] and "in those that chose it" in text[2]
-    assert text[4] == "  start: the given distribution over 1 of 3 states"
+    section = found.layout()
+    assert section.title == "Policy chosen by mean of the lowest 0.5 of the values (CVaR), discount 0.9"
+    assert section.parts[0] == "how: best of all 27 deterministic policies, in these draws"
+    assert "in 64 fresh draws" in section.parts[1] and "in those that chose it" in section.parts[1]
+    assert section.parts[3] == "start: the given distribution over 1 of 3 states"
     assert isinstance(found, PolicyChoice)
 
 

@@ -197,7 +197,7 @@ def test_sampled_and_collapsed_posteriors(x64):
     short = bm.inference.NUTS(num_warmup=20, num_samples=25, num_chains=1)
     ways: Any = ({"method": "collapsed", "sampler": short}, {"method": short}, {})
     for chosen in ways:
-        posterior = bm.infer(jax.random.key(0), sticky, data, space=space, **chosen)
+        posterior: Any = bm.infer(jax.random.key(0), sticky, data, space=space, **chosen)
         lazy = posterior.lazy_belief(jax.random.key(1), 1, 3)
         assert lazy.weights.shape == ((25,) if chosen else posterior.weights.shape)
         assert lazy.rewards.value.shape[-1] == 3
