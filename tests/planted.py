@@ -708,8 +708,8 @@ FAULTS = [
     Fault(
         "interval-order",
         "verification/interval_mdp.py",
-        'np.argsort(-ahead if most else ahead, axis=-1, kind="stable")',
-        'np.argsort(ahead if most else ahead, axis=-1, kind="stable")',
+        "-ahead if most else ahead)",
+        "ahead if most else ahead)",
         "verification/test_interval_mdp.py",
         "the most favourable rows are the least favourable ones",
     ),

@@ -194,6 +194,7 @@ def _print_values(
 
     import bayes_mdp as bm
     from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_start
+    from bayes_mdp.utils.layout import Table
     from bayes_mdp.utils.messages import amount, amounts
 
     best, next_best = (bm.greedy(posterior, objective) for posterior in (before, after))
@@ -207,12 +208,10 @@ def _print_values(
     ]
     first = compared[0].values["logged"]
     print(f"Values before and after, mean and 95 % interval, {describe_objective(objective)}; {describe_start(first)}")
-    rows = [("policy", "before", "after")]
+    rows = []
     for name in policies:
         both = [each.values[name] for each in compared]
         one, two = (f"{amount(value.mean)} {amounts(*value.interval)}" for value in both)
         rows.append((name, one, two))
-    width = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, one, two in rows:
-        print(f"  {name:<{width[0]}}  {one:>{width[1]}}  {two:>{width[2]}}")
+    print(*Table(("policy", "before", "after"), rows).lines("  "), sep="\n")
     print("  logged: as in all logs of the updated posterior; greedy: best in the mean MDP before, and after")

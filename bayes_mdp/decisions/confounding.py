@@ -34,6 +34,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.numerics.numpy_or_jax import xp
+from bayes_mdp.planning.extreme_rows import least_rows
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealScalar
 from bayes_mdp.utils.validation import (
     as_real,
@@ -352,14 +353,10 @@ def _worth(rows: _Rows, values: Float[np.ndarray, " S"], discount: float) -> Flo
 
 def _worst_rows(case: _Case, worth: Float[np.ndarray, "S A O"], factor: float) -> Float[np.ndarray, "S A O"]:
     """P_do of the least sum over outcomes of P_do(k) worth(k): the bad ones get all that the factor allows."""
-    order = np.argsort(worth, -1, kind="stable")
-    probs = np.take_along_axis(case.rows.probs, order, -1)
-    # All r at 1 / factor leave 1 - 1 / factor to be given; outcome k takes at most P_k (factor - 1 / factor) of it.
+    # r_k from 1 / factor to factor: P_k r_k lies in an interval, and the rows sum to one.
+    probs = case.rows.probs
     room = probs * (factor - 1.0 / factor)
-    given = np.cumsum(room, -1) - room
-    mass = probs / factor + np.clip(1.0 - 1.0 / factor - given, 0.0, room)
-    moved = np.empty_like(mass)
-    np.put_along_axis(moved, order, mass, -1)
+    moved = least_rows(probs / factor, room, worth)
     chosen = case.logged[..., None]
     return chosen * case.rows.probs + (1.0 - chosen) * moved
 

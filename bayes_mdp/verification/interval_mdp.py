@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.planning.extreme_rows import least_rows
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount
@@ -550,14 +551,7 @@ class _Problem:
     def rows(self, values: Float[np.ndarray, " S"], most: bool) -> Float[np.ndarray, "C K"]:
         """The rows that make sum p v least or most: lower ends, then the rest goes to the extreme values first."""
         ahead = values[self.successor]
-        order = np.argsort(-ahead if most else ahead, axis=-1, kind="stable")
-        room = np.take_along_axis(self.room, order, -1)
-        rest = np.maximum(1.0 - self.lower.sum(-1), 0.0)
-        before = np.cumsum(room, -1) - room
-        given = np.clip(rest[:, None] - before, 0.0, room)
-        added = np.zeros_like(given)
-        np.put_along_axis(added, order, given, -1)
-        return self.lower + added
+        return least_rows(self.lower, self.room, -ahead if most else ahead)
 
     def sweep(self, values: Float[np.ndarray, " S"], maximise: bool, most: bool) -> _Sweep:
         """One Bellman step of every state."""

@@ -729,8 +729,7 @@ def search_within_budgets(
     programs = [first, *(mean_program(mean, spender, start, policies) for _, policies in sets[1:])]
     results = [_least_margin(program, spender, evaluate) for program in programs]
     found = [
-        Found(one.plan.policy, one.values, float(one.values.mean()), how, False)
-        for one, how in ((each, how) for some in results for each, how in [some] if each.passes)
+        Found(one.plan.policy, one.values, float(one.values.mean()), how, False) for one, how in results if one.passes
     ]
     if today is not None and found:
         values, costs = _in_draws(key, posterior, spender, today, start, num_draws)
@@ -1185,16 +1184,17 @@ def pareto_front(
     # From the least cost, rounding apart, to that of the free optimum, where the price is zero.
     budget = np.linspace(least, max(float(free.costs[0]), least), int(points))
     slack = ROUNDING * max(float(np.abs(budget).max()), 1e-300)
-    plans = [program.solve(np.array([each + slack])) for each in budget]
-    named: dict[str, PolicyOrLabels] = {str(i): plan.policy for i, plan in enumerate(plans) if plan is not None}
+    solved = [(each, program.solve(np.array([each + slack]))) for each in budget]
+    # Nearly none is left out: each budget is at least the least cost, rounding apart.
+    kept = [(each, plan) for each, plan in solved if plan is not None]
+    named: dict[str, PolicyOrLabels] = {str(i): plan.policy for i, (_, plan) in enumerate(kept)}
     answers = policy_values(key, posterior, named, objective, start, num_draws, spender.outcomes).values()
-    kept = [plan for plan in plans if plan is not None]
     return ParetoFront(
         outcome,
-        budget,
-        np.stack([plan.policy for plan in kept]),
-        np.array([plan.value for plan in kept]),
-        np.array([float(plan.prices[0]) for plan in kept]),
+        np.array([each for each, _ in kept]),
+        np.stack([plan.policy for _, plan in kept]),
+        np.array([plan.value for _, plan in kept]),
+        np.array([float(plan.prices[0]) for _, plan in kept]),
         np.stack([answer.draws for answer in answers]),
         np.stack([answer.outcomes[outcome].draws for answer in answers]),
         objective,
