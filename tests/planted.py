@@ -699,8 +699,8 @@ FAULTS = [
     Fault(
         "stored-option",
         "cli/stored.py",
-        "for name in (*_OF_A_LOG, *more):",
-        "for name in more:",
+        "(*OF_A_LOG, *more)",
+        "more",
         "test_cli_stored.py",
         "an option that says nothing is taken in silence",
     ),
