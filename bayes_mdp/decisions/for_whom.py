@@ -19,9 +19,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
+from bayes_mdp.decisions.outcomes import summarise_draws
 from bayes_mdp.mdp import MDP, Episodic, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import VARYING, Contexts, ContextSpace, LoggedContexts
+from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 PAGE = "how-to/covariates"
 MOST_POLICIES = 4096
 """Deterministic policies that are tried one by one."""
-LOW, HIGH = 0.025, 0.975
 
 
 @runtime_checkable
@@ -120,10 +121,9 @@ class Weights:
                 "population_uncertainty is True with weights, expected population='log' or a table of people, whose "
                 "number says how sure the weights are"
             )
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         there = self.counts > 0
         drawn = np.zeros((number, len(self.counts)))
-        drawn[:, there] = rng.dirichlet(self.counts[there], number)
+        drawn[:, there] = host_generator(key).dirichlet(self.counts[there], number)
         return drawn
 
 
@@ -263,11 +263,7 @@ class ValuesBy:
 
     def __getitem__(self, pattern: Hashable) -> "PolicyValue":
         """The value of a subgroup, by its pattern: a tuple of values, or the value where there is one covariate."""
-        whole = pattern if isinstance(pattern, tuple) else (pattern,)
-        for key, value in self.values.items():
-            if tuple(key) == tuple(whole):
-                return value
-        raise KeyError(pattern)
+        return self.values[pattern if isinstance(pattern, tuple) else (pattern,)]
 
     def table(self) -> "pd.DataFrame":
         """A row for each subgroup: its pattern, share of the population, mean, sd, and 95 % interval."""
@@ -365,12 +361,20 @@ def value_for(
     values, parts = {}, {}
     for g, pattern in enumerate(patterns):
         inside = group == g
-        total = share[inside].sum(0)
-        # A subgroup that the population lacks: its contexts weigh alike.
-        inner = np.where(total > 0, share[inside] / np.where(total > 0, total, 1.0), 1.0 / inside.sum())
+        inner = shares_within(share[inside])
         values[pattern] = _summed(first, (inner * draws[inside]).sum(0), float(gaps[inside].max()))
         parts[pattern] = float(weights.shares[inside].sum())
     return ValuesBy(names, values, parts)
+
+
+def shares_within(share: Float[np.ndarray, "c *N"]) -> Float[np.ndarray, "c *N"]:
+    """The weights of contexts within a subgroup, adding up to one.
+
+    Args:
+        share: of the population; a subgroup that the population lacks has contexts that weigh alike.
+    """
+    total = share.sum(0)
+    return np.where(total > 0, share / np.where(total > 0, total, 1.0), 1.0 / len(share))
 
 
 def _weights_or_equal(posterior: InContexts) -> Weights:
@@ -381,9 +385,8 @@ def _weights_or_equal(posterior: InContexts) -> Weights:
 
 
 def _summed(like: "PolicyValue", draws: Float[np.ndarray, " N"], gap: float) -> "PolicyValue":
-    low, high = np.quantile(draws, (LOW, HIGH))
-    sd, interval = float(draws.std(ddof=1)), (float(low), float(high))
-    return replace(like, draws=draws, mean=float(draws.mean()), sd=sd, interval=interval, gap=gap, rests_on=None)
+    mean, sd, interval = summarise_draws(draws)
+    return replace(like, draws=draws, mean=mean, sd=sd, interval=interval, gap=gap, rests_on=None)
 
 
 def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None = None) -> Float[np.ndarray, "C S A"]:

@@ -69,6 +69,19 @@ class Outcome:
             object.__setattr__(self, "discount", float(self.discount))
 
 
+LEVEL = 0.95
+
+
+def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
+    """Mean, standard deviation and central 95 % interval.
+
+    Args:
+        draws: of a value.
+    """
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
+
+
 class OutcomeValue(eqx.Module):
     """What a policy brings of one outcome.
 

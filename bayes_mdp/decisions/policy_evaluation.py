@@ -24,6 +24,7 @@ from bayes_mdp.decisions.outcomes import (
     check_outcomes,
     learnt_outcomes,
     read_outcomes,
+    summarise_draws,
 )
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
 from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, effective_number, limit_draws, pair_draws
@@ -133,7 +134,6 @@ def _which(probs: Float[np.ndarray, " S"], space: StateActionSpace | None) -> st
     return f"({', '.join(f'{name} {probs[s]:.3g}' for name, s in zip(names, possible, strict=True))})"
 
 
-LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**21  # float64 numbers of draws, and of their chains, that are held at once: 16 MiB
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
@@ -676,12 +676,6 @@ def describe_gap(value: PolicyValue | OutcomeValue) -> list[str]:
     """A line on the numerical error, where it shows in the printed digits and beside the standard deviation."""
     shows = value.gap > max(0.01 * value.sd, 1e-6 * abs(value.mean))
     return [f"numerical error: up to {value.gap:.2g}"] if shows else []
-
-
-def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
-    """Mean, standard deviation and central 95 % interval."""
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
 
 
 def read_action_probs(

@@ -229,18 +229,7 @@ class ContextSpace(StateActionSpace):
     @property
     def alone(self) -> StateActionSpace:
         """The space of the MDP in one context."""
-        return StateActionSpace(
-            self.n_states,
-            self.n_actions,
-            ends=self.ends,
-            states=self.states,
-            actions=self.actions,
-            legal=self.legal,
-            support=self.support,
-            successors=self.successors,
-            multiplicity=self.multiplicity,
-            unseen=self.unseen,
-        )
+        return StateActionSpace(self.n_states, self.n_actions, **{name: getattr(self, name) for name in _FIELDS})
 
     @property
     def side_by_side(self) -> StateActionSpace:

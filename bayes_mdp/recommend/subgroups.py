@@ -16,7 +16,14 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.confounding import tipping_point
-from bayes_mdp.decisions.for_whom import groups_of, policies_for, practice, read_population, values_in_contexts
+from bayes_mdp.decisions.for_whom import (
+    groups_of,
+    policies_for,
+    practice,
+    read_population,
+    shares_within,
+    values_in_contexts,
+)
 from bayes_mdp.decisions.policy_evaluation import policy_values, read_action_probs, start_of_log
 from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
@@ -98,11 +105,7 @@ class SubgroupDecision:
 
     def __getitem__(self, pattern: Hashable) -> SubgroupVerdict:
         """The verdict of a subgroup, by its pattern: a tuple of values, or the value where there is one covariate."""
-        whole = pattern if isinstance(pattern, tuple) else (pattern,)
-        for key, verdict in self.verdicts.items():
-            if tuple(key) == tuple(whole):
-                return verdict
-        raise KeyError(pattern)
+        return self.verdicts[pattern if isinstance(pattern, tuple) else (pattern,)]
 
     def table(self) -> "pd.DataFrame":
         """A row for each subgroup: `share`, `recommended` (None: abstain), `policy`, `gain`, `prob`, `tipping`."""
@@ -234,7 +237,7 @@ def decide_by_subgroup(
     for g, pattern in enumerate([EVERYBODY, *patterns]):
         inside = group == g - 1 if g else np.ones(len(group), bool)
         share = weights.shares[inside]
-        inner = share / share.sum() if share.sum() > 0 else np.full(inside.sum(), 1.0 / inside.sum())
+        inner = shares_within(share)
         gains = {n: inner @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
         improvements = {n: Improvement(gain, float(options.slack), float(confidence)) for n, gain in gains.items()}
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements)
