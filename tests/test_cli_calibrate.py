@@ -27,8 +27,8 @@ def asked(monkeypatch):
     """The arguments of `check`, whose answer is made up: wrong where the seed is 1, an interrupt where it is 2."""
     seen = {}
 
-    def check(key, prior, space, **options):
-        seen.update(options, prior=prior, space=space)
+    def check(key, prior, space, *, options, **more):
+        seen.update(vars(options), **more, prior=prior, space=space)
         seed = int(np.asarray(door.jax.random.key_data(key))[-1])
         if seed == 2:
             raise KeyboardInterrupt
@@ -91,7 +91,7 @@ def test_a_log_gives_the_space_and_the_data(capsys, asked, log):
 def test_fit_checks_around_its_log(capsys, asked, log):
     code, out, _ = run(capsys, "fit", log, *COLUMNS, "--check")
     assert code == 0 and "log evidence" in out and "Calibration of" in out
-    assert asked["data"].source == "log.csv" and asked["objective"] is None and "method" not in asked
+    assert asked["data"].source == "log.csv" and asked["objective"] is None and asked["method"] == "auto"
     code, _, _ = run(capsys, "fit", log, *COLUMNS, "--check", "--seed", 1)
     assert code == 1
 

@@ -184,6 +184,8 @@ def wrapped(line: str, hanging: str = "    ") -> list[str]:
         line: with its own indent.
         hanging: indent of the lines after the first.
     """
+    if "\n" in line:
+        return line.split("\n")  # a `repr` has lines of its own
     # "95 %" stays together.
     unbreakable = line.replace(" %", "\N{NO-BREAK SPACE}%")
     parts = textwrap.wrap(unbreakable, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)

@@ -124,13 +124,13 @@ def test_a_comparison_prints_probabilities_only_where_it_decides(belief):
     neither = compared({"stay": policies["stay"], "half": np.full((2, 2), 0.5)})
     assert neither.verdict.decided and "P(best)" in str(neither)
     # What was found, with which probability, on which data.
-    said = str(judged.verdict)
+    said = unwrapped(judged.verdict)
     assert said.startswith(
         "verdict: go is the best of 2 policies with probability 1.000 in 16 draws of the posterior given 400 "
         "transitions, which did not choose the policies; the prior's share of the rows in use is at most 0.0"
     )
     assert "; no value lies outside 0 to 2; no reason was found to distrust this (see " in said
-    said = str(neither.verdict)
+    said = unwrapped(neither.verdict)
     prob = neither.prob_best["half"]
     assert f"half is the best of 2 policies with probability {prob:.3f} in 16" in said
     assert "did not choose" not in said and "; no range of values was stated; " in said

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from numpyro import handlers
 
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
@@ -331,7 +331,7 @@ def _values(
     return values
 
 
-def _numbers_of(name: str, value: Float[Array, "..."]) -> dict[str, Float[Array, ""]]:
+def _numbers_of(name: str, value: Real[Array, "..."]) -> dict[str, Real[Array, ""]]:
     """What is ranked of a site: the number, each element of a few, the mean of many."""
     if not value.shape:
         return {name: value}

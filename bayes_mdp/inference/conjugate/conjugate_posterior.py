@@ -740,9 +740,9 @@ class ConjugatePosterior(Fitted):
             if counted_rows.reward is None:
                 return
             # Where there is no outcome, a reward whose law needs one is not looked at.
-            outcome = np.minimum(counted_rows.outcome(self.space), self.space.n_outcomes - 1)
+            outcome = np.asarray(np.minimum(counted_rows.outcome(self.space), self.space.n_outcomes - 1))
             counted, _ = counted_rows.observed_rewards(np.ones(outcome.shape), by_outcome=self.rewards_by_outcome)
-            reward, seen = np.asarray(counted_rows.reward, float), np.asarray(counted) != 0
+            reward, seen = np.asarray(counted_rows.reward, float), np.asarray(np.asarray(counted) != 0)
             self.reward_cells.check_rewards("transitions.reward", counted_rows.cell(self.space), outcome, reward, seen)
 
     def reward_support(self) -> RewardSupport:

@@ -230,7 +230,7 @@ class RegressionRewards(Rewards):
         """Features, noise precision and residual (from the prior mean) of rewards."""
         x = pick(self.features, place)
         residual = reward - pick(self.offset, place) - xp.matmul(x, xp.asarray(self.prior.loc, x.dtype))
-        return x, pick(self.noise_precision, place), xp.asarray(residual)
+        return xp.asarray(x), xp.asarray(pick(self.noise_precision, place)), xp.asarray(residual)
 
     def _add(
         self, x: AnyArray, precision: AnyArray, residual: AnyArray, weight: Weight, ss: AnyArray | float

@@ -80,7 +80,7 @@ def test_a_wrong_belief(log, factor):
     assert found.alarms and found.better_rival == "right"
     first = found.findings[found.alarms[0]]
     assert first.p_value == min(finding.p_value for finding in found.findings.values())
-    assert str(found).splitlines()[0].endswith(f"this belief does not fit the log: {first.text}")
+    assert found.layout().title.endswith(f"this belief does not fit the log: {first.text}")
     assert "(failed, p = " in str(found)
 
 

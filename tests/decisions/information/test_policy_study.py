@@ -18,6 +18,7 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
+from bayes_mdp.utils.layout import Table
 from tests.decisions.information.test_next_experiment import ONE_STEP, bandit, beta_bandit, by_pair, chain, chain_gain
 
 pytestmark = pytest.mark.numerics
@@ -198,10 +199,11 @@ def test_a_study_that_does_not_come_to_what_is_unknown_is_worth_nothing(key):
     # The table, best first by cost.
     assert answer.pairs == (("go",), ("half",), ("stay",)) and answer.best == "go"
     assert answer.cost.tolist() == [0.01, 1.0, 1.0] and answer.index.tolist() == [[2], [1], [0]]
-    lines = str(answer).splitlines()
-    assert lines[0] == "Which study to make next, discount 0.9, start: the given distribution (state 0)"
-    assert lines[3].split() == ["study", "episodes", "gain", "error", "cost", "gain", "/", "cost"]
-    assert lines[4].split()[:3] == ["go", "4", f"{answer.value[0]:.6g}"]
+    section = answer.layout()
+    assert section.title == "Which study to make next, discount 0.9, start: the given distribution (state 0)"
+    (shown,) = [part for part in section.parts if isinstance(part, Table)]
+    assert shown.head[:6] == ("study", "episodes", "gain", "error", "cost", "gain / cost")
+    assert shown.rows[0][:3] == ("go", "4", f"{answer.value[0]:.6g}")
     table = answer.to_dataset()
     assert list(table["study"].values) == ["go", "half", "stay"] and table["value"].dims == ("candidate",)
     assert table["num_episodes"].values.tolist() == [4, 4, 50]

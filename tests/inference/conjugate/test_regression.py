@@ -45,8 +45,8 @@ def test_evidence_and_predictive_densities_are_those_of_one_normal_law():
     belief, growth = regression_rewards(prior, features, offset, precision), 0.0
     for i in range(4):
         one = tuple(index[i] for index in cell)
-        growth += float(belief.log_predictive(one, 0, reward[i], np.ones(())))
-        belief, constant = belief.observe(one, 0, reward[i], np.ones(()))
+        growth += float(belief.log_predictive(one, 0, np.asarray(reward[i]), np.ones(())))
+        belief, constant = belief.observe(one, 0, np.asarray(reward[i]), np.ones(()))
         del constant
     np.testing.assert_allclose(growth, law.logpdf(reward), rtol=1e-9)
     known = 0.5 * np.log(precision[cell]).sum()

@@ -1,5 +1,6 @@
 """The prior's share of pooled rows: beside restaurants seated one customer after the other, and its limits."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -192,7 +193,8 @@ def test_new_data_lower_it(posterior):
 
 def test_a_value_says_what_is_borrowed():
     """Time in pairs weighs both shares; the verdict asks for the prior's alone."""
-    few = posterior_of(stays(200).transitions, concentration=300.0, spread=0.1, draws=20)
+    transitions = replace(stays(200).transitions, reward=None)  # the prior knows the rewards
+    few = posterior_of(transitions, concentration=300.0, spread=0.1, draws=20)
     policy, start = np.zeros(N_STATES, int), np.array([0.5, 0.25, 0.25, 0.0, 0.0])
     found = bm.compare_policies(
         KEY,
