@@ -262,7 +262,7 @@ def decide(
         if options.checks:
             rule = _rule(problem)
             criticism = criticise(
-                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule)
+                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule, by_use=True)
             )
             judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
         else:
