@@ -37,7 +37,15 @@ from bayes_mdp.utils.layout import Part, Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
-from bayes_mdp.utils.validation import check_bool, check_count, check_key, check_labels, check_number, check_type, described
+from bayes_mdp.utils.validation import (
+    check_bool,
+    check_count,
+    check_key,
+    check_labels,
+    check_number,
+    check_type,
+    described,
+)
 
 NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
 ALIKE, LEARNT, INFORMED, SHARED, UNKNOWN = "alike", "learnt", "informed", "shared", "unknown"

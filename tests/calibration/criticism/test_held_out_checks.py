@@ -179,14 +179,14 @@ def test_the_chosen_value_by_hand(kind):
 
 @cache
 def judged(kind: str, number: int) -> Any:
-    """Rank p-values of the checks for worlds from the prior.
+    """Rank p-values of the checks for worlds from the prior; `used`, `used_where`: by use of the chosen policy.
 
     Kinds: "right"; "flat" and "sure", concentrations a hundred times too large and too small; "both", replicates from
     the posterior of both halves; "same", the half that chose judges too; "popular", whose rows have the
     concentration of the belief, but some states are likely everywhere and others nowhere.
     """
     concentration = {"flat": 100 * RIGHT, "sure": RIGHT / 100, "popular": RIGHT / 2}.get(kind, RIGHT)
-    new, where, chosen = [], [], []
+    new, where, used, used_where, chosen = [], [], [], [], []
     for seed, key in enumerate(jax.random.split(KEY, number)):
         rng = np.random.default_rng([7, seed])
         rows = world(rng)
@@ -202,9 +202,21 @@ def judged(kind: str, number: int) -> Any:
         outcomes = new_outcomes(keys[1], source, SPACE, first.transitions, second.transitions, REPLICATES)
         new.append(outcomes.share.two_sided_p_value)
         where.append(outcomes.arrivals.two_sided_p_value)
+        use = time_in_pairs(np.asarray(half.mean_mdp().transition_probs), policy)
+        by_use = new_outcomes(keys[1], source, SPACE, first.transitions, second.transitions, REPLICATES, use)
+        used.append(by_use.share.two_sided_p_value)
+        used_where.append(by_use.arrivals.two_sided_p_value)
         found = value_of_choice(keys[2], source, policy, OBJECTIVE, START, judge.transitions, REPLICATES, lambda: None)
         chosen.append(found.p_low)
-    return SimpleNamespace(new=np.array(new), where=np.array(where), chosen=np.array(chosen))
+    both = {"used": np.array(used), "used_where": np.array(used_where)}
+    return SimpleNamespace(new=np.array(new), where=np.array(where), chosen=np.array(chosen), **both)
+
+
+def time_in_pairs(rows: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """start' (I - discount P)^-1, each state's in the pair of its action."""
+    chain = rows[np.arange(S), policy]
+    time = np.linalg.solve(np.eye(S) - float(OBJECTIVE.discount) * chain.T, START)
+    return time[:, None] * np.eye(A)[policy]
 
 
 def check_right(number: int) -> None:
@@ -212,8 +224,10 @@ def check_right(number: int) -> None:
     found = judged("right", number)
     alarms = int(((found.new <= LEVEL) | (found.where <= LEVEL) | (found.chosen <= LEVEL)).sum())
     assert stats.binom.sf(alarms - 1, number, 3 * LEVEL) > FALSE_ALARM
+    alarms = int(((found.used <= LEVEL) | (found.used_where <= LEVEL) | (found.chosen <= LEVEL)).sum())
+    assert stats.binom.sf(alarms - 1, number, 3 * LEVEL) > FALSE_ALARM
     for level in (0.05, 0.1, 0.25, 0.5):
-        for p_values in (found.new, found.where, found.chosen):
+        for p_values in (found.new, found.where, found.used, found.used_where, found.chosen):
             assert stats.binom.sf(int((p_values <= level).sum()) - 1, number, level) > FALSE_ALARM
     assert stats.kstest(found.chosen, "uniform").pvalue > FALSE_ALARM
 
