@@ -5,8 +5,9 @@ for each check that failed the policies are compared again under the beliefs tha
 that is learnt, rows that lead where the log leads, the earlier and the later half of the episodes alone, and, where the
 check is about the choice itself, the choice made with one half of the episodes and judged by the other. Where actions
 depend on the step, the baseline is what the log did at its earlier steps, or at its later ones. If the promise is
-broken there, by more than the draws may err, the check is a reason not to recommend; if not, a note. What none of these beliefs can hold
-(an unseen cause of actions and outcomes, rewards that are missing for a reason) no such comparison can show.
+broken there, by more than the draws may err, the check is a reason not to recommend; if not, a note. What none of these
+beliefs can hold (an unseen cause of actions and outcomes, rewards that are missing for a reason) no such comparison can
+show.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +40,7 @@ SHARE, BY_STEP = "the prior's share", "behaviour by step"
 ROUNDING = 1e-9
 """Of a gain: less is none."""
 ERRORS = 2.0
-"""Monte Carlo errors of P(no worse) below what is asked for, from which on the draws show that the promise is broken."""
+"""A promise is broken where P(no worse) is less than it must be by more than so many Monte Carlo errors."""
 SIGN = 0.5
 """What P(no worse) must be by half of the data, which cannot be asked for more than the sign."""
 

@@ -112,7 +112,7 @@ def test_a_promise_of_half_of_the_data_is_the_sign():
     [(400, 20, False, False), (400, 28, False, True), (400, 32, True, False), (40_000, 2_800, True, False)],
 )
 def test_a_promise_is_broken_where_the_draws_show_it(number, worse, stops, doubt):
-    """.930 of .95 in 400 draws, whose error is .013, may be chance; .920 is not, nor .930 in a hundred times as many."""
+    """.930 for .95 in 400 draws, whose error is .013, may be chance; .920 is not, nor .930 in 40,000 draws."""
     gain = np.where(np.arange(number) < worse, -1.0, 1.0)
     answer = Consequence(SHARE, "x", 1.0, gain, 0.0, 0.95)
     assert answer.stops == stops and answer.in_doubt == doubt
