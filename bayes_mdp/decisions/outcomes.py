@@ -138,7 +138,7 @@ class PairReward(eqx.Module):
         else:
             table = np.broadcast_to(table, (*lead, *table.shape[-3:]))
             after = table[(*steps, rows.state[rows.pair], rows.action[rows.pair], rows.next_state)]
-        later = [rows.sums(probs * one) for one in np.atleast_2d(after)]
+        later = [rows.sums(probs * next_value) for next_value in np.atleast_2d(after)]
         if horizon is None:
             return expected + later[0]
         return expected + (np.stack(later, 1) if after.ndim == 2 else later[0][:, None])
@@ -243,13 +243,16 @@ def read_outcomes(
     Raises:
         ValueError: one sentence on the outcome that does not fit.
     """
-    found: dict[str, tuple[PairReward, Objective]] = {}
+    read: dict[str, tuple[PairReward, Objective]] = {}
     for name, outcome in ({} if outcomes is None else outcomes).items():
-        what = f"outcomes[{name!r}]"
-        own = _objective(what, outcome, objective)
+        argument = f"outcomes[{name!r}]"
+        own_objective = _objective(argument, outcome, objective)
         steps = objective.horizon if isinstance(objective, Episodic) else None
-        found[name] = _pair_reward(what, outcome, shape[-2:], ends, steps, float(step_discount(own))), own
-    return found
+        read[name] = (
+            _pair_reward(argument, outcome, shape[-2:], ends, steps, float(step_discount(own_objective))),
+            own_objective,
+        )
+    return read
 
 
 def _objective(what: str, outcome: Outcome, objective: Objective) -> Objective:
@@ -272,9 +275,9 @@ def _pair_reward(
 ) -> PairReward:
     reward, (n_states, n_actions) = np.asarray(outcome.reward), pairs
     n_outcomes = n_states + ends
-    own = {"S": (n_states,), "S A": (n_states, n_actions), "S A O": (n_states, n_actions, n_outcomes)}
-    by_step = {} if steps is None else {f"H {axes}": (steps, *size) for axes, size in own.items()}
-    sizes = {**own, **by_step}
+    shapes = {"S": (n_states,), "S A": (n_states, n_actions), "S A O": (n_states, n_actions, n_outcomes)}
+    by_step = {} if steps is None else {f"H {axes}": (steps, *size) for axes, size in shapes.items()}
+    sizes = {**shapes, **by_step}
     fits = [axes for axes, size in sizes.items() if size == reward.shape]
     if not fits:
         expected = " or ".join(f"{size} [{axes}]" for axes, size in sizes.items())

@@ -653,7 +653,7 @@ class Mixture(MixturePosterior):
         after = self._with_components(components, log_weights)
         if self.outcomes is None:
             return after
-        return replace(after, outcomes={name: each.discount_data(factor) for name, each in self.outcomes.items()})
+        return replace(after, outcomes={name: outcome.discount_data(factor) for name, outcome in self.outcomes.items()})
 
     def with_sources(self, sources: Digests) -> "Mixture":
         """The same belief, which remembers the logs that it has learnt from.

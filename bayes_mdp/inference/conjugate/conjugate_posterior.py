@@ -695,7 +695,7 @@ class ConjugatePosterior(Fitted):
         after = replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
         if self.outcomes is None:
             return after
-        return replace(after, outcomes={name: each.discount_data(factor) for name, each in self.outcomes.items()})
+        return replace(after, outcomes={name: outcome.discount_data(factor) for name, outcome in self.outcomes.items()})
 
     def _update_from_sums(self, folded: FoldedLog, weight: ArrayLike, allow_duplicates: bool) -> "ConjugatePosterior":
         if not is_concrete(self, weight):
