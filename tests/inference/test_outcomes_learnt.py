@@ -74,7 +74,8 @@ def test_reward_and_outcomes_are_independent_given_the_rows(prior):
     """In one step rows do not matter: no correlation of 4,000 draws above 5.5 / sqrt(4,000) (false alarms: 1e-7)."""
     frame = table()
     frame["bed days"] = np.random.default_rng(1).poisson(3.0, len(frame))
-    log = bm.read_log(frame, **{**COLUMNS, "outcomes": ["cost", "bed days"]})
+    columns: dict[str, Any] = {**COLUMNS, "outcomes": ["cost", "bed days"]}
+    log = bm.read_log(frame, **columns)
     posterior = fit(default_prior(log) if prior == "default" else prior(), log, log)
     told = bm.policy_value(jax.random.key(1), posterior, [0, 1, 0], bm.Episodic(1), num_draws=4_000)
     draws = [told.draws, *(told.outcomes[name].draws for name in ("cost", "bed days"))]
