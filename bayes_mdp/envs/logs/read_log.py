@@ -281,6 +281,12 @@ def read_chunks(
         raise TypeError(f"read_chunks has no argument {unknown[0]!r}, expected those of read_log")
     whole = ("every", "count", "reward_at", "subject", "covariates", "varying", "group")
     _refuse_whole(**{name: columns.get(name) for name in whole})
+    for name in ("by_step", "allow_duplicates", "progress"):
+        if columns.get(name):
+            raise ValueError(
+                f"{name} is {described(columns[name])}, expected read_log(..., chunksize={chunksize}, {name}=...), which "
+                "counts the chunks: read_chunks leaves that to the caller"
+            )
     roles = with_outcomes({role: columns.get(role) for role in ROLES}, columns.get("outcomes"))
     words = (columns.get(name, "error") for name in ("missing_reward", "missing_state", "gaps"))
     missing = Missing.of_words(roles, *words)
