@@ -284,8 +284,8 @@ def read_chunks(
     for name in ("by_step", "allow_duplicates", "progress"):
         if columns.get(name):
             raise ValueError(
-                f"{name} is {described(columns[name])}, expected read_log(..., chunksize={chunksize}, {name}=...), which "
-                "counts the chunks: read_chunks leaves that to the caller"
+                f"{name} is {described(columns[name])}, expected read_log(..., chunksize={chunksize}, {name}=...), "
+                "which counts the chunks: read_chunks leaves that to the caller"
             )
     roles = with_outcomes({role: columns.get(role) for role in ROLES}, columns.get("outcomes"))
     words = (columns.get(name, "error") for name in ("missing_reward", "missing_state", "gaps"))
