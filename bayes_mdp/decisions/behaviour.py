@@ -145,9 +145,11 @@ def behaviour_policy(
         number = AS_LOGGED if space is None or space.horizon is None else space.horizon
     probs, never = logged_actions(log, space, number)
     if never:
-        more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
+        remainder = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
         logger.warning(
-            "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
+            "behaviour_policy: all actions equally likely in states never visited: %s%s",
+            ", ".join(never[:SHOWN]),
+            remainder,
         )
     p_value = 1.0 if probs.ndim == 3 or isinstance(log, CanCount) else step_p_value(log)
     if p_value > STEP_LEVEL:
@@ -288,7 +290,7 @@ def anchored_values(
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")
     # What was done, not what staff would do again: the mean return has the same luck in its actions.
-    every = {_BEHAVIOUR: policy_of(log, labels_of(posterior), objective), **policies}
-    values = policy_values(key, posterior, every, objective, log if initial is None else initial, num_draws)
+    compared = {_BEHAVIOUR: policy_of(log, labels_of(posterior), objective), **policies}
+    values = policy_values(key, posterior, compared, objective, log if initial is None else initial, num_draws)
     base = values[_BEHAVIOUR].draws
     return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

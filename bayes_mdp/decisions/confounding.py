@@ -367,8 +367,8 @@ def _value_of(case: _Case, probs: Float[np.ndarray, "S A O"], discount: float) -
     weights = case.policy[..., None] * probs
     reward = (weights * case.rows.paid).sum((1, 2))
     keep = case.rows.after < size
-    where = np.broadcast_to(np.arange(size)[:, None, None], probs.shape)[keep], case.rows.after[keep]
-    chain = scipy.sparse.csr_array((discount * weights[keep], where), shape=(size, size))
+    entries = np.broadcast_to(np.arange(size)[:, None, None], probs.shape)[keep], case.rows.after[keep]
+    chain = scipy.sparse.csr_array((discount * weights[keep], entries), shape=(size, size))
     if size <= DENSE_STATES:
         return np.linalg.solve(np.eye(size) - chain.toarray(), reward)
     system: Any = scipy.sparse.eye_array(size, format="csr") - chain

@@ -322,13 +322,13 @@ def value_of_covariates(
         True
     """
     weights = read_population(posterior, population)
-    here = weights.posterior
+    weighted = weights.posterior
     named = policies
     if named is None:
-        listed = all_policies(here.space.n_states, here.space.n_actions)
+        listed = all_policies(weighted.space.n_states, weighted.space.n_actions)
         named = {str(i): policy for i, policy in enumerate(listed)}
-    each = values_in_contexts(policy_values, key, here, named, objective, initial, num_draws)
-    table = np.array([[value[name].mean for value in each] for name in named])
-    _, group, patterns = groups_of(here.contexts, by)
+    by_context = values_in_contexts(policy_values, key, weighted, named, objective, initial, num_draws)
+    table = np.array([[value[name].mean for value in by_context] for name in named])
+    _, group, patterns = groups_of(weighted.contexts, by)
     results = (group == np.arange(len(patterns))[:, None]).astype(float)
     return knowing(table, weights.shares, results)

@@ -130,8 +130,8 @@ class PolicyComparison(eqx.Module):
         """`value` [policy, draw] and, where outcomes were asked for, `outcomes` [policy, outcome, draw], labelled."""
         import xarray as xr
 
-        each = [value.to_dataset() for value in self.values.values()]
-        return xr.concat(each, xr.IndexVariable("policy", list(self.values)))
+        datasets = [value.to_dataset() for value in self.values.values()]
+        return xr.concat(datasets, xr.IndexVariable("policy", list(self.values)))
 
     __str__ = as_text
     _repr_html_ = as_html

@@ -204,8 +204,8 @@ class Percentile(Module):
         Args:
             values, best: as of `score`.
         """
-        at = np.argsort(values, kind="stable")[-self.rank(len(values))]
-        return np.eye(len(values))[at]
+        ranked_draw = np.argsort(values, kind="stable")[-self.rank(len(values))]
+        return np.eye(len(values))[ranked_draw]
 
 
 class ProbabilityOptimal(Module):
