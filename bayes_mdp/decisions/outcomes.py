@@ -24,7 +24,7 @@ _RATE = "a number above 0 and at most 1, or None"
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Known rewards that are summed beside those of a posterior, in the same draws of its rows.
+    """A known cost or effect of each state and action, summed beside the reward in the same draws of the posterior.
 
     Args:
         reward: of a state [S], of a pair [S A], or of a pair and what follows [S A O] (O the next states and, where

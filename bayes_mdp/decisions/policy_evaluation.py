@@ -327,7 +327,7 @@ def policy_value(
     population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
     population_uncertainty: bool = False,
 ) -> PolicyValue | ValuesBy:
-    """The value of `policy` in `num_draws` draws of the posterior. On the host, by NumPy, in float64.
+    """The value of a policy with an interval: its expected return in `num_draws` draws of the posterior. Host-side.
 
     Only the pairs that the policy takes are drawn. Rows of a posterior that only samples whole MDPs are drawn by JAX.
 

@@ -120,7 +120,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     allow_duplicates: bool = False,
     progress: Progress | None = None,
 ) -> Log | FoldedLog:
-    """Read one transition per row. `state`, `action`, ... are names of columns.
+    """Read a table of transitions or visits, one per row (CSV, Parquet, DataFrame); larger than memory: `chunksize`.
 
     State and action labels are any hashable values; they are numbered in natural order (2 before 10, "s2" before
     "s10"), or in the order of `states` and `actions` where these are given. Labels of integer columns stay

@@ -209,7 +209,7 @@ def _same_lists(mdps: SparseMDP) -> bool:
 def posterior_samples(
     mdps: MDP | SparseMDP, *, weights: ArrayLike | None = None, visits: ArrayLike | None = None
 ) -> PosteriorSamples:
-    """A posterior from hypotheses.
+    """A posterior from a list of MDPs, with weights.
 
     Args:
         mdps: an MDP (or SparseMDP) whose arrays have a leading axis N, as `sample(key, (N,))` returns it.
