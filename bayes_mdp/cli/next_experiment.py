@@ -82,7 +82,7 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
     infer_key, key = jax.random.split(jax.random.key(arguments.seed))
     if path is None:
         log = log_of(arguments)
-        posterior = _inferred(arguments, infer_key, log)
+        posterior = _infer(arguments, infer_key, log)
     else:
         log, posterior = None, load_stored(path)
     space = posterior.space
@@ -107,7 +107,7 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
         print(f"table: {arguments.csv}")
 
 
-def _inferred(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") -> "InferredPosterior":
+def _infer(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") -> "InferredPosterior":
     """The posterior of the log, where the prior has one in closed form."""
     import bayes_mdp as bm
 

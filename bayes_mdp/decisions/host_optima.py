@@ -344,7 +344,7 @@ def best_policies(
     answer, stable = _policy_iteration(choices, objective, _first_policy(choices, objective, policy))
     open_draws = ~stable | ~np.isfinite(answer.values.gap)
     for n in np.flatnonzero(open_draws):
-        answer = _planned(answer, int(n), rows, drawn, objective)
+        answer = _with_plan(answer, int(n), rows, drawn, objective)
         if not np.isfinite(answer.values.gap[n]):
             break
     return answer
@@ -400,10 +400,10 @@ def _policy_iteration(
                 break
             part, guess = part.take(moved) if not moved.all() else part, np.where(np.isfinite(v), v, 0.0)[moved]
     stable = ~going & np.isfinite(values).all(-1)
-    return _bounded(choices, objective, values, q, chosen), stable
+    return _with_bound(choices, objective, values, q, chosen), stable
 
 
-def _bounded(
+def _with_bound(
     choices: Choices,
     objective: Objective,
     values: Draws,
@@ -487,7 +487,7 @@ def _solve(mdp: MDP, objective: Objective) -> Solution:
     return plan(mdp, objective)
 
 
-def _planned(answer: Optima, draw: int, rows: PairRows, drawn: Drawn, objective: Objective) -> Optima:
+def _with_plan(answer: Optima, draw: int, rows: PairRows, drawn: Drawn, objective: Objective) -> Optima:
     """The answer with that of the planner for one draw."""
     n_states, n_actions = rows.n_states, int(rows.action.max()) + 1
     table, reward = np.zeros((n_states, n_actions, n_states + 1)), np.zeros((n_states, n_actions))

@@ -250,7 +250,7 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
         precision: of discounted values, as in `solve`.
     """
     if isinstance(objective, Discounted):
-        return _discounted(chains, float(objective.discount), precision)
+        return _discounted_values(chains, float(objective.discount), precision)
     if not isinstance(objective, AverageReward):
         return _first_exit(chains)
     answer = _average(chains)
@@ -259,7 +259,7 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
         # Several recurrent classes may have one gain: value iteration settles it.
         with jax.enable_x64(True):
             mdp = MDP(jnp.asarray(chains.dense(n))[:, None], jnp.asarray(chains.reward[n])[:, None])
-            plan = _planned(mdp, objective)
+            plan = _plan(mdp, objective)
         gain[n], gap[n] = float(plan.gain), float(plan.gap)
         if not np.isfinite(gap[n]):
             break
@@ -267,11 +267,11 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
 
 
 @eqx.filter_jit
-def _planned(mdp: MDP, objective: Objective) -> PolicyEvaluation:
+def _plan(mdp: MDP, objective: Objective) -> PolicyEvaluation:
     return evaluate(mdp, jnp.zeros(mdp.n_states, int), objective)
 
 
-def _discounted(chains: Chains, discount: float, precision: float) -> Values:
+def _discounted_values(chains: Chains, discount: float, precision: float) -> Values:
     values = solve(chains, discount, chains.reward, precision=precision)
     swept = chains.reward + discount * chains.expected_next(values)
     bound = discounted_bound(chains, swept - values, values, discount, chains.mass)
@@ -440,7 +440,7 @@ def solve(
     if not done.all() and size <= ELIMINATED:
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
-        system = _anchored(system) if anchored else system
+        system = _anchor(system) if anchored else system
         try:
             inverse = np.linalg.inv(system.T if adjoint else system)
         except np.linalg.LinAlgError:
@@ -453,7 +453,7 @@ def solve(
     return x
 
 
-def _anchored(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"]:
+def _anchor(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"]:
     system = system.copy()
     system[..., 0] += 1.0
     return system

@@ -124,12 +124,12 @@ class Unvisited(eqx.Module):
             weight = describe_weight(self.weight)
             prior_words = f", under a prior that weighs {weight} each" if weight else ""
             parts.append(
-                f"{self.total:.2g} of its time in pairs never tried{prior_words}: {_described(self.pairs, self.share)}"
+                f"{self.total:.2g} of its time in pairs never tried{prior_words}: {_in_words(self.pairs, self.share)}"
             )
         if self.by_prior:
             share, weight = float(self.by_prior_share.sum()), describe_weight(self.by_prior_weight)
             weight_words = f" (weight of {weight})" if weight else ""
-            pairs = _described(self.by_prior, self.by_prior_share)
+            pairs = _in_words(self.by_prior, self.by_prior_share)
             parts.append(f"{share:.2g} of its time in pairs known by the prior alone{weight_words}: {pairs}")
         if self.states:
             states = describe_pairs([str(s) for s in self.states], self.state_share)
@@ -139,7 +139,7 @@ class Unvisited(eqx.Module):
         return "; ".join(parts)
 
 
-def _described(pairs: Sequence[Pair], share: Float[np.ndarray, " pairs"]) -> str:
+def _in_words(pairs: Sequence[Pair], share: Float[np.ndarray, " pairs"]) -> str:
     return describe_pairs([" ".join(map(str, pair)) for pair in pairs], share)
 
 
@@ -417,7 +417,7 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
     visits, unknown, names, share, weight = pairs.visits, pairs.unknown, pairs.names, pairs.share, pairs.weight
     time = time.sum(0) if time.ndim > visits.ndim else time
     unvisited = Unvisited.of(visits, time, names, unknown, weight)
-    untried, untried_share = _untried(pairs.untried, time)
+    untried, untried_share = _untried_part(pairs.untried, time)
     observed = float(visits.sum())
     paid = None if pairs.reward is None else RewardPrior.of(time, pairs.reward, names)
     # Known rows need no data: time there does not count.
@@ -453,7 +453,9 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
     )
 
 
-def _untried(untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]) -> tuple[UntriedRewards | None, float]:
+def _untried_part(
+    untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]
+) -> tuple[UntriedRewards | None, float]:
     """Those of the pairs in which a policy spends time, and which part of it."""
     time = np.maximum(time, 0.0)
     used = None if untried is None else untried.among(time > 0)

@@ -287,7 +287,7 @@ def _infer_outcome(
             f"outcome {name!r}, learnt as the reward is: {error} (another prior for it: log.of_outcome({name!r}) to "
             "infer, and posterior.with_outcomes) " + see("how-to/budgets")
         ) from None
-    moved = _moved_by_prior(posterior)
+    moved = _prior_shift(posterior)
     if moved > MOVED:
         warn_user(
             f"outcome {name!r}: the prior of the rewards, which it is learnt by, moves its mean by {moved:.0%} on "
@@ -297,7 +297,7 @@ def _infer_outcome(
     return posterior
 
 
-def _moved_by_prior(posterior: InferredPosterior) -> float:
+def _prior_shift(posterior: InferredPosterior) -> float:
     """By how much the prior of the rewards moves their means, as a share of these, over all data; 0: not known."""
     data = posterior.data_reward() if isinstance(posterior, CanWeighRewards) else None
     if data is None:
@@ -580,7 +580,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
 
 
 @program_cache
-def _lines_said(program: Program) -> set[str]:
+def _lines_of(program: Program) -> set[str]:
     """The lines that were written about a program in this process."""
     del program
     return set()
@@ -588,7 +588,7 @@ def _lines_said(program: Program) -> set[str]:
 
 def _say_once(program: Program, line: str) -> None:
     """Write a line about a program on stderr, the first time: `decide` and `criticise` infer it several times."""
-    said = _lines_said(program)
+    said = _lines_of(program)
     if line not in said:
         said.add(line)
         sys.stderr.write(line)

@@ -64,12 +64,12 @@ def with_prior_arrays(posterior: ConjugatePosterior, leaves: Sequence[AnyArray])
 
 def find_classes(hierarchy: Hierarchy) -> Classes:
     """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side."""
-    index = [_numbered(x) for x in hierarchy.symbols]
+    index = [_number_classes(x) for x in hierarchy.symbols]
     first = tuple(np.unique(i, return_index=True)[1].astype(np.int32) for i in index)
     return Classes(tuple(index), first)
 
 
-def _numbered(symbols: np.ndarray) -> np.ndarray:
+def _number_classes(symbols: np.ndarray) -> np.ndarray:
     """0, 1, ... for the different symbols."""
     return np.unique(symbols, return_inverse=True)[1].astype(np.int32).reshape(symbols.shape)
 

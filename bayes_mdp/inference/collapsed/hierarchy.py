@@ -230,7 +230,7 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
     moved: dict[str, NotConjugate] = {}
     while True:
         try:
-            return _given(program, set(moved), rng)
+            return _hierarchy_given(program, set(moved), rng)
         except NotConjugate as error:
             # The site that the refusal names becomes a hyperparameter, and detection starts again.
             left = {site.name for site in program.latents} - set(moved)
@@ -242,7 +242,7 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
             moved[error.site] = error
 
 
-def _given(program: Program, hyperparameters: set[str], rng: np.random.Generator) -> tuple[Hierarchy, Forms]:
+def _hierarchy_given(program: Program, hyperparameters: set[str], rng: np.random.Generator) -> tuple[Hierarchy, Forms]:
     """The hierarchy with these hyperparameters, or what is in its way."""
     names = tuple(site.name for site in program.latents if site.name in hyperparameters)
     # Hyperparameters are inputs of the probe, as constants are: detection then asks about the other sites alone.

@@ -107,7 +107,7 @@ class Marginal:
         self.block = min(BLOCK, max(1, NUMBERS_IN_BLOCK // sum(np.size(i) for i in self.classes.number)))
 
     @cached_property
-    def _placed(self) -> HostProgram:
+    def _place_program(self) -> HostProgram:
         def one(point: Float[Array, " D"], held: Values) -> tuple[Array, dict[str, Array], tuple[Array, ...]]:
             log_prior, _, values = self.prior.place_one(point, held, None)
             leaves = jax.tree.leaves(self.hierarchy.parameters(values))
@@ -124,7 +124,7 @@ class Marginal:
             held: values of the discrete hyperparameters.
         """
         size = self.block if len(points) <= MANY * self.block else MANY * self.block
-        return PlacedParameters(*self._placed.in_blocks(size, points, held))
+        return PlacedParameters(*self._place_program.in_blocks(size, points, held))
 
     @cached_property
     def _patterns(self) -> tuple[Int[np.ndarray, " M"], scipy.sparse.csr_array]:
@@ -189,12 +189,12 @@ class Given:
 
     def log_evidence(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
         """log p(data | hyperparameters), the conjugate sites integrated out."""
-        rows = self._remembered("rows", self._of_rows, parameters[:1])
+        rows = self._evidence_once("rows", self._of_rows, parameters[:1])
         if self._cells is None or not self._seen.size:
             return rows + self.constant
-        return rows + self.constant + self._remembered("rewards", self._of_rewards, parameters[1:])
+        return rows + self.constant + self._evidence_once("rewards", self._of_rewards, parameters[1:])
 
-    def _remembered(
+    def _evidence_once(
         self,
         part: str,
         evidence: Callable[[tuple[Float[np.ndarray, "N G"], ...]], Float[np.ndarray, " N"]],
@@ -449,7 +449,7 @@ def integrate(
     highest = max(search.log_mass for _, search in parts)
     parts = [(fixed, search) for fixed, search in parts if search.log_mass > highest + RULED_OUT]
     integrals = [_integral(marginal, fixed, search, rng, method, strict) for fixed, search in parts]
-    return _joined(marginal, [fixed for fixed, _ in parts], integrals, rng, draws)
+    return _join(marginal, [fixed for fixed, _ in parts], integrals, rng, draws)
 
 
 def _look(given: Given, hierarchy: Hierarchy, held: Values, near: Values | None) -> Search | None:
@@ -493,7 +493,7 @@ def _means_of(given: Given, held: Values, search: Search) -> Means:
     return means
 
 
-def _joined(
+def _join(
     given: Given,
     helds: list[dict[str, np.ndarray]],
     found: list[Grid | Draws],

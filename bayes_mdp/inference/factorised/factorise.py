@@ -202,11 +202,11 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
         rows = _belief(factors) if data is None else refit(_belief(factors), without_rewards(data))
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
         if data is None and recipe.drawable:
-            rewards = _drawn_prior(recipe, key, statistics)
+            rewards = _prior_by_draws(recipe, key, statistics)
         elif weighted:
             rewards = by_weight(key, statistics)
         else:
-            rewards = _drawn(recipe, key, statistics)
+            rewards = _draw_rewards(recipe, key, statistics)
         return joined(rows, jax.tree.map(np.asarray, rewards))
 
     def by_weight(key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
@@ -219,7 +219,7 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
                     f"method is 'importance', and {error}, expected 'factorised': chains draw the sites of the rewards"
                 ) from error
             sys.stderr.write(f"infer: chains draw what is behind the rewards, not importance sampling: {error}\n")
-            return _drawn(recipe, key, data)
+            return _draw_rewards(recipe, key, data)
 
     return Fit("factorised", factors.program.space, summarise, infer, on_host)
 
@@ -247,12 +247,12 @@ def _belief(factors: Factors) -> ConjugatePosterior:
 
 
 @partial(jax.jit, static_argnums=0)
-def _drawn(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
+def _draw_rewards(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
     """Draws given the data, compiled once for equal recipes and shapes."""
     return sampled_rewards(recipe, recipe.draw(key, data), data)
 
 
 @partial(jax.jit, static_argnums=0)
-def _drawn_prior(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
+def _prior_by_draws(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
     """Draws before any data, likewise."""
     return sampled_rewards(recipe, recipe.draw_prior(key), data)

@@ -190,7 +190,7 @@ class FactorisedPosterior(ConjugatePosterior):
         self._check_buffer(0)
         if self.refits_on_host:
             try:
-                rewards = self._weighted(host_generator(key))
+                rewards = self._reweigh(host_generator(key))
             except NotIntegrableError:
                 pass  # chains, below
             else:
@@ -201,7 +201,7 @@ class FactorisedPosterior(ConjugatePosterior):
                 return replace(self, reward_cells=rewards)
         with jax.enable_x64(np.asarray(self.log_weights).dtype == np.float64):
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
-            return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
+            return jax.tree.map(np.asarray, _refit_rewards(jax.tree.map(np.array, self), key))
 
     def _refit(self, key: PRNGKeyArray) -> "FactorisedPosterior":
         key_run, key_thin = jax.random.split(key)
@@ -229,7 +229,7 @@ class FactorisedPosterior(ConjugatePosterior):
         thin = replace(rewards, sites=sites, table=table, log_weights=equal, mcmc=None, integration=None)
         return replace(self, reward_cells=thin)
 
-    def _weighted(self, rng: np.random.Generator) -> SampledRewards:
+    def _reweigh(self, rng: np.random.Generator) -> SampledRewards:
         """The belief about the rewards by importance sampling that starts where it is.
 
         Raises:
@@ -272,15 +272,15 @@ class FactorisedPosterior(ConjugatePosterior):
         concrete = is_concrete(transitions, weight, self.log_weights) and discount_data is None
         if isinstance(transitions, Transitions) and concrete:
             with jax.ensure_compile_time_eval():  # where it stands inside a trace
-                after = _updated(self.reserve(int(np.size(transitions.state))), transitions, weight)
-            return after if self.rewards.integration is None else after._integrated_again()
+                after = _learn_rows(self.reserve(int(np.size(transitions.state))), transitions, weight)
+            return after if self.rewards.integration is None else after._integrate_again()
         updated = ConjugatePosterior.update(
             self, transitions, weight, discount_data=discount_data, allow_duplicates=allow_duplicates
         )
         assert isinstance(updated, FactorisedPosterior)
         return updated
 
-    def _integrated_again(self) -> "FactorisedPosterior":
+    def _integrate_again(self) -> "FactorisedPosterior":
         """The same belief with the record of its integral by the new weights; integrated anew if these are poor."""
         rewards = self.rewards
         assert rewards.integration is not None
@@ -290,7 +290,7 @@ class FactorisedPosterior(ConjugatePosterior):
             return replace(self, reward_cells=replace(rewards, integration=record))
         if self.refits_on_host:
             try:
-                return replace(self, reward_cells=self._weighted(np.random.default_rng(int(rewards.rewards_seen()))))
+                return replace(self, reward_cells=self._reweigh(np.random.default_rng(int(rewards.rewards_seen()))))
             except NotIntegrableError:
                 pass
         stale = replace(record, error=np.asarray(np.nan))
@@ -370,7 +370,7 @@ class FactorisedPosterior(ConjugatePosterior):
         return summarise_sites(self.rewards.sites, self.rewards.weights, self.mcmc)
 
 
-def _updated(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:
+def _learn_rows(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:
     """`update` on the host, in the precision of the posterior, compiled once for the shapes of the data."""
     posterior.check(transitions, weight)
     weights = np.broadcast_to(np.asarray(weight, float), np.shape(transitions.state))
@@ -387,7 +387,7 @@ def _learn(
 
 
 @jax.jit
-def _refitted(posterior: FactorisedPosterior, key: PRNGKeyArray) -> FactorisedPosterior:
+def _refit_rewards(posterior: FactorisedPosterior, key: PRNGKeyArray) -> FactorisedPosterior:
     return posterior._refit(key)
 
 

@@ -120,10 +120,10 @@ def find_cells(recipe: Recipe) -> Cells | None:
         densities = [x for parts in probe.densities.values() for x in parts if x is not None]
         if any(probe.depends(x) for x in parents if x.shape) or any(probe.depends(x) & vectors for x in densities):
             return None
-        return _selected(probe)
+        return _select(probe)
 
 
-def _selected(probe: Probe) -> Cells | None:
+def _select(probe: Probe) -> Cells | None:
     """What the reward law selects, where every cell selects at most one element."""
     law, space = probe.program.law, probe.program.space
     shape = (*space.shape, space.n_outcomes) if law.by_outcome else space.shape

@@ -180,9 +180,9 @@ class SampledRewards(Rewards):
         gain = self._densities(cell, outcome, reward, weight).reshape(self.num_draws, -1).sum(1)
         index = (*cell, outcome)
         data = add_rewards(self.data_statistics, index, reward, weight, self.recipe.statistics_law)
-        return self._reweighted(gain, data), jnp.zeros(())
+        return self._reweigh(gain, data), jnp.zeros(())
 
-    def _reweighted(self, gain: Float[Array, " N"], data: DataStatistics) -> "SampledRewards":
+    def _reweigh(self, gain: Float[Array, " N"], data: DataStatistics) -> "SampledRewards":
         # Shifted by the maximum, against underflow.
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
@@ -204,7 +204,7 @@ class SampledRewards(Rewards):
         assert isinstance(data, Statistics)
         moments = merge_moments(data.counts.reward_moments, (number * weight, mean, ss * weight))
         after = Statistics(Counts(data.counts.transitions, *moments), data.log_base)
-        return self._reweighted(jax.vmap(one)(self.table), after), jnp.zeros(())
+        return self._reweigh(jax.vmap(one)(self.table), after), jnp.zeros(())
 
     def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
         """log sum_n w_n p(reward | draw n)^weight."""

@@ -158,13 +158,13 @@ def group_rows(columns: Sequence[Column]) -> tuple[Int[np.ndarray, " N"], int]:
     for column in columns:
         width = int(column.max(initial=0)) + 1
         if size * width > _MOST_KEYS:
-            key, size = _numbered(key, size)
+            key, size = _renumber(key, size)
         key = key * width + column if size > 1 else column.astype(np.int64)
         size *= width
-    return _numbered(key, size)
+    return _renumber(key, size)
 
 
-def _numbered(key: Int[np.ndarray, " N"], size: int) -> tuple[Int[np.ndarray, " N"], int]:
+def _renumber(key: Int[np.ndarray, " N"], size: int) -> tuple[Int[np.ndarray, " N"], int]:
     """Keys below `size` as 0, 1, ... without gaps, in their order."""
     if size <= _DENSE * len(key) + 2**16:
         used = np.zeros(size, bool)
@@ -242,9 +242,7 @@ class FoldedLog:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
         notes = "".join(f"; {note}" for note in self.notes)
-        return (
-            f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{notes}"
-        )
+        return f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._cost_words()}{notes}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -255,7 +253,7 @@ class FoldedLog:
         left = f"rows without a state, and last rows without an action, left out: {lost}"
         return (*([left] if lost else []), *([unfollowed] if unknown else []))
 
-    def _said_of_costs(self) -> str:
+    def _cost_words(self) -> str:
         """That rewards are minus costs, and of how many logs where not of all."""
         costs = [source.cost for source in self.sources if source.cost is not None]
         if not costs:
@@ -423,7 +421,7 @@ class FoldedLog:
             raise ValueError(
                 f"outcome {odd!r} is in one of the folded logs alone, expected both folded with the same outcomes"
             )
-        cells = _joined_cells(self, other, states, actions, len(self.sources))
+        cells = _join_cells(self, other, states, actions, len(self.sources))
         merged = replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
         outcomes = {
             name: replace(
@@ -431,7 +429,7 @@ class FoldedLog:
                 has_rewards=True,
                 outcomes={},
                 sources=self.outcomes[name].sources + other.outcomes[name].sources,
-                cells=_joined_cells(self.outcomes[name], other.outcomes[name], states, actions, len(self.sources)),
+                cells=_join_cells(self.outcomes[name], other.outcomes[name], states, actions, len(self.sources)),
             )
             for name in self.outcomes
         }
@@ -454,7 +452,7 @@ class FoldedLog:
             )
 
 
-def _joined_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
+def _join_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
     """The cells of both under common labels; the sources of the second follow those of the first."""
     parts = [log.cells.renumbered(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
     return joined([parts[0], parts[1].of_source(sources)])

@@ -203,7 +203,7 @@ class Transitions(Module):
         return (step, self.state, self.action)
 
 
-def _named(columns: object) -> Any:
+def _drop_missing(columns: object) -> Any:
     """The pairs of a mapping from roles to columns that has a column."""
     if not isinstance(columns, Mapping):
         return columns
@@ -253,7 +253,9 @@ class Log(eqx.Module):
     actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     source: str = eqx.field(default="log", static=True)
     digest: str | None = eqx.field(default=None, static=True)
-    columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
+    columns: tuple[tuple[str, Hashable], ...] = eqx.field(
+        default=(), static=True, kw_only=True, converter=_drop_missing
+    )
     notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
     outcomes: Mapping[str, Float[AnyArray, "*N"]] = eqx.field(default_factory=dict, kw_only=True)
     covariates: HasContexts | None = eqx.field(default=None, static=True, kw_only=True)
