@@ -43,7 +43,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
-from bayes_mdp.mdp.labels import labels_of, log_behind, logged_counts, logged_in_words, logged_steps, policy_of
+from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning import policy_probs
 from bayes_mdp.utils.layout import Section, as_html, as_text
@@ -437,7 +437,7 @@ def policy_values(
             if outcome is not None
         }
         values_of_policy = values[0][:, i]
-        log_words = f"{logged_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
+        log_words = f"{log_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
         results[name] = PolicyValue(
             values_of_policy,
             *summarise_draws(values_of_policy),

@@ -38,7 +38,7 @@ from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regression_rows import RowLaw, row_laws
-from bayes_mdp.models.reward_laws import reshaped_law, tabulate
+from bayes_mdp.models.reward_laws import reshape_law, tabulate
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.messages import see, warn_user
@@ -499,7 +499,7 @@ def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
             known = table.known
             assert known is not None
             return MDPSpec(flat, known.reshape(states, *known.shape[2:]))
-        law = reshaped_law(table.law, (states, *table.law.batch_shape[2:]))
+        law = reshape_law(table.law, (states, *table.law.batch_shape[2:]))
         return MDPSpec(flat, law.to_event(1) if table.by_outcome else law)
 
     return program

@@ -452,7 +452,7 @@ def find_route(question: Question) -> Route:
         _check_discrete(program, factors.reward_sites, sampler)
         by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
         fit = factorise.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
-        weighted = by_draws and factorise.can_be_weighted(factors, sampler)
+        weighted = by_draws and factorise.allows_weights(factors, sampler)
         return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if weighted else "chains")
 
     proofs: dict[str, Callable[[], Route]] = {

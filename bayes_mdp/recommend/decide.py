@@ -62,8 +62,8 @@ from bayes_mdp.mdp.data.log_split import returns_of, split_log
 from bayes_mdp.mdp.labels import (
     STEP_LEVEL,
     log_behind,
+    log_in_words,
     logged_actions,
-    logged_in_words,
     logged_steps,
     policy_of,
     step_p_value,
@@ -422,11 +422,11 @@ def _spending(value: PolicyValue, spender: Spender | None, posterior: Fitted) ->
 def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace, objective: Objective) -> str:
     """What the baseline is, in words, where it is what the log did: given as nothing, as the log, or as its array."""
     if baseline is None or log_behind(baseline) is log:
-        return logged_in_words(log, space, objective)
+        return log_in_words(log, space, objective)
     if isinstance(baseline, np.ndarray) and np.ndim(baseline) == 2:
         mixture, _ = logged_actions(log, space)
         if np.shape(baseline) == mixture.shape and np.allclose(baseline, mixture, rtol=0.0, atol=SAME):
-            return logged_in_words(log, space, objective, mixed=True)
+            return log_in_words(log, space, objective, mixed=True)
     return ""
 
 

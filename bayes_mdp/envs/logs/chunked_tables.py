@@ -78,7 +78,7 @@ class ChunkedLog:
                 piece = frame.iloc[start : start + self.chunksize] if len(frame) > self.chunksize else frame
                 text = self.content if isinstance(self.content, Path) and not _is_parquet(self.content) else None
                 first, self.rows = self.rows, self.rows + len(piece)
-                yield blanks.cleared(Table(piece, self.name, self.columns, text, first, self.dialect))
+                yield blanks.clear_missing(Table(piece, self.name, self.columns, text, first, self.dialect))
         if not self.rows:
             raise ValueError(f"{self.name} has no rows, expected at least one transition")
 

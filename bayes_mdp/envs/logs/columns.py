@@ -323,7 +323,7 @@ def read_rewards(
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
-def moved_rewards(
+def read_moved_rewards(
     table: Table,
     reward_at: str,
     along: EpisodeOrder,

@@ -126,7 +126,7 @@ def grouped(data_statistics: ConjugatePosterior, classes: Classes) -> ConjugateP
     return Grouped(data_statistics, entry, count, times)
 
 
-def collapsed_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
+def hyperparameter_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
     """The NumPyro model `model(data_statistics)` of the hyperparameters alone, given the statistics of the data."""
 
     def model(data_statistics: ConjugatePosterior | Grouped) -> None:
@@ -183,7 +183,7 @@ def moved(
         hyperparameters: {site: [K ...]}, the draws; at least 8 of them, for the differences.
         num_moves: steps of every draw.
     """
-    model, supports = collapsed_model(hierarchy), hierarchy.program.supports
+    model, supports = hyperparameter_model(hierarchy), hierarchy.program.supports
     latents = [site for site in hierarchy.program.latents if site.name in hierarchy.hyperparameters]
     choices = {site.name: supports[site.name] for site in latents if site.discrete}
     fixed = {name: jnp.asarray(x) for name, x in hyperparameters.items() if name in choices}

@@ -22,10 +22,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.inference.collapsed.collapse import (
     Classes,
-    collapsed_model,
     compress,
     find_classes,
     grouped,
+    hyperparameter_model,
     moved,
     prior_arrays,
     with_prior_arrays,
@@ -586,7 +586,7 @@ class CollapsedPosterior(MixturePosterior):
     def _refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
         assert self.hierarchy is not None
         # NUTS on p(h | all data), conjugate sites integrated out, from scratch: the old draws are not used.
-        chains = run_chains(key, collapsed_model(self.hierarchy), self.data_statistics, self.options)
+        chains = run_chains(key, hyperparameter_model(self.hierarchy), self.data_statistics, self.options)
         fitted = from_draws(self.hierarchy, chains.draws, self.data_statistics, self._classes(), self.num_components)
         settings = {"options": self.options, "share": self.share, "moves": self.moves}
         fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **settings)
@@ -724,7 +724,7 @@ def _method_words(integration: Integration, route: str, number: int) -> dict[str
 @lru_cache(maxsize=64)
 def _model_of(hierarchy: Hierarchy) -> Model:
     """One model object for equal hierarchies: the bridge compiles for an object."""
-    return collapsed_model(hierarchy)
+    return hyperparameter_model(hierarchy)
 
 
 @jax.jit
@@ -777,7 +777,7 @@ def fit_of(
         method: "quadrature", "importance" or "collapsed" (chains).
         asked: whether it was asked for by name: then chains do not take the place of an integral that fails.
     """
-    before, model = jax.tree.map(np.array, hierarchy.prior), collapsed_model(hierarchy)
+    before, model = jax.tree.map(np.array, hierarchy.prior), hyperparameter_model(hierarchy)
     classes, drawable = find_classes(hierarchy), hierarchy.draws_prior
     rechecked = list[bool]()
     number = options.num_chains * options.num_samples

@@ -274,7 +274,7 @@ def mapped(entries: Entries, function: Callable[[np.ndarray], np.ndarray]) -> En
     return replace(entries, **fields)
 
 
-def compacted(*operands: Entries) -> tuple[list[Entries], tuple[int, ...]]:
+def compact_axes(*operands: Entries) -> tuple[list[Entries], tuple[int, ...]]:
     """The operands of an entrywise operation without the axes along which all repeat one entry, and the full shape."""
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     full = [mapped(x, lambda f: np.broadcast_to(f, shape)) for x in operands]
@@ -302,7 +302,7 @@ def joined(parts: Sequence[Entries]) -> list[Entries]:
     return [x if one_transform else plain(x) for x in parts]
 
 
-def concatenated(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:
+def concatenate_sums(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:
     """One array of several, as `join` makes one of their fields."""
     parts = joined(operands)
     fields = {name: join([getattr(x, name) for x in parts]) for name in FIELDS}
@@ -311,7 +311,7 @@ def concatenated(operands: Sequence[Entries], join: Callable[[list[np.ndarray]],
 
 def entrywise(domain: Domain, name: Hashable, operands: list[Entries]) -> Entries:
     """Any operation entry by entry: symbols where no conjugate site goes in, opaque elsewhere."""
-    small, shape = compacted(*map(plain, operands))
+    small, shape = compact_axes(*map(plain, operands))
     # Value numbering: the same operation on the same symbols is the same symbol.
     free = np.all([x.element == NONE for x in small], axis=0)
     ids = domain.symbols.of(name, *(x.offset for x in small))

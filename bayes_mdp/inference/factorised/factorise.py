@@ -27,7 +27,7 @@ from bayes_mdp.inference.detection.probe import NotConjugate, Probe, first, insi
 from bayes_mdp.inference.detection.trace import KNOWN, Message, Program
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.factorised.integrate_rewards import can_be_integrated, weighted_rewards
+from bayes_mdp.inference.factorised.integrate_rewards import allows_integral, weigh_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
 from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
@@ -173,7 +173,7 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
         ValueError: weighted draws are asked for of discrete or improper sites, or of too many.
     """
     recipe = _recipe_of(factors, method)
-    weighted = by_draws and can_be_weighted(factors, method)
+    weighted = by_draws and allows_weights(factors, method)
     if by_draws and asked and not weighted:
         raise ValueError(
             f"method is 'importance', and what is behind the rewards ({', '.join(map(repr, factors.reward_sites))}) is "
@@ -212,7 +212,7 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
     def by_weight(key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
         rng = host_generator(key)
         try:
-            return weighted_rewards(recipe, jax.tree.map(np.asarray, data), rng)
+            return weigh_rewards(recipe, jax.tree.map(np.asarray, data), rng)
         except NotIntegrableError as error:
             if asked:
                 raise ValueError(
@@ -231,14 +231,14 @@ def _recipe_of(factors: Factors, method: NUTS) -> Recipe:
     return recipe_for(isolated(factors.rewards), factors.program.space, method, rewards_only=True)
 
 
-def can_be_weighted(factors: Factors, method: NUTS) -> bool:
+def allows_weights(factors: Factors, method: NUTS) -> bool:
     """Whether weighted draws serve the sites of the rewards; otherwise chains draw them.
 
     Args:
         factors: proven.
         method: options of the chains.
     """
-    return can_be_integrated(_recipe_of(factors, method))
+    return allows_integral(_recipe_of(factors, method))
 
 
 def _belief(factors: Factors) -> ConjugatePosterior:

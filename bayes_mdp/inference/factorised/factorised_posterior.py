@@ -13,7 +13,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import SiteDraws
 from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
+from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weigh_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
 from bayes_mdp.inference.fitted import Law
 from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE, Integration
@@ -23,7 +23,7 @@ from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows
 from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
-from bayes_mdp.mdp.data.transitions import unmasked
+from bayes_mdp.mdp.data.transitions import without_masked_rows
 from bayes_mdp.numerics.numpy_or_jax import concrete_in_numpy, xp
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic
@@ -239,7 +239,7 @@ class FactorisedPosterior(ConjugatePosterior):
         heaviest = np.argsort(-np.asarray(rewards.log_weights))[:8]
         starts = {name: np.asarray(x)[heaviest] for name, x in rewards.sites.items()}
         data = jax.tree.map(np.asarray, rewards.data_statistics)
-        return weighted_rewards(rewards.recipe, data, rng, starts)
+        return weigh_rewards(rewards.recipe, data, rng, starts)
 
     def reserve(self, num_transitions: int) -> "FactorisedPosterior":
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
@@ -290,7 +290,9 @@ class FactorisedPosterior(ConjugatePosterior):
             return replace(self, reward_cells=replace(rewards, integration=record))
         if self.refits_on_host:
             try:
-                return replace(self, reward_cells=self._reweigh(np.random.default_rng(int(rewards.rewards_seen()))))
+                return replace(
+                    self, reward_cells=self._reweigh(np.random.default_rng(int(rewards.num_rewards_observed())))
+                )
             except NotIntegrableError:
                 pass
         stale = replace(record, error=np.asarray(np.nan))
@@ -304,7 +306,7 @@ class FactorisedPosterior(ConjugatePosterior):
                 buffer of rewards.
         """
         ConjugatePosterior.check(self, transitions, weight)
-        valid = unmasked(transitions, weight)
+        valid = without_masked_rows(transitions, weight)
         if valid is None or valid.reward is None:
             return
         flat = jax.tree.map(np.atleast_1d, valid)

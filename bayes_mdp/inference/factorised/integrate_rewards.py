@@ -479,7 +479,7 @@ def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:
     return np.zeros((len(points), 0))
 
 
-def can_be_integrated(recipe: Recipe) -> bool:
+def allows_integral(recipe: Recipe) -> bool:
     """Whether its sites are proper, continuous and not too many for importance sampling."""
     model = model_of(recipe)
     return not recipe.improper and not model.held and model.dimension <= MOST_NUMBERS
@@ -545,7 +545,7 @@ def integrate_rewards(
     return values, drawn.log_weights, integration
 
 
-def weighted_rewards(
+def weigh_rewards(
     recipe: Recipe, data: DataStatistics, rng: np.random.Generator, near: Values | None = None
 ) -> SampledRewards:
     """The belief about the rewards by importance sampling. Host side.

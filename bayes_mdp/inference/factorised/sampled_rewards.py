@@ -229,7 +229,7 @@ class SampledRewards(Rewards):
         """
         raise ValueError("the rewards are draws of the posterior, expected infer without data for the prior")
 
-    def merged(self, other: Rewards) -> "SampledRewards":
+    def merge(self, other: Rewards) -> "SampledRewards":
         """Refused: draws of two posteriors make none of both data.
 
         Raises:
@@ -237,7 +237,7 @@ class SampledRewards(Rewards):
         """
         raise ValueError("the rewards are draws, expected infer on the data of both")
 
-    def discounted(self, factor: RealScalar) -> "SampledRewards":
+    def discount_data(self, factor: RealScalar) -> "SampledRewards":
         """Refused: draws after data are none after data that count less.
 
         Raises:
@@ -257,7 +257,7 @@ class SampledRewards(Rewards):
         """Those of the data; rewards that are kept one by one are groups of one."""
         return sums_of(self.recipe.law, self.data_statistics)
 
-    def rewards_seen(self) -> float:
+    def num_rewards_observed(self) -> float:
         """Number of observed rewards."""
         data = self.data_statistics
         number = np.asarray(data.counts.reward_count) if isinstance(data, Statistics) else np.asarray(data.weight) != 0

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.value.linear_gaussian import (
     check_row_values,
     check_rows,
-    coloured,
+    colour_noise,
     posterior_root,
     shrink_root_one,
 )
@@ -206,7 +206,7 @@ class LastLayerLaplace(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
         """Weights drawn from the approximation."""
-        return self.mean + coloured(key, self.root)
+        return self.mean + colour_noise(key, self.root)
 
     def update(
         self,

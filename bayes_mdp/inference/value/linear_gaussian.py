@@ -203,7 +203,7 @@ def predictive(
     return jax.scipy.stats.norm.logpdf(target, loc, jnp.sqrt(epistemic + noise))
 
 
-def coloured(key: PRNGKeyArray, root: Matrices) -> Float[Array, "A D"]:
+def colour_noise(key: PRNGKeyArray, root: Matrices) -> Float[Array, "A D"]:
     """Draws of N(0, root root')."""
     return einsum("ade,ae->ad", root, jax.random.normal(key, root.shape[:2], root.dtype))
 
@@ -265,7 +265,7 @@ class LastLayerGaussian(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
         """Weights drawn from the posterior."""
-        return self.mean + jnp.sqrt(self.noise_variance) * coloured(key, self.root)
+        return self.mean + jnp.sqrt(self.noise_variance) * colour_noise(key, self.root)
 
     def update(
         self,

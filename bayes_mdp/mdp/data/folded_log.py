@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts
-from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
+from bayes_mdp.numerics.moments import ExactSums, concatenate_sums, exact_moments, sum_and_squares
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_bool, check_labels, check_name, check_type
@@ -92,7 +92,7 @@ class CellTable:
         group, size = group_rows(self.where)
         return self.grouped(group, size)
 
-    def renumbered(self, states: Int[np.ndarray, " _"], actions: Int[np.ndarray, " _"]) -> "CellTable":
+    def renumber(self, states: Int[np.ndarray, " _"], actions: Int[np.ndarray, " _"]) -> "CellTable":
         """The cells under other numbers, the new number of each state and action; cells that coincide are pooled."""
         step, state, action, outcome = self.where
         reached = np.maximum(outcome - FIRST_STATE, 0)
@@ -147,8 +147,8 @@ def joined(tables: Sequence[CellTable]) -> CellTable:
     columns = ([getattr(table, name) for table in tables] for name in ("count", "reward_count", "seen"))
     count, rewards, seen = (np.concatenate(parts) for parts in columns)
     index = Where(*(np.concatenate(parts) for parts in zip(*(table.where for table in tables), strict=True)))
-    total = concatenated([table.total for table in tables])
-    squares = concatenated([table.squares for table in tables])
+    total = concatenate_sums([table.total for table in tables])
+    squares = concatenate_sums([table.squares for table in tables])
     return CellTable(index, count, rewards, total, squares, seen).compact()
 
 
@@ -454,7 +454,7 @@ class FoldedLog:
 
 def _join_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
     """The cells of both under common labels; the sources of the second follow those of the first."""
-    parts = [log.cells.renumbered(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
+    parts = [log.cells.renumber(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
     return joined([parts[0], parts[1].of_source(sources)])
 
 

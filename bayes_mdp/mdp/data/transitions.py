@@ -536,7 +536,7 @@ def check_transitions(transitions: Transitions, space: "StateActionSpace", weigh
     check_weighted(transitions, weight)
     if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
         raise TypeError(f"space is {described(space)}, expected a StateActionSpace")
-    valid = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
+    valid = without_masked_rows(transitions, weight) if is_concrete(transitions, weight) else None
     if valid is not None:
         _check_values(valid, space)
 
@@ -568,7 +568,7 @@ def check_weighted(data: object, weight: ArrayLike) -> None:
         raise ValueError(f"weight has shape {np.shape(weight)}, expected {expected}")
 
 
-def unmasked(transitions: Transitions, weight: ArrayLike) -> Transitions | None:
+def without_masked_rows(transitions: Transitions, weight: ArrayLike) -> Transitions | None:
     """`transitions`, each row of weight zero replaced by the first other row (so that every row keeps its number).
 
     None: there is no other row. Host side.
