@@ -170,6 +170,7 @@ def tipping_point(
     def surplus(log_factor: float) -> float:
         return _extreme(case, float(np.exp(log_factor)), least=True) - practice
 
+    # The value falls in the factor, which is searched on a log scale, from 1 (no unrecorded causes) on.
     return _crossing(surplus, float(np.log(MOST_FACTOR)), lambda log_factor: float(np.exp(log_factor)))
 
 

@@ -83,6 +83,8 @@ class _Proposal(NamedTuple):
         return cls(shares, np.stack([mode.point for mode in used_modes]), np.stack([mode.root for mode in used_modes]))
 
     def with_broad(self) -> "_Proposal":
+        # A defensive mixture [OWEN13]: the fitted parts, the same ones wider, and Cauchy products for heavy tails. A
+        # weight is large only where all three fall faster than the density.
         kinds = 1.0 - BROAD_SHARE - CAUCHY_SHARE, BROAD_SHARE, CAUCHY_SHARE
         shares = np.concatenate([kind * self.shares for kind in kinds])
         roots = np.concatenate([self.roots, BROAD * self.roots, self.roots])
@@ -93,6 +95,7 @@ class _Proposal(NamedTuple):
         edges = np.round(np.cumsum(self.shares) / self.shares.sum() * num).astype(int)
         part = np.searchsorted(edges, np.arange(num), side="right")
         normal = rng.standard_normal((num, self.centres.shape[1]))
+        # A Student t draw is a normal one over the root of an independent chi-square by its degrees.
         spread = np.sqrt(DEGREES / rng.chisquare(DEGREES, num))
         deviation, alone = normal * spread[:, None], part >= len(self.shares) - self.cauchy
         deviation[alone] = rng.standard_cauchy((int(alone.sum()), deviation.shape[1]))
@@ -116,7 +119,9 @@ class _Proposal(NamedTuple):
     def refitted(self, points: Float[np.ndarray, "N D"], weights: Float[np.ndarray, " N"]) -> "_Proposal":
         """Every part at the weighted mean and covariance of the draws that are likely its own."""
         logs = self.log_parts(points)
+        # The E step of a mixture: how far each weighted draw belongs to each part.
         share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)) * weights[:, None]
+        # The M step, part by part; a part that holds nothing goes.
         total = share.sum(0)
         parts = np.flatnonzero(total > 1e-3)
         size, centres, roots = points.shape[1], [], []
@@ -173,6 +178,7 @@ def integrate_by_draws(
             # A tail that the proposal lacks: it is refitted to what has been seen of it, and draws start anew.
             proposal = proposal.refitted(points, _temper(smoothed, PER_NUMBER * size))
             points, logs, heights = np.zeros((0, size)), np.zeros(0), np.zeros(0)
+        # Twice the number in each round: the cost of all rounds together is twice that of the last.
         number *= 2
     return _join(points, logs, heights, smoothed, k)
 
@@ -207,6 +213,7 @@ def _join(
     smoothed: Float[np.ndarray, " N"],
     k: float,
 ) -> Draws:
+    # The evidence is the mean of the weights as drawn; the smoothed ones, which are biased, serve for the means alone.
     evidence, error = float(np.logaddexp.reduce(logs) - np.log(len(logs))), standard_error(logs)
     # Draws far out, where parameters overflow, have no weight.
     has_weight, log_weights = without_light(smoothed)
@@ -259,6 +266,7 @@ def _draw_and_weigh(
     points = broad.draw(rng, num)
     with np.errstate(all="ignore"):
         heights = log_density(points)
+        # All parts of the mixture make up the denominator (balance heuristic), not the one that a draw came from.
         logs = heights - logsumexp(broad.log_parts(points), axis=1)
     logs = np.where(np.isnan(logs), -np.inf, logs)
     if not np.isfinite(logs.max()):

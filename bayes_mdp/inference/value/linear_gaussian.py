@@ -108,6 +108,7 @@ def shrink_root_block(
     eye = jnp.eye(len(action), dtype=f.dtype)
     stacked = jnp.concatenate([jnp.broadcast_to(eye, (len(root), *eye.shape)), f], 2)
     for shift in (4.0 * jnp.finfo(f.dtype).eps, 0.0, 0.0):
+        # Square the stack, factorise, divide: after three rounds its rows are orthonormal to rounding.
         square = matmul(stacked, stacked.swapaxes(1, 2))
         # At first more than what rounding has made of the smallest eigenvalue, which is 1; the repetitions undo it.
         raised = shift * jnp.trace(square, axis1=1, axis2=2)[:, None, None]
