@@ -137,6 +137,7 @@ class PolicyPairs:
         state = self.rows.state[self.rows.pair]
         self._bounds = np.searchsorted(state, np.arange(self.n_states + 1))
         self.longest = int(np.diff(self._bounds).max())
+        # Short lists of successors in many states stay sparse; everything else is eliminated densely.
         sparse = self.longest <= DENSE_SHARE * self.n_states
         self.is_dense = self.n_states <= DENSE or not sparse
         inside = self.rows.next_state < self.n_states
@@ -144,6 +145,7 @@ class PolicyPairs:
         self._is_whole = self.deterministic and np.array_equal(
             self._next, np.tile(np.arange(self.n_states), self.n_states)
         )
+        # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
         self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
         # All rows list every state in order: they are taken whole, not entry by entry.
         width = rows.width or 0
@@ -181,6 +183,7 @@ class PolicyPairs:
             probs = probs.astype(np.float64)
             scale = (1.0 if scale is None else scale) / self.rows.sums(probs)
         if scale is not None:
+            # The mean over actions is taken of probabilities: each entry is scaled by the weight of its pair.
             probs = probs * np.repeat(scale, np.diff(self.rows.first), axis=-1)
         return Chains(self._matrix(probs), reward, terms, size)
 
@@ -273,6 +276,7 @@ def _plan(mdp: MDP, objective: Objective) -> PolicyEvaluation:
 
 def _discounted_values(chains: Chains, discount: float, precision: float) -> Values:
     values = solve(chains, discount, chains.reward, precision=precision)
+    # One sweep after the solution: it both corrects the values and says how far they may be off.
     swept = chains.reward + discount * chains.expected_next(values)
     bound = discounted_bound(chains, swept - values, values, discount, chains.mass)
     return Values(swept + np.where(np.isfinite(bound.gap), bound.shift, 0.0)[:, None], bound.gap)
@@ -301,6 +305,7 @@ def discounted_bound(
         mass: of every pair, the probability that it does not end the episode.
     """
     error = chains.sweep_error(values)
+    # Rounding widens the interval first; then each end takes the k that moves it further out.
     low, high = change.min(-1) - error, change.max(-1) + error
     k_min = discount * mass.min(-1) * (1 - chains.factor)
     k_max = discount * (mass.max(-1) * (1 + chains.factor) + chains.terms * _TINY)
@@ -318,6 +323,7 @@ def _later(k: Numbers, chains: Chains) -> Numbers:
 
 
 def _first_exit(chains: Chains) -> Values:
+    # The steps to the end, n = 1 + P n, are solved beside the values: they bound what an error of a step adds up to.
     rewards, unit_rewards = chains.reward, np.ones_like(chains.reward)
     if isinstance(chains.matrix, np.ndarray) and rewards.shape[1] <= DIRECT_UNDISCOUNTED:
         # One elimination for both right sides.

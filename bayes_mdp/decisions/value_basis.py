@@ -405,6 +405,7 @@ def _pairs_of(posterior: _Counted, mdp: MDP | SparseMDP) -> _Pairs:
     space = getattr(posterior, "space", None)
     named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
     names = [*(range(n) for n in visits.shape[:-2]), *named]
+    # Nan stands for a known pair: no share of it can be the prior's.
     unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
@@ -423,11 +424,14 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
     # Known rows need no data: time there does not count.
     time = np.where(unknown, np.maximum(time, 0.0), 0.0)
     time = time / max(time.sum(), 1e-300)
+    # The variance of a mean of rows with n + 1 observations each, at weights t: 1 / sum t^2 / (n + 1) observations are
+    # worth as much.
     transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
     total = borrowed_share = informative = None
     weakest: tuple[tuple[Pair, float], ...] = ()
     if share is not None:
         borrowed_share = None if pairs.borrowed is None else float(np.sum(time * np.nan_to_num(pairs.borrowed)))
+        # The share is a mean over the policy's time: pairs count by how long it stays there.
         part = time * np.where(unknown, share, 0.0)
         order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
         largest = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]

@@ -110,6 +110,7 @@ class Marginal:
     def _place_program(self) -> HostProgram:
         def one(point: Float[Array, " D"], held: Values) -> tuple[Array, dict[str, Array], tuple[Array, ...]]:
             log_prior, _, values = self.prior.place_one(point, held, None)
+            # One number for each class of equal prior parameters, not one for each entry of the arrays.
             leaves = jax.tree.leaves(self.hierarchy.parameters(values))
             parts = zip(leaves, self.classes.first, strict=True)
             return log_prior, values, tuple(jnp.asarray(leaf).ravel()[first] for leaf, first in parts)
@@ -129,6 +130,7 @@ class Marginal:
     @cached_property
     def _patterns(self) -> tuple[Int[np.ndarray, " M"], scipy.sparse.csr_array]:
         """The pattern of each row, and how often each class stands in each pattern [P G]."""
+        # Rows of the same pattern of classes have one sum of prior parameters: a sparse product gives all sums.
         number = np.asarray(self.classes.number[0])
         rows, pattern = np.unique(np.sort(number, axis=1), axis=0, return_inverse=True)
         indptr = np.arange(len(rows) + 1) * rows.shape[1]
@@ -145,6 +147,8 @@ class Marginal:
         """
         counts = np.asarray(data_statistics.transition_probs.dense_counts, np.float64)
         number, (pattern, _) = np.asarray(self.classes.number[0]), self._patterns
+        # Equal priors and equal counts have equal terms: each is computed once and counted `times`, whatever the number of
+        # states.
         nonzero = np.nonzero(counts)
         entry, count, times = _alike(number[nonzero], counts[nonzero])
         total = counts.sum(-1)
@@ -201,6 +205,7 @@ class Given:
         parameters: tuple[Float[np.ndarray, "N G"], ...],
     ) -> Float[np.ndarray, " N"]:
         """The evidence of a part of the program; where no hyperparameter enters it, it is computed once for all."""
+        # All points alike (fixed hyperparameters): the term is a constant, kept by the bytes of the parameters.
         if not all((x == x[:1]).all() for x in parameters):
             return evidence(parameters)
         fingerprint = b"".join(x[0].tobytes() for x in parameters)

@@ -106,6 +106,7 @@ def _check_independent(probe: Probe, behind: frozenset[str]) -> None:
     Raises:
         NotConjugate: names the site in the way.
     """
+    # p(rows, rewards | data) = p(rows | data) p(rewards | data): proven here from the data flow, not from numbers.
     program, rows = probe.program, frozenset(probe.layout.shapes)
     for site in program.sites:
         if site.name in behind and site.family not in ROW_FAMILIES:
@@ -148,6 +149,7 @@ def _some_values(program: Program, names: tuple[str, ...]) -> dict[str, np.ndarr
 
 def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:
     """The program with the sites of the rows hidden, at values that the rewards do not depend on."""
+    # The rows stand still: the rewards are proven not to see them, so that any values inside the supports will do.
     row_sites = {site.name: np.asarray(inside(site)) for site in program.latents if site.name in rows}
     size = program.space.n_outcomes
 

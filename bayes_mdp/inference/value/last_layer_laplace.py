@@ -247,6 +247,7 @@ class LastLayerLaplace(eqx.Module):
             eta = most_probable(self.likelihood, eta, variance * scale, target)
             gradient = scale * (target - self.likelihood.mean(eta))
             mean = mean.at[action].add(gradient * matmul(root[action], matmul(x, root[action])))
+        # One row moves the covariance by rank one: the root shrinks along Sigma x, by the curvature at the new mode.
         curvature = scale * self.likelihood.curvature(eta)
         return mean, shrink_root_one(root, jnp.sqrt(curvature) * x, action)[0]
 
