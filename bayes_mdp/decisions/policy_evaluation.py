@@ -529,8 +529,8 @@ def _values_in_draws(
     numbers = len(rows.pair) + max((pairs.numbers for pairs in taken or ()), default=0)
     numbers += max((behaviour.numbers for behaviour in behaviours.values()), default=0)
     check_memory(in_words, 8.0 * COPIES * numbers, "lists of successors take less")
-    # So many draws at a time that they and the systems made of them fit into memory; every policy sees the same draws, so
-    # that differences between policies have none of the noise that they share.
+    # So many draws at a time that they and the systems made of them fit into memory. Every policy sees the same draws:
+    # a difference between two has none of the noise that they share.
     block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
     values = [np.empty((num_draws, len(policies))) for _ in jobs]
     gaps = [np.empty((num_draws, len(policies))) for _ in jobs]

@@ -147,8 +147,7 @@ class Marginal:
         """
         counts = np.asarray(data_statistics.transition_probs.dense_counts, np.float64)
         number, (pattern, _) = np.asarray(self.classes.number[0]), self._patterns
-        # Equal priors and equal counts have equal terms: each is computed once and counted `times`, whatever the number of
-        # states.
+        # Equal priors and equal counts have equal terms: each is computed once, and counted `times`.
         nonzero = np.nonzero(counts)
         entry, count, times = _alike(number[nonzero], counts[nonzero])
         total = counts.sum(-1)
