@@ -52,8 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | None = None) -> Int[np.ndarray, "*H S"]:
-    """The optimal policy of the posterior mean MDP (certainty equivalence), of equal actions the first. Host-side, in
-    float64.
+    """The optimal policy of the posterior mean MDP (certainty equivalence); of equal actions the first. Host-side.
 
     Args:
         posterior: with a mean.
@@ -250,7 +249,7 @@ def anchored_values(
     initial: InitialLike | None = None,
     num_draws: int = 400,
 ) -> dict[str, AnchoredValue]:
-    """Values of policies: mean return of the log plus their gains over its behaviour under the posterior. Host-side.
+    """Values of policies as the mean return of the log plus the gain over what was done there. Host-side.
 
     Beside `policy_value`, not in its place: where the prior is right that one is the better answer; this one does not
     depend on what the prior does to the value of the behaviour. On ICU-Sepsis logs its 90 % intervals held the truth

@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows
+from bayes_mdp.inference.pair_draws import CanDrawOutcome, Drawn, PairDraws, PairRows
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.messages import see
@@ -24,7 +24,7 @@ _RATE = "a number above 0 and at most 1, or None"
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Known rewards that are summed beside those of a posterior, in the same draws of its rows.
+    """A known cost or effect of each state and action, summed beside the reward in the same draws of the posterior.
 
     Args:
         reward: of a state [S], of a pair [S A], or of a pair and what follows [S A O] (O the next states and, where
@@ -167,7 +167,8 @@ class LearntReward:
     """The rewards of another posterior, drawn beside the rows of the one in use: an outcome learnt from the same log.
 
     Its own rows are drawn too: they have to be those of the posterior in use, number by number, so that a draw of the
-    outcome belongs to the draw of the rows. That is seen, draw by draw, and not assumed.
+    outcome belongs to the draw of the rows. That is seen, draw by draw, and not assumed. Given the rows, outcome and
+    reward are independent: their random numbers are.
 
     Args:
         name: of the outcome, for errors.
@@ -176,6 +177,29 @@ class LearntReward:
 
     name: str
     draws: PairDraws
+
+    @classmethod
+    def of(
+        cls, key: PRNGKeyArray, name: str, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]
+    ) -> "LearntReward":
+        """Draws of what a posterior has learnt.
+
+        Args:
+            key: of the draws of the posterior in use.
+            name: of the outcome.
+            posterior: that learnt it.
+            needed: which pairs.
+
+        Raises:
+            TypeError: a posterior whose rewards cannot be told from those of the one in use.
+        """
+        if isinstance(posterior, CanDrawOutcome):
+            return cls(name, posterior.outcome_draws(key, name, needed))
+        raise TypeError(
+            f"outcome {name!r} was learnt by a {type(posterior).__name__}, which draws rows and rewards from one key: "
+            "under the key of the reward the outcome would repeat its errors, expected a posterior with "
+            "`outcome_draws` (as infer returns it), given draws, or known numbers (Outcome) " + see("how-to/budgets")
+        )
 
     def of_pairs(self, drawn: Drawn) -> Float[np.ndarray, "N Q"]:
         """The mean outcome of the pairs in the next draws.

@@ -210,7 +210,7 @@ def compare_policies(
     outcomes: Mapping[str, Outcome] | None = None,
     options: VerdictOptions = VerdictOptions(),
 ) -> PolicyComparison:
-    """Evaluate every policy in the same draws of the posterior. On the host, by NumPy, in float64.
+    """Which policy is best, and by how much: every policy in the same draws of the posterior. Host-side.
 
     Args:
         key, posterior, objective, num_draws, outcomes: see `policy_value`; the draws are those of

@@ -326,7 +326,7 @@ def policy_value(
     population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
     population_uncertainty: bool = False,
 ) -> PolicyValue | ValuesBy:
-    """The value of `policy` in `num_draws` draws of the posterior. On the host, by NumPy, in float64.
+    """The value of a policy with an interval: its expected return in `num_draws` draws of the posterior. Host-side.
 
     Only the pairs that the policy takes are drawn. Rows of a posterior that only samples whole MDPs are drawn by JAX.
 
@@ -415,7 +415,7 @@ def policy_values(
     jobs: Jobs = {None: (None, objective), **read_outcomes(known, sizes.shape, sizes.ends, objective)}
     for name, outcome in outcomes.items():
         if not isinstance(outcome, Outcome):  # under the same key, so that it draws the same rows
-            jobs[name] = LearntReward(name, pair_draws(key, limit_draws(outcome, num_draws)[0], used)), objective
+            jobs[name] = LearntReward.of(key, name, limit_draws(outcome, num_draws)[0], used), objective
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
     behaviours = {
         i: BehaviourDraws(key, logged_counts(logs[name], space, logged_steps(logs[name], space, objective))[0])

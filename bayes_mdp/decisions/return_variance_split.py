@@ -95,7 +95,7 @@ def split_return_variance(
     initial: InitialLike | None = None,
     num_draws: int = 2000,
 ) -> ReturnSplit:
-    """The variance of the return of `policy`, split into what the posterior leaves open and chance.
+    """The variance of the return of `policy`, split in two: what is not known of the MDP, and luck.
 
     Exact but for the Monte Carlo error, which is stated, on cycles and with shared rows too; the chance of the first
     state and the noise of rewards are in the aleatoric part. Host-side: compiles itself, works in float64.

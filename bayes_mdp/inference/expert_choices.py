@@ -42,7 +42,7 @@ FLOPS = 1e9
 
 @dataclass(frozen=True)
 class Softmax:
-    """The choices of the log are near-optimal: softmax(rationality q*) of the true MDP (`infer(..., choices=)`).
+    """For `infer(..., choices=)`: who acted in the log knew the MDP, and chose by softmax(rationality q*).
 
     Args:
         objective: what whoever chose was after: Discounted, Episodic or FirstExit.

@@ -132,7 +132,7 @@ def logit_rows(
     standardise: bool = True,
     name: str = "rows",
 ) -> Float[Array, "... S A O"]:
-    """P(k) proportional to exp(eta_k), eta of the reference zero: a multinomial logit in every row.
+    """Multinomial logit rows on covariates: P(k) proportional to exp(eta_k), eta of the reference zero.
 
     With a prior the rows depend on the reference. Sites: `rows_coefficients` [p K], K outcomes but the reference; with
     a group `rows_group_scale` [K] and `rows_group` [G K], non-centred; with `shrink` those of the shrinkage.
@@ -197,7 +197,7 @@ def stick_rows(
     standardise: bool = True,
     name: str = "rows",
 ) -> Float[Array, "... S A O"]:
-    """P(k) = sig(eta_k) prod over the outcomes j before k of (1 - sig(eta_j)): one binary choice after the other.
+    """Stick-breaking rows on covariates, one logit after the other: P(k) = sig(eta_k) prod_{j < k} (1 - sig(eta_j)).
 
     Another model than `logit_rows`, whose rows depend on the order; with normal coefficients its posterior can be drawn
     by Polya-Gamma variables (`method="gibbs"`) [PG13]. Sites: `rows_coefficients` [p K], K outcomes but the last;

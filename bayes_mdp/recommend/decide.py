@@ -114,7 +114,7 @@ SAME = 1e-6
 
 @dataclass(frozen=True)
 class DecideOptions(ChooseOptions):
-    """Options of `decide` that seldom change: those of `choose`, and these.
+    """Options of `decide` that seldom change, beside those of `ChooseOptions`.
 
     Args:
         limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;

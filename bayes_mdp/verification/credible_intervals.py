@@ -42,7 +42,7 @@ def export_interval_mdp(
     num_draws: int = 4000,
     key: PRNGKeyArray | None = None,
 ) -> IntervalMDP:
-    """Write `credible_intervals` of a posterior as a file that Storm, PRISM and other model checkers read.
+    """Write credible intervals of the rows of a posterior as a file that Storm, PRISM and other model checkers read.
 
     The objective is in the file: ask for the reward `reward` until `done` ('Rmax=? [F "done"]').
 

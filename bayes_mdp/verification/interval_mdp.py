@@ -189,7 +189,7 @@ def interval_mdp(
     initial: Float[np.ndarray, " S"] | None = None,
     about: Sequence[str] = (),
 ) -> IntervalMDP:
-    """The interval MDP of given intervals, with the objective built in: the sum of its rewards until `done` is counted.
+    """An interval MDP of intervals of your own, with the objective built in as a sum of rewards that ends in `done`.
 
     A discount g multiplies every interval, and 1 - g leads to a state `done`; so does the end of an episode. Under
     `Episodic` there is a state for each step and state, and rows may differ from step to step.

@@ -380,7 +380,7 @@ class Spender:
                 costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self.horizon))
             else:
                 assert not isinstance(outcome, Outcome)
-                learnt = LearntReward(name, pair_draws(key, limit_draws(outcome, num)[0], used)).of_pairs(drawn)
+                learnt = LearntReward.of(key, name, limit_draws(outcome, num)[0], used).of_pairs(drawn)
                 costs.append(np.stack([self._by_step(table) for table in learnt]))
         return draws.rows, drawn, np.stack(costs)
 

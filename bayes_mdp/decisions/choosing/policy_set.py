@@ -28,7 +28,7 @@ from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_n
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """What a policy may spend of one outcome, such as costs or days in hospital.
+    """What a policy may spend of one outcome, such as costs or bed days: `PolicyLimits(budgets={name: Budget(...)})`.
 
     Args:
         limit: most of it that may be expected: summed as the objective sums rewards (discounted, of an episode, until
@@ -59,7 +59,7 @@ class Budget:
 
 
 class PolicyLimits(eqx.Module):
-    """Which policies may be chosen.
+    """Which policies `choose` and `decide` may take: legal actions, what was tried often enough, budgets.
 
     Args:
         allowed: Bool[S A], the actions that may be taken; None: all legal ones.

@@ -102,7 +102,7 @@ def evppi(
     num_draws: int | None = None,
     num_inner: int | None = None,
 ) -> InformationValue:
-    """The expected value of perfect information about some sites.
+    """The expected value of perfect information about some unknowns (sites of the prior), the others left open.
 
     Where the sites are independent of all others given the data (read from the program), the others are averaged over
     as they are: at their means where net benefits are of degree one in them, by common inner points else. Otherwise,

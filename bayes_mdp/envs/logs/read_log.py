@@ -120,7 +120,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     allow_duplicates: bool = False,
     progress: Progress | None = None,
 ) -> Log | FoldedLog:
-    """Read one transition per row. `state`, `action`, ... are names of columns.
+    """Read a table of transitions or visits, one per row (CSV, Parquet, DataFrame); larger than memory: `chunksize`.
 
     State and action labels are any hashable values; they are numbered in natural order (2 before 10, "s2" before
     "s10"), or in the order of `states` and `actions` where these are given. Labels of integer columns stay
@@ -281,6 +281,12 @@ def read_chunks(
         raise TypeError(f"read_chunks has no argument {unknown[0]!r}, expected those of read_log")
     whole = ("every", "count", "reward_at", "subject", "covariates", "varying", "group")
     _refuse_whole(**{name: columns.get(name) for name in whole})
+    for name in ("by_step", "allow_duplicates", "progress"):
+        if columns.get(name):
+            raise ValueError(
+                f"{name} is {described(columns[name])}, expected read_log(..., chunksize={chunksize}, {name}=...), "
+                "which counts the chunks: read_chunks leaves that to the caller"
+            )
     roles = with_outcomes({role: columns.get(role) for role in ROLES}, columns.get("outcomes"))
     words = (columns.get(name, "error") for name in ("missing_reward", "missing_state", "gaps"))
     missing = Missing.of_words(roles, *words)

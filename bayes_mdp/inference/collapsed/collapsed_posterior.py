@@ -43,7 +43,7 @@ from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, Law
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures import MixturePosterior
-from bayes_mdp.inference.pair_draws import draw_by_weight
+from bayes_mdp.inference.pair_draws import draw_by_weight, varies
 from bayes_mdp.inference.summary import LatentSites, Observed, program_data
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
@@ -173,6 +173,11 @@ class CollapsedPosterior(MixturePosterior):
 
         varied = reward_prior if isinstance(rewards, RewardCells) else None
         return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
+
+    @property
+    def rows_vary(self) -> bool:
+        """Whether the priors of the rows differ from component to component. Host side."""
+        return varies(np.asarray(self.values[0]))
 
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
