@@ -124,11 +124,11 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_evaluate(commands)
     listing.add_list(commands)
     for name, program in MOVED.items():
-        _add_moved(commands, name, program)
+        _add_pointer(commands, name, program)
     return parser
 
 
-def _add_moved(commands: "Commands", name: str, program: str) -> None:
+def _add_pointer(commands: "Commands", name: str, program: str) -> None:
     """A command that only says where it is run; whatever its arguments are."""
 
     def refuse(arguments: argparse.Namespace) -> None:

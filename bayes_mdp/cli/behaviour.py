@@ -17,7 +17,7 @@ from bayes_mdp.cli.options import (
     count,
     dialect_of,
     labels_of,
-    refuse_stored,
+    refuse_posterior_file,
     save_figure,
     seed,
     warnings_in_one_line,
@@ -75,7 +75,7 @@ def add_behaviour(commands: Commands) -> None:
 
 
 def _behaviour(arguments: argparse.Namespace) -> int | None:
-    refuse_stored(arguments.log)
+    refuse_posterior_file(arguments.log)
     import jax
 
     from bayes_mdp.behaviour import read_choices

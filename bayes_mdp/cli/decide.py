@@ -16,7 +16,7 @@ from bayes_mdp.cli.options import (
     count,
     labels_of,
     log_of,
-    required_objective,
+    require_objective,
     save_figure,
     seed,
 )
@@ -156,7 +156,7 @@ def _decide(arguments: argparse.Namespace) -> None:
         raise ValueError("--transition is given with a log, expected --draws FILE")
     require_columns(arguments, [arguments.log])
     check_outputs(arguments, "report", inputs=[arguments.log])
-    objective = required_objective(arguments)
+    objective = require_objective(arguments)
     log = log_of(arguments)
     space = space_of(arguments, log)
     decision = bm.decide(
@@ -228,7 +228,7 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
     refuse_options(arguments, only_logs, f"--draws {files[0]}")
     if arguments.budget:
         raise ValueError(f"--budget is given with --draws {files[0]}, expected it with a log alone")
-    objective = required_objective(arguments)
+    objective = require_objective(arguments)
     posterior = _draws_in(arguments, files)
     space = posterior.space
     baseline = baseline_of(arguments, space)

@@ -125,7 +125,7 @@ def objective_of(arguments: argparse.Namespace) -> "Objective | None":
     return None if discount is None else Discounted(discount)
 
 
-def required_objective(arguments: argparse.Namespace) -> "Objective":
+def require_objective(arguments: argparse.Namespace) -> "Objective":
     """The objective that was asked for.
 
     Raises:
@@ -237,7 +237,7 @@ def is_stored(path: str | Path) -> bool:
     return is_saved(path)
 
 
-def refuse_stored(*paths: str | Path) -> None:
+def refuse_posterior_file(*paths: str | Path) -> None:
     """Refuse a stored posterior where there must be a log.
 
     Raises:
@@ -252,16 +252,16 @@ def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
-    refuse_stored(arguments.log)
+    refuse_posterior_file(arguments.log)
     with warnings_in_one_line():
         return read_log(arguments.log, **_columns(arguments), **{name: getattr(arguments, name) for name in WHOLE_LOG})
 
 
-def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
+def fold_logs(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
     """The logs that the columns describe, folded; `space`: whose labels they have."""
     from bayes_mdp.envs import read_log
 
-    refuse_stored(*arguments.log)
+    refuse_posterior_file(*arguments.log)
     for name, usual in WHOLE_LOG.items():
         if getattr(arguments, name) != usual:
             raise ValueError(

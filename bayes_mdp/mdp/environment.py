@@ -152,7 +152,7 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
     mean, reward = np.asarray(law.mean, np.float64), np.asarray(mdp.reward, np.float64)
     size = np.abs(mean)
     if law.by_outcome:
-        mean, size = _averaged(mean, mdp), _averaged(size, mdp)
+        mean, size = _average(mean, mdp), _average(size, mdp)
     mean, size = np.broadcast_to(mean, pairs), np.maximum(np.broadcast_to(size, pairs), np.abs(reward))
     legal = True if mdp.legal is None else np.asarray(mdp.legal)
     index = first_index(legal & ~(np.abs(mean - reward) <= MEAN_TOLERANCE * size))  # nan is refused too
@@ -164,7 +164,7 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
         )
 
 
-def _averaged(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[np.ndarray, "*H S A"]:
+def _average(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[np.ndarray, "*H S A"]:
     """sum_o P(o | s, a) values(s, a, o); an outcome of probability zero counts nothing, even nan."""
     pairs, last = mdp.reward.shape, mdp.n_states
     listed = isinstance(mdp, SparseMDP)

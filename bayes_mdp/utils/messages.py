@@ -98,7 +98,7 @@ def install(extra: str) -> str:
     return f"pip install {' '.join(map(repr, needed))} (the extra {extra!r})"
 
 
-def installed_version(package: str) -> str:
+def version_of(package: str) -> str:
     """Its version, or "not installed".
 
     Args:
