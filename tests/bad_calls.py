@@ -1243,7 +1243,12 @@ CALLS = [
     Call(
         "calibration.CriticiseOptions",
         {},
-        {"num_replicates": [0, 50, 2.5, "x", None], "false_alarm": INSIDE, "choose_by": [3, "greedy"]},
+        {
+            "num_replicates": [0, 50, 2.5, "x", None],
+            "false_alarm": INSIDE,
+            "choose_by": [3, "greedy"],
+            "by_use": [1, "yes", None],
+        },
     ),
     Call(
         "models.default_prior",

@@ -181,7 +181,8 @@ def decide(
 
     A policy is recommended if it is no worse than the baseline with the probability asked for, in draws that did not
     choose it, if prior and data allow a verdict (see `compare_policies`), and if no check of the belief that failed
-    (see `criticise`) changes the answer (see `bayes_mdp.recommend.consequences`). Where the baseline is what the log
+    (see `criticise`; new outcomes count by the use of the policy that half of the log chooses) changes the answer (see
+    `bayes_mdp.recommend.consequences`). Where the baseline is what the log
     did, and that depends on the step of the episode, it is followed step by step (`Episodic`), or else judged over the
     earlier and the later steps too. This probability is that of the posterior: it is right only if prior and model are.
     Of several, the one of the largest mean gain is recommended.
@@ -262,7 +263,7 @@ def decide(
         if options.checks:
             rule = _rule(problem)
             criticism = criticise(
-                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule)
+                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule, by_use=True)
             )
             judged = _weigh(keys[5], problem, criticism, judged, rule, comparison)
         else:
