@@ -86,7 +86,7 @@ TASKS = (
     _task(
         "Explain people",
         "How people learn, from their choices.",
-        "behaviour.read_choices behaviour.two_step_log behaviour.fit behaviour.TwoStep behaviour.LearnerChoices "
+        "behaviour.read_choices behaviour.two_step_log behaviour.ready_model behaviour.fit behaviour.TwoStep behaviour.LearnerChoices "
         "behaviour.PlannerChoices behaviour.Parameter behaviour.simulate behaviour.predict_choices "
         "behaviour.log_likelihood inference.Softmax",
     ),
