@@ -92,3 +92,21 @@ def test_good_is_half_way_between_the_worst_and_the_best_reward():
     model = ready_model("win_stay_lose_shift", log)
     total = log_likelihood(model, {"noise": 0.5}, log).sum().item()
     assert total == pytest.approx(np.log(0.5) + np.log(0.75) + np.log(0.75), rel=1e-5)  # -2: shift; 4: stay
+
+
+def test_the_learning_curve_of_the_better_action():
+    """The share is counted by hand; states that are not named are left out."""
+    state, action = [[0, 1, 0, 1, 0, 0], [0, 0, 1, 0, 1, 0]], [[0, 1, 1, 0, 1, 1], [0, 1, 0, 1, 1, 1]]
+    reward = np.asarray(action, float)
+    log = bm.behaviour.ChoiceLog(state, action, reward, states=("cue", "rest"), actions=("left", "right"))
+    params = {"noise": np.full((2, 10, 2), 0.5)}
+    model = ready_model("win_stay_lose_shift", log)
+    fitted = bm.behaviour.BehaviourPosterior(params, None, model, log, "none")  # pyright: ignore[reportArgumentType]
+    figure = bm.plots.plot_learning_curve(fitted, better={"cue": "right"}, num_blocks=4, num_draws=5)
+    share, chance = figure.axes[0].get_lines()
+    np.testing.assert_allclose(share.get_ydata(), [0.0, 1.0, 1.0, 1.0])  # choices 1 to 4 of both in the state "cue"
+    assert share.get_label() == "the better action" and chance.get_ydata()[0] == 0.5
+    both = bm.plots.plot_learning_curve(fitted, better={"cue": "right", "rest": "left"}, num_blocks=1, num_draws=5)
+    assert both.axes[0].get_lines()[0].get_ydata()[0] == pytest.approx(8 / 12)
+    with pytest.raises(ValueError, match=r"better\['cue'\] is 'up', expected one of 'left', 'right'"):
+        bm.plots.plot_learning_curve(fitted, better={"cue": "up"})
