@@ -63,7 +63,8 @@ def _package(page: Page) -> str:
     if page.own:
         parts.append(_lines(page.own))
     if page.elsewhere:
-        parts.append("Also here: " + ", ".join(f"[`{_short(name)}`]({_short(name)}.md)" for name in page.elsewhere) + ".")
+        links = ", ".join(f"[`{_short(name)}`]({_short(name)}.md)" for name in page.elsewhere)
+        parts.append(f"Also here: {links}.")
     for module, names in page.modules:
         about = _fence("eval-rst", [f".. automodule:: {module}", "   :no-index:"])
         parts += [f"## `{module.rpartition('.')[2]}`", about, _lines(names)]
@@ -72,9 +73,7 @@ def _package(page: Page) -> str:
 
 def _name(name: str, package: str) -> str:
     """The page of one function or class."""
-    entry = (
-        [f".. autoclass:: {name}", "   :members:"] if inspect.isclass(find(name)) else [f".. autofunction:: {name}"]
-    )
+    entry = [f".. autoclass:: {name}", "   :members:"] if inspect.isclass(find(name)) else [f".. autofunction:: {name}"]
     back = f"[By task](index.md) · [`{package}`]({package}.md)"
     return f"{ORPHAN}# `bm.{_short(name)}`\n\n{_fence('eval-rst', entry)}\n\n{back}\n"
 

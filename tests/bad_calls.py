@@ -2147,7 +2147,13 @@ CALLS += [
     Call(
         "plots.plot_learning_curve",
         {"posterior": behaviour_posterior},
-        {"posterior": POSTERIOR, "better": [3, {"nowhere": 0}], "key": without(TYPED_KEY, None), "num_blocks": COUNT, "num_draws": COUNT},
+        {
+            "posterior": POSTERIOR,
+            "better": [3, {"nowhere": 0}],
+            "key": without(TYPED_KEY, None),
+            "num_blocks": COUNT,
+            "num_draws": COUNT,
+        },
     ),
     Call(
         "plots.plot_shrinkage",

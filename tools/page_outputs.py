@@ -1,8 +1,8 @@
 """What the Python of a page prints, stored below each of its blocks: `python tools/page_outputs.py [PAGE ...]`.
 
 A page's blocks run from top to bottom in one namespace, in a folder where the demo's log lies. What a block prints
-stands below it, in a `text` block after the line `<!-- printed -->`; a block that is there is replaced. Nothing is stored
-of a block after the line `<!-- varies -->`, such as one that prints times. A picture that the page shows as
+stands below it, in a `text` block after the line `<!-- printed -->`; a block that is there is replaced. Nothing is
+stored of a block after the line `<!-- varies -->`, such as one that prints times. A picture that the page shows as
 `../images/pages/PAGE-NAME.png` is the file `NAME.png` that its code has saved.
 `tests/examples/test_pages.py` runs the pages again and compares what they print.
 """
@@ -25,7 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "images" / "pages"
 EPISODES, LONGEST = 300, 100
 MARK, VARIES = "<!-- printed -->", "<!-- varies -->"
-BLOCK = re.compile(rf"^(?P<varies>{VARIES}\n)?```python\n(?P<code>.*?)^```\n(?:\n{MARK}\n```text\n(?P<printed>.*?)^```\n)?", re.S | re.M)
+BLOCK = re.compile(
+    rf"^(?P<varies>{VARIES}\n)?```python\n(?P<code>.*?)^```\n(?:\n{MARK}\n```text\n(?P<printed>.*?)^```\n)?",
+    re.S | re.M,
+)
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 CLOSE = 0.1
 """Numbers that two machines print may differ by this share: chains and times do."""

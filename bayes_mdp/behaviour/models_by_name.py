@@ -1,7 +1,8 @@
 """Behaviour models that have a name (`ready_model`, `bayes-mdp list`); a new one is a function and a line of `MODELS`.
 
-Rivals that any account of learning has to beat [Wilson and Collins 2019, *Ten simple rules for the computational modeling
-of behavioral data*]: fixed probabilities, win-stay lose-shift, a habit (choice kernel), and Q-learning with a habit.
+Rivals that any account of learning has to beat: fixed probabilities, win-stay lose-shift, a habit (choice kernel), and
+Q-learning with a habit. Source: Wilson and Collins (2019), *Ten simple rules for the computational modeling of
+behavioral data*.
 """
 
 from collections.abc import Callable

@@ -161,10 +161,10 @@ def describe_compare(result: "xr.Dataset") -> str:
     board = Section(
         f"{len(names)} agents on {', '.join(envs)}; {result.sizes['seed']} seeds each",
         [
-            "score: 0 is the random policy, 1 an optimal one, over the whole run. IQM: interquartile mean over all runs, "
-            "95 % intervals by a bootstrap over seeds. rank: by mean score on a problem (1: best), averaged over "
-            "problems. best: how often the IQM is the largest in the bootstrap. P(> next): chance that a run beats one "
-            "of the next.",
+            "score: 0 is the random policy, 1 an optimal one, over the whole run. IQM: interquartile mean over all "
+            "runs, 95 % intervals by a bootstrap over seeds. rank: by mean score on a problem (1: best), averaged over "
+            "problems. best: how often the IQM is the largest in the bootstrap. P(> next): chance that a run beats "
+            "one of the next.",
             Table(head, [_row(result, number, names) for number in range(len(names))], words=(1,)),
             *_remarks(result, names, envs),
         ],

@@ -101,7 +101,8 @@ def test_the_learning_curve_of_the_better_action():
     log = bm.behaviour.ChoiceLog(state, action, reward, states=("cue", "rest"), actions=("left", "right"))
     params = {"noise": np.full((2, 10, 2), 0.5)}
     model = ready_model("win_stay_lose_shift", log)
-    fitted = bm.behaviour.BehaviourPosterior(params, None, model, log, "none")  # pyright: ignore[reportArgumentType]
+    chains = bm.inference.Chains({"noise_line": np.zeros((2, 10, 2))})
+    fitted = bm.behaviour.BehaviourPosterior(params, chains, model, log, "none")
     figure = bm.plots.plot_learning_curve(fitted, better={"cue": "right"}, num_blocks=4, num_draws=5)
     share, chance = figure.axes[0].get_lines()
     np.testing.assert_allclose(share.get_ydata(), [0.0, 1.0, 1.0, 1.0])  # choices 1 to 4 of both in the state "cue"

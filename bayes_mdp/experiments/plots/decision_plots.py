@@ -365,11 +365,11 @@ def _better_actions(better: Mapping[Hashable, Hashable], log: ChoiceLog) -> Int[
     """The index of the better action in every state; -1 where none is named."""
     check_type("better", better, Mapping, "state -> the better action there")
     targets = np.full(len(log.states), -1)
-    for place, label in better.items():
-        for name, given, known in (("better", place, log.states), (f"better[{place!r}]", label, log.actions)):
+    for state, action in better.items():
+        for name, given, known in (("better", state, log.states), (f"better[{state!r}]", action, log.actions)):
             if given not in known:
                 raise ValueError(f"{name} is {given!r}, expected one of {', '.join(map(repr, known))}")
-        targets[log.states.index(place)] = log.actions.index(label)
+        targets[log.states.index(state)] = log.actions.index(action)
     return targets
 
 

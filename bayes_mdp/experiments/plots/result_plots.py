@@ -163,8 +163,8 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
 
     The lower tables are standard deviations over the posterior, of each probability and of each mean reward; a
     posterior that cannot say them (one of your own) has the upper tables alone. Where steps can end an episode, the
-    last column is the end. A standard deviation that does not exist is blank. Names are shortened, turned or thinned so that they do not overlap. Of more than 22 actions the first 22 have a
-    table of probabilities.
+    last column is the end. A standard deviation that does not exist is blank. Names are shortened, turned or thinned
+    so that they do not overlap. Of more than 22 actions the first 22 have a table of probabilities.
 
     Args:
         posterior: anything with `space`, `mean_mdp` and `visit_counts`.
@@ -194,7 +194,8 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     visits = visits if space.horizon is None else visits[step]
     shown = space.action_names[:MOST_ACTIONS]
     spread = _standard_deviations(posterior, step) if isinstance(posterior, Summarised) else None
-    figure, axes, columns = _axes(len(shown) + 2, 1 if spread is None else 2)
+    num_blocks = 1 if spread is None else 2
+    figure, axes, columns = _axes(len(shown) + 2, num_blocks)
     needed = 0.0
     for first, words, probs, rewards in (
         (0, ("P(next)", "mean reward"), rows, mean.reward),
@@ -218,7 +219,7 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
             panel.set_ylabel("state")
     if len(shown) < space.n_actions:
         figure.suptitle(f"the first {len(shown)} of {space.n_actions} actions", fontsize=10)
-    figure.set_size_inches(left + (WIDTH + 0.9) * columns, (HEIGHT + 0.9 + needed) * -(-upper // columns) * (1 if spread is None else 2))
+    figure.set_size_inches(left + (WIDTH + 0.9) * columns, (HEIGHT + 0.9 + needed) * -(-upper // columns) * num_blocks)
     return figure
 
 
