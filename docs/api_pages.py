@@ -7,13 +7,15 @@ agent. `tools/public_names.py` says which names these are, `api_tasks.py` which 
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from api_tasks import TASKS
 
 from tools.bibliography import keys
-from tools.public_names import ROOT, Page, find, pages
+from tools.public_names import ROOT, Page, find, pages, public_names
 
 ORPHAN = "---\norphan: true\n---\n"
 """The head of a page that is reached by links: the sidebar has packages alone."""
@@ -29,7 +31,7 @@ def write_api_pages(folder: Path) -> None:
     texts = {page.package: _package(page) for page in packages}
     for page in packages:
         names = [*page.own, *(name for _, listed in page.modules for name in listed)]
-        texts |= {_short(name): _name(name, page.package) for name in names}
+        texts |= {_file(name): _name(name, page.package) for name in names}
     texts["index"] = _index([page.package for page in packages])
     for stale in {path.name for path in folder.glob("*.md")} - {f"{name}.md" for name in texts}:
         (folder / stale).unlink()
@@ -63,7 +65,7 @@ def _package(page: Page) -> str:
     if page.own:
         parts.append(_lines(page.own))
     if page.elsewhere:
-        links = ", ".join(f"[`{_short(name)}`]({_short(name)}.md)" for name in page.elsewhere)
+        links = ", ".join(f"[`{_short(name)}`]({_file(name)}.md)" for name in page.elsewhere)
         parts.append(f"Also here: {links}.")
     for module, names in page.modules:
         about = _fence("eval-rst", [f".. automodule:: {module}", "   :no-index:"])
@@ -80,7 +82,7 @@ def _name(name: str, package: str) -> str:
 
 def _lines(names: Sequence[str]) -> str:
     """A table: each name with the first sentence of its docstring."""
-    rows = [f"| [`{_short(name)}`]({_short(name)}.md) | {_summary(name)} |" for name in names]
+    rows = [f"| [`{_short(name)}`]({_file(name)}.md) | {_summary(name)} |" for name in names]
     return "\n".join(["| | |", "|---|---|", *rows])
 
 
@@ -90,6 +92,19 @@ def _summary(name: str) -> str:
     parts = re.split(r"(`[^`]*`)", sentence)
     plain = (part if place % 2 else re.sub(r"([*$<_])", r"\\\1", part) for place, part in enumerate(parts))
     return cited("".join(plain).replace("|", "\\|"))
+
+
+def _file(name: str) -> str:
+    """Of the page of a name, without ending: a class that differs from a function by its capitals alone says so.
+
+    Some file systems do not tell `SBC.md` from `sbc.md`.
+    """
+    return f"{_short(name)}-class" if _spellings()[name.lower()] > 1 and inspect.isclass(find(name)) else _short(name)
+
+
+@cache
+def _spellings() -> Counter[str]:
+    return Counter(name.lower() for name in public_names())
 
 
 def _short(name: str) -> str:

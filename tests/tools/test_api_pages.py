@@ -38,7 +38,9 @@ def test_every_name_has_a_page_and_every_link_a_file(api, tmp_path):
     (tmp_path / "gone.md").write_text("a page of a name that was deleted")
     api[0].write_api_pages(tmp_path)
     pages = {path.name: path.read_text() for path in tmp_path.glob("*.md")}
-    assert {f"{name}.md" for name in SHORT} <= set(pages) and "gone.md" not in pages
+    written = {f"{api[0]._file(f'bayes_mdp.{name}')}.md" for name in SHORT}
+    assert len(written) == len(SHORT) and written <= set(pages) and "gone.md" not in pages
+    assert len({name.lower() for name in pages}) == len(pages)  # as many on any file system
     for name, text in pages.items():
         targets = [link for link in re.findall(r"\]\(([^)#\s]+\.md)\)", text) if "/" not in link]
         assert [link for link in targets if link not in pages] == [], name
