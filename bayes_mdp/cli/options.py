@@ -236,8 +236,8 @@ def check_inputs(arguments: argparse.Namespace) -> None:
         FileNotFoundError: there is no such file or folder. IsADirectoryError: it is a folder in place of a file.
     """
     for name in INPUTS:
-        given = getattr(arguments, name, None)
-        for path in map(Path, given if isinstance(given, list) else [] if given is None else [given]):
+        paths = getattr(arguments, name, None)
+        for path in map(Path, paths if isinstance(paths, list) else [] if paths is None else [paths]):
             if not path.exists():
                 raise FileNotFoundError(f"{path}: no such {'folder' if name == 'folder' else 'file'}")
             if path.is_dir() and name != "folder":

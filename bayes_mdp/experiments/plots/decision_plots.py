@@ -366,9 +366,9 @@ def _better_actions(better: Mapping[Hashable, Hashable], log: ChoiceLog) -> Int[
     check_type("better", better, Mapping, "state -> the better action there")
     targets = np.full(len(log.states), -1)
     for state, action in better.items():
-        for name, given, known in (("better", state, log.states), (f"better[{state!r}]", action, log.actions)):
-            if given not in known:
-                raise ValueError(f"{name} is {given!r}, expected one of {', '.join(map(repr, known))}")
+        for name, label, known in (("better", state, log.states), (f"better[{state!r}]", action, log.actions)):
+            if label not in known:
+                raise ValueError(f"{name} is {label!r}, expected one of {', '.join(map(repr, known))}")
         targets[log.states.index(state)] = log.actions.index(action)
     return targets
 

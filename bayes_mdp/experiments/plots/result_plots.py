@@ -197,6 +197,7 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     num_blocks = 1 if spread is None else 2
     figure, axes, columns = _axes(len(shown) + 2, num_blocks)
     needed = 0.0
+    # Means with the visits in the first block, standard deviations in the second.
     for first, words, probs, rewards in (
         (0, ("P(next)", "mean reward"), rows, mean.reward),
         (len(shown) + 2, ("sd of P(next)", "sd of the mean reward"), *(spread or (None, None))),
@@ -236,8 +237,9 @@ def _standard_deviations(
         dense = np.zeros((*rows.shape[:-1], space.n_states + 2))
         np.put_along_axis(dense, np.where(listed < 0, space.n_states + 1, listed), rows, -1)
         rows = dense[..., : space.n_states + bool(space.ends)]
-    known = (np.where(np.isfinite(x), np.maximum(x, 0.0), np.nan) for x in (rows, rewards))
-    return tuple(map(np.sqrt, known))
+    # Rounding may leave a variance below zero; one that does not exist is infinite or nan.
+    rows, rewards = (np.sqrt(np.where(np.isfinite(x), np.maximum(x, 0.0), np.nan)) for x in (rows, rewards))
+    return rows, rewards
 
 
 def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -259,9 +261,9 @@ def _axes(number: int, blocks: int) -> tuple["Figure", "list[Axes]", int]:
     columns = -(-number // rows)
     figure = NotebookFigure(layout="constrained")
     grid = figure.subplots(rows * blocks, columns, squeeze=False).reshape(blocks, rows * columns)
-    kept = number - (blocks - 1)
-    panels = [*grid[0, :number], *grid[1:, :kept].ravel()]
-    for unused in [*grid[0, number:], *grid[1:, kept:].ravel()]:
+    lower = number - (blocks - 1)
+    panels = [*grid[0, :number], *grid[1:, :lower].ravel()]
+    for unused in [*grid[0, number:], *grid[1:, lower:].ravel()]:
         unused.remove()
     return figure, panels, columns
 
