@@ -1,8 +1,9 @@
-"""Writes the API reference: an index by task, a list for each package, and a page for each public name.
+"""Writes the API reference: an index by task, a page for each name that the index has, and one for each package.
 
-A name that `bayes_mdp` itself exports is documented as `bm.NAME`; the package it comes from links there. Packages of
-agents also list the public functions and classes of their modules: the mathematics of a paper is a function beside the
-agent. `tools/public_names.py` says which names these are, `api_tasks.py` which of them the index has.
+A package's page documents its other names. A name that `bayes_mdp` itself exports is documented as `bm.NAME`; the
+package it comes from links there. Packages of agents also list the public functions and classes of their modules: the
+mathematics of a paper is a function beside the agent. `tools/public_names.py` says which names there are,
+`api_tasks.py` which of them the index has.
 """
 
 import inspect
@@ -17,12 +18,14 @@ from api_tasks import TASKS
 from tools.bibliography import keys
 from tools.public_names import ROOT, Page, find, pages, public_names
 
+NAMED = {name for task in TASKS for name in task.names}
+"""Names with a page of their own."""
 ORPHAN = "---\norphan: true\n---\n"
 """The head of a page that is reached by links: the sidebar has packages alone."""
 
 
 def write_api_pages(folder: Path) -> None:
-    """Write `index.md`, a page for each package and one for each name; a page that has not changed is left as it is.
+    """Write `index.md`, pages of packages and of names; a page that has not changed is left as it is.
 
     Args:
         folder: of the pages; files there that belong to no page are removed.
@@ -30,8 +33,7 @@ def write_api_pages(folder: Path) -> None:
     packages = [page for page in pages() if page.own or page.modules]
     texts = {page.package: _package(page) for page in packages}
     for page in packages:
-        names = [*page.own, *(name for _, listed in page.modules for name in listed)]
-        texts |= {_file(name): _name(name, page.package) for name in names}
+        texts |= {_file(name): _name(name, page.package) for name in page.own if _short(name) in NAMED}
     texts["index"] = _index([page.package for page in packages])
     for stale in {path.name for path in folder.glob("*.md")} - {f"{name}.md" for name in texts}:
         (folder / stale).unlink()
@@ -60,24 +62,44 @@ def _index(packages: list[str]) -> str:
 
 
 def _package(page: Page) -> str:
-    """What the package is for, and its names, one line each."""
+    """What the package is for, links to the pages of names, and the documentation of its other names."""
     parts = [f"# `{page.package}`", _fence("eval-rst", [f".. automodule:: {page.package}"])]
-    if page.own:
-        parts.append(_lines(page.own))
+    alone = [name for name in page.own if _short(name) in NAMED]
+    rest = [name for name in page.own if _short(name) not in NAMED]
+    if alone:
+        parts.append(_lines(alone))
     if page.elsewhere:
-        links = ", ".join(f"[`{_short(name)}`]({_file(name)}.md)" for name in page.elsewhere)
-        parts.append(f"Also here: {links}.")
+        links = ", ".join(_link(name) for name in page.elsewhere)
+        parts.append(_fence("eval-rst", [f"Documented on another page: {links}."]))
+    if rest:
+        parts.append(_section(rest))
     for module, names in page.modules:
         about = _fence("eval-rst", [f".. automodule:: {module}", "   :no-index:"])
-        parts += [f"## `{module.rpartition('.')[2]}`", about, _lines(names)]
+        parts += [f"## `{module.rpartition('.')[2]}`", about, _section(names)]
     return "\n\n".join(parts) + "\n"
+
+
+def _section(names: list[str]) -> str:
+    """Links to the names, then their documentation."""
+    entries = [line for name in names for line in ("", *_entry(name))]
+    return _fence("eval-rst", [", ".join(map(_link, names)), *entries] if len(names) > 1 else entries[1:])
+
+
+def _link(name: str) -> str:
+    return f":py:obj:`{_short(name)} <{name}>`"
+
+
+def _entry(name: str) -> list[str]:
+    """The directive that documents one name."""
+    if inspect.isclass(find(name)):
+        return [f".. autoclass:: {name}", "   :members:"]
+    return [f".. autofunction:: {name}"]
 
 
 def _name(name: str, package: str) -> str:
     """The page of one function or class."""
-    entry = [f".. autoclass:: {name}", "   :members:"] if inspect.isclass(find(name)) else [f".. autofunction:: {name}"]
     back = f"[By task](index.md) · [`{package}`]({package}.md)"
-    return f"{ORPHAN}# `bm.{_short(name)}`\n\n{_fence('eval-rst', entry)}\n\n{back}\n"
+    return f"{ORPHAN}# `bm.{_short(name)}`\n\n{_fence('eval-rst', _entry(name))}\n\n{back}\n"
 
 
 def _lines(names: Sequence[str]) -> str:
