@@ -23,7 +23,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 
-from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
 from bayes_mdp.inference.fitted import Fitted
@@ -135,6 +134,10 @@ class ContextPosterior:
         if self.together is not None:
             return len(self.together.rows)
         return None if self.sites is None else len(next(iter(self.sites.values())))
+
+    @property
+    def mcmc(self) -> None:
+        """None: chains are those of `base`."""
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
@@ -371,14 +374,13 @@ def in_contexts(
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
         _refuse_more_than_sticks(prior, space)
         sites, doubts = stick_draws(key, _only_law(laws), counts, options)
-        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts)))
+        return ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts))
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
         made, sites = about_mode(key, program, joint_space, moved, options.num_samples, laws)
-        answer = ContextPosterior(
+        return ContextPosterior(
             space, prior, "laplace", counts, sites, laplace=made, laws=laws, doubts=tuple(made.problems())
         )
-        return _warned(answer)
     base = infer(key, program, moved, space=joint_space, method=method)
     doubts = tuple(base.problems())
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
@@ -389,14 +391,6 @@ def in_contexts(
     return ContextPosterior(
         space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
     )
-
-
-def _warned(posterior: ContextPosterior) -> ContextPosterior:
-    import warnings
-
-    for problem in posterior.doubts:
-        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=4)
-    return posterior
 
 
 class _Parts:
