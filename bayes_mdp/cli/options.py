@@ -222,6 +222,28 @@ def add_chunks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-duplicates", action="store_true", help="count logs of the same content each time")
 
 
+INPUTS = ("log", "posterior", "config", "folder")
+"""Arguments of commands that name what is read."""
+
+
+def check_inputs(arguments: argparse.Namespace) -> None:
+    """Refuse files that are not there before anything heavy is imported: JAX alone takes seconds.
+
+    Args:
+        arguments: of any command; those named in `INPUTS` are paths, or lists of them.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder. IsADirectoryError: it is a folder in place of a file.
+    """
+    for name in INPUTS:
+        paths = getattr(arguments, name, None)
+        for path in map(Path, paths if isinstance(paths, list) else [] if paths is None else [paths]):
+            if not path.exists():
+                raise FileNotFoundError(f"{path}: no such {'folder' if name == 'folder' else 'file'}")
+            if path.is_dir() and name != "folder":
+                raise IsADirectoryError(f"{path} is a folder, expected a file")
+
+
 def is_stored(path: str | Path) -> bool:
     """Whether a file is a stored posterior: by its name, or by how it begins.
 

@@ -397,16 +397,23 @@ def _sites(sites: LatentSites | None) -> Section | None:
     weights = np.asarray(sites.weights, float)
     carried = float(1 / (weights**2).sum()) if sites.drawn else np.nan
     rows: list[tuple[str, ...]] = []
+    places = []
     for name, draws in list(sites.draws.items())[:SHOWN_SITES]:
         values = np.asarray(draws, float)
+        if not sites.drawn and values.ndim == 1 and np.asarray(draws).dtype.kind == "i" and len(np.unique(values)) > 2:
+            # A place in a list that is enumerated: its mean means nothing.
+            listed, place = np.unique(values, return_inverse=True)
+            probs = np.bincount(place, weights)
+            best = int(probs.argmax())
+            places.append(f"{name}: most probably {listed[best]:g} (P = {probs[best]:.3f}) of {len(listed)} values")
+            continue
         size = sites.ess.get(name, np.full(values.shape[1:], carried))
         hat = sites.r_hat.get(name, np.full(values.shape[1:], np.nan))
         rows += _site_rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
     left = len(sites.draws) - SHOWN_SITES
     hidden = [f"and {left} more"] if left > 0 else []
-    return Section(
-        "Latent sites (posterior)", [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows), *hidden]
-    )
+    table = [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows)] if rows else []
+    return Section("Latent sites (posterior)", [*table, *places, *hidden])
 
 
 def _site_rows(
