@@ -177,7 +177,7 @@ Ask = Callable[[], dict[str, Gain]]
 def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
     """The beliefs that a check points to, in words -> how to ask them, and what P(no worse) must be."""
     if check == CHOSEN:
-        return {"chosen by one half of the episodes and judged by the other": (partial(_crossed, question), SIGN)}
+        return {"chosen by one half of the episodes and judged by the other": (partial(_cross_halves, question), SIGN)}
     asks: dict[str, Ask] = {}
     if check == BY_STEP:
         halves = behaviour_in_halves(question.log, np.asarray(question.baseline, np.float64))
@@ -226,7 +226,7 @@ def _arrivals(question: Question) -> Float[np.ndarray, " O"]:
     return arrivals / arrivals.mean()
 
 
-def _crossed(question: Question) -> dict[str, Gain]:
+def _cross_halves(question: Question) -> dict[str, Gain]:
     """The gain of the rule: each half of the episodes chooses, the other one judges."""
     if question.chosen is None:
         return {}
