@@ -65,7 +65,7 @@ def optimum():
 def episode_rewards(agent, prior, space, horizon, key, num_seeds):
     """Rewards of one episode in `num_seeds` MDPs drawn from the prior, the agent learning within it: [seed]."""
     env = random_environment(jax.random.key(0), prior, space)  # its sizes; every seed draws its own
-    length = {"num_episodes": 1, "num_seeds": num_seeds, "regret": "bayes"}
+    length = {"num_episodes": 1, "num_seeds": num_seeds, "options": bm.experiments.RunOptions(regret="bayes")}
     result = bm.run(agent, env, objective=bm.Episodic(horizon), key=key, prior=prior, **length)
     return np.asarray(result["reward"].values[:, 0], np.float64)
 
