@@ -172,17 +172,46 @@ class ContextPosterior:
         return int(same.argmax()) if same.any() else None
 
     def _moved(self, contexts: Contexts) -> "ContextPosterior":
-        space = self.space.with_contexts(contexts)
-        common = {"method": self.method, "doubts": self.doubts}
-        if self.sites is not None:
-            return ContextPosterior(space, self.program, sites=self.sites, laws=self.laws, **common)
-        warn_user(
-            "rows of each context are a belief of their own, and of a context that the log does not have there is only "
-            f"the prior {see('how-to/covariates')}"
-        )
-        if self.parts is None:
-            raise ValueError("the posterior is in closed form for its own contexts, expected one of these")
-        return ContextPosterior(space, self.program, parts=self.parts, **common)
+        """The family of other contexts: of the log, or new ones where what contexts share says what happens there."""
+        space, places = self.space.with_contexts(contexts), _places(contexts, self.contexts)
+        known = places >= 0
+        counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
+        common = {"method": self.method, "counts": counts, "laws": self.laws, "doubts": self.doubts}
+        if self.parts is not None:
+            if not known.all():
+                warn_user(
+                    "rows of each context are a belief of their own, and of a context that the log does not have there "
+                    f"is only the prior {see('how-to/covariates')}"
+                )
+            return ContextPosterior(space, self.program, parts=self.parts, **common)
+        if self.sites is not None and not self.own_sites:
+            return ContextPosterior(space, self.program, sites=self.sites, **common)
+        if not known.all():
+            why = (
+                f"site {self.own_sites[0]!r} has a value for each context"
+                if self.own_sites
+                else "it has no draws of sites"
+            )
+            raise ValueError(
+                f"the log does not have the context {contexts.label(int(np.argmin(known)))}, expected one that it has: "
+                f"{why}, which says nothing of others {see('how-to/covariates')}"
+            )
+        rows, reward = self.tables
+        return ContextPosterior(space, self.program, together=Tables(rows[:, places], reward[:, places]), **common)
+
+    @cached_property
+    def own_sites(self) -> tuple[str, ...]:
+        """Drawn sites with a value for each context, which say nothing of a context that the log does not have."""
+        if self.sites is None:
+            return ()
+        number = len(self.contexts)
+        # A site that grows with the number of contexts: the program is looked at with one more of them.
+        more = self.space.with_contexts(self.contexts.take(np.arange(number + 1) % number))
+        return tuple(name for name, shape in _site_shapes(self.program, more).items() if shape != self._shape(name))
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        assert self.sites is not None
+        return np.shape(self.sites[name])[1:] if name in self.sites else None
 
     def _of(self, place: int) -> Any:
         if place not in self._kept:
@@ -248,7 +277,7 @@ class ContextPosterior:
         return GivenDraws(mdps, np.full(number, 1.0 / number), space)
 
     def coefficients(self, name: str | None = None) -> "pd.DataFrame":
-        """The coefficients of a row law on the scale of its columns: mean, sd, and 95 % interval.
+        """The coefficients of a law of rows or rewards on the scale of its columns: mean, sd, and 95 % interval.
 
         Args:
             name: of the law, where the program calls several: "rows", "hazard".
@@ -281,7 +310,7 @@ class ContextPosterior:
         law = self.law(name)
         site = law.sites[0]
         if self.sites is None or site not in self.sites:
-            raise ValueError(f"the posterior has no draws of {site!r}, expected coefficients without shrink=")
+            raise ValueError(f"the posterior has no draws of {site!r}, expected one by draws, without shrink=")
         draws = np.asarray(self.sites[site], np.float64)
         return law.design.on_own_scale(draws) if law.standardised else draws
 
@@ -297,7 +326,7 @@ class ContextPosterior:
         fits = [law for law in self.laws if name in (None, law.name)]
         if len(fits) != 1:
             there = ", ".join(repr(law.name) for law in self.laws) or "none"
-            raise ValueError(f"name is {name!r}, expected one of the row laws of the program: {there}")
+            raise ValueError(f"name is {name!r}, expected one of the laws of the program: {there}")
         return fits[0]
 
     __str__ = as_text
@@ -327,7 +356,9 @@ def describe_law(law: RowLaw) -> list[str]:
     """
     free = [name for name in ("state", "action") if name not in law.by]
     named = [name for name in dict.fromkeys(each.split(" | ")[0] for each in law.design.names) if name != "constant"]
-    lines = [f"{law.kind}, {law.fixed}: with a prior the rows depend on it"]
+    lines = [
+        f"{law.kind}, {law.fixed}: with a prior the rows depend on it" if law.of_rows else f"{law.kind} regression"
+    ]
     if "state" in free and named:
         lines.append(f"{', '.join(named)}: one coefficient for all states")
     if law.kind == "stick":
@@ -382,11 +413,31 @@ def in_contexts(
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
         sites = base.site_draws
         return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, doubts=doubts)
+    key = jax.random.fold_in(key, 1)
+    sites = _exact_sites(key, base, prior, space)
+    if sites is not None:
+        return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, doubts=doubts)
     with jax.enable_x64(True):
-        mdps = base.sample(jax.random.fold_in(key, 1), (DRAWS,))
+        mdps = base.sample(key, (DRAWS,))
     return ContextPosterior(
         space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
     )
+
+
+def _exact_sites(
+    key: PRNGKeyArray, base: Fitted, prior: Prior, space: ContextSpace
+) -> dict[str, Float[np.ndarray, "N ..."]] | None:
+    """Independent draws of the sites of one closed form, of which the program makes rows in any context.
+
+    None: it is a mixture, or not every site of the program is among what it draws.
+    """
+    if base.log_weights is not None:
+        return None
+    sites = dict(base.draw_laws(key, np.zeros(DRAWS, int)).sites)
+    wanted = _site_shapes(prior, space)
+    if not wanted or any(np.shape(sites.get(name))[1:] != shape for name, shape in wanted.items()):
+        return None
+    return {name: np.asarray(sites[name], np.float64) for name in wanted}
 
 
 def _warned(posterior: ContextPosterior) -> ContextPosterior:
@@ -620,6 +671,24 @@ def _apart(mdps: Any, space: ContextSpace) -> Tables:
 
 
 @traced_alone
+def _site_shapes(program: Prior, space: ContextSpace) -> dict[str, tuple[int, ...]]:
+    """The shapes of the latent sites of a program in a space with contexts."""
+    seeded: Any = handlers.seed(program, 0)
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def run() -> Array:
+        with handlers.trace() as trace:
+            rows = seeded(space).transition_probs
+        latent = (s for s in trace.values() if s["type"] == "sample" and not s["is_observed"])
+        shapes.update({site["name"]: jnp.shape(site["value"]) for site in latent})
+        return rows
+
+    with jax.enable_x64(True):
+        jax.eval_shape(run)
+    return shapes
+
+
+@traced_alone
 def laws_of(prior: Prior, space: ContextSpace) -> tuple[RowLaw, ...]:
     """The row laws that a program calls; their rows are abstract.
 
@@ -637,7 +706,7 @@ def _only_law(laws: tuple[RowLaw, ...]) -> RowLaw:
     if len(laws) != 1 or laws[0].kind != "stick":
         there = ", ".join(law.kind for law in laws) or "none"
         raise ValueError(
-            f"method is 'gibbs', and the row laws of the program are: {there}, expected stick_rows alone, whose "
+            f"method is 'gibbs', and the laws of the program are: {there}, expected stick_rows alone, whose "
             "posterior Polya-Gamma variables draw; a softmax (logit_rows) is another model: method='nuts'"
         )
     return laws[0]
