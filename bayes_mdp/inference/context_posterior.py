@@ -23,24 +23,27 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 
+from bayes_mdp.inference.detection.trace import improper_value
 from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.integrals.mode_draws import ModeDraws, NoModeError, TracedDensity, draw_about_mode
+from bayes_mdp.inference.integrals.mode_draws import ModeDraws, NoModeError, TracedDensity, draw_about_mode, find_mode
+from bayes_mdp.inference.integrals.row_density import MANY, RowDensity, visited_cells
 from bayes_mdp.inference.polya_gamma import stick_draws
 from bayes_mdp.inference.sampled.conditioned_program import conditioned
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.contexts import Contexts, ContextSpace, LoggedContexts
 from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regression_rows import RowLaw, row_laws
-from bayes_mdp.models.reward_laws import reshaped_law, tabulate
+from bayes_mdp.models.reward_laws import reshaped_law, tabulate, unwrap
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import broadcasts_to, check_labels
@@ -52,6 +55,10 @@ DRAWS = 4000
 """Of a belief in closed form over all contexts together, of which a posterior of one context is made."""
 MEAN_DRAWS = 400
 """Behind the mean rewards of outcomes."""
+LARGE = 200_000
+"""Cells (context, state, action) above which "auto" draws about the mode, where the weights are good."""
+FLAT = 1e4
+"""Standard deviation of a coefficient from which on its prior is as good as flat."""
 AT_ONCE = 2**24
 """Probabilities of draws in contexts that are worked out at once."""
 
@@ -393,21 +400,26 @@ def in_contexts(
     counts = None if about is None or log is None else space_counts(log, about, space)
     if closed_form_of(prior) is not None and method in ("auto", "exact"):
         return ContextPosterior(space, prior, "exact", counts, parts=_Parts(infer, key, prior, log, about, space))
-    wide, program = space.side_by_side, side_by_side(prior, space)
-    moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
-    laws = laws_of(prior, space)
+    seen = look_at(prior, space)
+    laws = seen.laws
     if isinstance(method, Gibbs) or method == "gibbs":
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
-        _refuse_more_than_sticks(prior, space)
-        sites, doubts = stick_draws(key, _only_law(laws), counts, options)
+        law = _only_law(seen)
+        sites, doubts = stick_draws(key, law, counts, options)
         return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts)))
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
-        made, sites = about_mode(key, program, wide, moved, options.num_samples, laws)
-        answer = ContextPosterior(
-            space, prior, "laplace", counts, sites, laplace=made, laws=laws, doubts=tuple(made.problems())
-        )
-        return _warned(answer)
+        return _about_the_mode(key, prior, log, about, space, counts, seen, options)
+    if method == "auto" and seen.plain and space.n_contexts * np.prod(space.shape) > LARGE:
+        # Chains would work out every cell in every step of every trajectory.
+        try:
+            return _about_the_mode(key, prior, log, about, space, counts, seen, Laplace(), doubtful=False)
+        except ValueError:
+            pass
+    if seen.plain:
+        _refuse_no_mode(laws[0], counts)
+    wide, program = space.side_by_side, side_by_side(prior, space)
+    moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
     base = infer(key, program, moved, space=wide, method=method)
     doubts = tuple(base.problems())
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
@@ -438,6 +450,80 @@ def _exact_sites(
     if not wanted or any(np.shape(sites.get(name))[1:] != shape for name, shape in wanted.items()):
         return None
     return {name: np.asarray(sites[name], np.float64) for name in wanted}
+
+
+def _about_the_mode(
+    key: PRNGKeyArray,
+    prior: Prior,
+    log: Log | None,
+    about: LoggedContexts | None,
+    space: ContextSpace,
+    counts: Float[np.ndarray, "C S A O"] | None,
+    seen: "Seen",
+    options: Laplace,
+    *,
+    doubtful: bool = True,
+) -> ContextPosterior:
+    """The posterior by weighted draws about the mode; refused too, where doubtful weights are not asked for."""
+    if seen.plain:
+        made, sites = _plain_rows_about_mode(key, seen.laws[0], counts, options.num_samples)
+    else:
+        moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
+        program = side_by_side(prior, space)
+        made, sites = about_mode(key, program, space.side_by_side, moved, options.num_samples, seen.laws)
+    problems = tuple(made.problems())
+    if problems and not doubtful:
+        raise ValueError(problems[0])
+    return _warned(
+        ContextPosterior(space, prior, "laplace", counts, sites, laplace=made, laws=seen.laws, doubts=problems)
+    )
+
+
+def _plain_rows_about_mode(
+    key: PRNGKeyArray, law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None, num_draws: int
+) -> tuple[ModeDraws, dict[str, np.ndarray]]:
+    """Draws of the coefficients of one softmax or of sticks, on the cells that the log visited."""
+    mean, sd = prior_of_coefficients(law)
+    density, site = RowDensity(visited_cells(law, counts), mean, sd), law.sites[0]
+    per_draw = 4 if density.size <= MANY else 2
+    try:
+        made = draw_about_mode(host_generator(key), density, np.zeros(mean.size), num_draws, per_draw)
+    except NoModeError as error:
+        raise ValueError(_runs_away("laplace", error, lambda x: {site: x.reshape(mean.shape)}, (law,))) from None
+    return made, {site: made.points.reshape(-1, *mean.shape)}
+
+
+def prior_of_coefficients(law: RowLaw) -> tuple[Float[np.ndarray, "p K"], Float[np.ndarray, "p K"]]:
+    """Means and standard deviations of the coefficients of a law, whose prior is normal or flat (infinite deviations).
+
+    Args:
+        law: of a program that is plain.
+    """
+    assert law.prior is not None
+    base, shape = unwrap(law.prior), law.prior.batch_shape
+    if not isinstance(base, dist.Normal):
+        return np.zeros(shape), np.full(shape, np.inf)
+    mean, sd = (np.broadcast_to(np.asarray(x, np.float64), shape) for x in (base.loc, base.scale))
+    return mean, sd
+
+
+def _refuse_no_mode(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) -> None:
+    """Refuse chains under a flat prior, or one as good as flat, where the likelihood has no maximum: they run away.
+
+    Raises:
+        ValueError: an outcome that a column separates, or columns that the log cannot tell apart.
+    """
+    mean, sd = prior_of_coefficients(law)
+    if not (sd >= FLAT).any():
+        return
+    site = law.sites[0]
+    try:
+        _, _, hessian = find_mode(RowDensity(visited_cells(law, counts), mean, sd), np.zeros(mean.size))
+        values, vectors = np.linalg.eigh(hessian)
+        if values[0] <= 1e-12 * values[-1]:
+            raise NoModeError("the log says nothing of a direction", vectors[:, 0])
+    except NoModeError as error:
+        raise ValueError(_runs_away("nuts", error, lambda x: {site: x.reshape(mean.shape)}, (law,))) from None
 
 
 def _warned(posterior: ContextPosterior) -> ContextPosterior:
@@ -524,9 +610,18 @@ def space_counts(log: Log, about: LoggedContexts, space: ContextSpace) -> Float[
         about: its contexts.
         space: with these contexts.
     """
-    wide = space.side_by_side
-    counted = Counts.of(about.moved(log.transitions, space.n_states), wide)
-    return np.asarray(counted.transitions, np.float64).reshape(space.n_contexts, *space.shape, -1)
+    alone, data = space.alone, log.transitions
+    check_transitions(data, alone)
+    # The outcomes are those of one context; what was not seen to lead anywhere has a place more.
+    full = (space.n_contexts, *space.shape, alone.n_outcomes + (data.next_observed is not None))
+    check_memory(
+        f"counts of {space.n_contexts} contexts", 16.0 * np.prod(full, dtype=float), "fewer contexts take less"
+    )
+    state, action = data.cell(alone)
+    cell = np.ravel_multi_index((about.index, np.asarray(state), np.asarray(action)), full[:-1])
+    flat = cell * full[-1] + np.asarray(data.outcome(alone))
+    counted = np.bincount(flat, minlength=int(np.prod(full))).reshape(full)
+    return counted[..., : alone.n_outcomes].astype(np.float64)
 
 
 def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
@@ -673,7 +768,7 @@ def _apart(mdps: Any, space: ContextSpace) -> Tables:
 @traced_alone
 def _site_shapes(program: Prior, space: ContextSpace) -> dict[str, tuple[int, ...]]:
     """The shapes of the latent sites of a program in a space with contexts."""
-    seeded: Any = handlers.seed(program, 0)
+    seeded: Any = handlers.seed(with_improper(program), 0)
     shapes: dict[str, tuple[int, ...]] = {}
 
     def run() -> Array:
@@ -688,51 +783,95 @@ def _site_shapes(program: Prior, space: ContextSpace) -> dict[str, tuple[int, ..
     return shapes
 
 
+def with_improper(program: Callable[..., Any]) -> Any:
+    """A program that runs although some of its sites have no proper prior to be drawn from.
+
+    Args:
+        program: of a space, or of data.
+    """
+    return handlers.substitute(program, substitute_fn=improper_value)
+
+
+class Seen(NamedTuple):
+    """What a program of a space with contexts does, by its shapes alone.
+
+    Args:
+        laws: the row laws that it calls.
+        other: what it does beside the rows of one law, in words; "": nothing.
+    """
+
+    laws: tuple[RowLaw, ...]
+    other: str
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one softmax, or sticks, with normal or flat coefficients and nothing else."""
+        if self.other or len(self.laws) != 1:
+            return False
+        law = self.laws[0]
+        known = law.prior is not None and isinstance(unwrap(law.prior), (dist.Normal, dist.ImproperUniform))
+        return law.kind in ("logit", "stick") and known and law.group is None
+
+
 @traced_alone
+def look_at(prior: Prior, space: ContextSpace) -> Seen:
+    """The row laws that a program calls, and whether it does more than return the rows of one.
+
+    Args:
+        prior: of the space.
+        space: with contexts.
+
+    Raises:
+        ValueError, TypeError: rows or rewards that do not fit the space.
+    """
+    with row_laws() as met, jax.enable_x64(True):
+        seen: list[Any] = []
+
+        def run() -> Array:
+            with handlers.trace() as trace:
+                spec: Any = handlers.seed(with_improper(prior), 0)(space)
+            rows = rows_in_contexts(spec, space)
+            rewards_in_contexts(spec, space)
+            seen.append((spec, trace))
+            return rows
+
+        jax.eval_shape(run)
+    spec, trace = seen[0]
+    laws = tuple(met)
+    allowed = set(laws[0].sites) if laws else set()
+    extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
+    other = ""
+    if len(laws) != 1:
+        other = f"calls {len(laws)} laws, expected one"
+    elif laws[0].rows is not spec.transition_probs:
+        other = f"changes the rows of {laws[0].kind}_rows, expected them as they are"
+    elif extra or isinstance(spec.reward, dist.Distribution):
+        what = f"site {extra[0]!r}" if extra else "unknown rewards"
+        other = f"has {what} too, expected one law of rows and known rewards"
+    return Seen(laws, other)
+
+
 def laws_of(prior: Prior, space: ContextSpace) -> tuple[RowLaw, ...]:
-    """The row laws that a program calls; their rows are abstract.
+    """The row laws that a program calls.
 
     Args:
         prior: of the space.
         space: with contexts.
     """
-    with row_laws() as met, jax.enable_x64(True):
-        program: Any = handlers.seed(prior, 0)
-        jax.eval_shape(lambda: program(space).transition_probs)
-    return tuple(met)
+    return look_at(prior, space).laws
 
 
-def _only_law(laws: tuple[RowLaw, ...]) -> RowLaw:
+def _only_law(seen: Seen) -> RowLaw:
+    laws = seen.laws
     if len(laws) != 1 or laws[0].kind != "stick":
         there = ", ".join(law.kind for law in laws) or "none"
         raise ValueError(
             f"method is 'gibbs', and the laws of the program are: {there}, expected stick_rows alone, whose "
             "posterior Polya-Gamma variables draw; a softmax (logit_rows) is another model: method='nuts'"
         )
+    if seen.other:
+        raise ValueError(f"method is 'gibbs', and the program {seen.other}")
     return laws[0]
-
-
-def _refuse_more_than_sticks(prior: Prior, space: ContextSpace) -> None:
-    """Refuse what the Gibbs sampler would not see: rows that are not those of the law, other sites, unknown rewards."""
-    with row_laws() as met, jax.enable_x64(True):
-        seen: list[Any] = []
-
-        def run() -> Array:
-            with handlers.trace() as trace:
-                spec: Any = handlers.seed(prior, 0)(space)
-            seen.append((spec, trace))
-            return spec.transition_probs
-
-        jax.eval_shape(run)
-        spec, trace = seen[0]
-        same = len(met) == 1 and met[0].rows is spec.transition_probs
-        allowed = set(met[0].sites) if met else set()
-    extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
-    if not same:
-        raise ValueError("method is 'gibbs', and the program changes the rows of stick_rows, expected them as they are")
-    if extra or isinstance(spec.reward, dist.Distribution):
-        what = f"site {extra[0]!r}" if extra else "unknown rewards"
-        raise ValueError(f"method is 'gibbs', and the program has {what} too, expected stick_rows and known rewards")
 
 
 def about_mode(
@@ -770,7 +909,7 @@ def about_mode(
         try:
             made = draw_about_mode(host_generator(key), density, np.zeros(zeros.size), num_draws)
         except NoModeError as error:
-            raise ValueError(_runs_away(error, unravel, laws)) from None
+            raise ValueError(_runs_away("laplace", error, unravel, laws)) from None
         points = jnp.asarray(made.points)
         sites = jax.tree.map(np.asarray, jax.vmap(lambda point: constrained(unravel(point)))(points))
         return made, {name: sites[name] for name in recipe.latents}
@@ -780,7 +919,7 @@ def about_mode(
 def _unconstrained(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
     """Minus the log density of a point, zeros of the shapes of the sites, and their values at a point."""
     with handlers.trace() as trace:
-        handlers.seed(model, 0)(statistics)
+        handlers.seed(with_improper(model), 0)(statistics)
     sites = {n: s for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
     discrete = [name for name, site in sites.items() if site["fn"].support.is_discrete]
     if discrete:
@@ -800,9 +939,9 @@ def _unconstrained(model: Any, statistics: Any) -> tuple[Callable, dict[str, Arr
     return potential, shapes, constrained
 
 
-def _runs_away(error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) -> str:
+def _runs_away(method: str, error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) -> str:
     """Why there is no mode, with the column whose coefficient has none."""
-    text = f"method is 'laplace', and the posterior has no mode: {error}"
+    text = f"method is {method!r}, and the posterior has no mode: {error}"
     if error.direction is None:
         return f"{text}; expected method='nuts'"
     moved = {name: np.abs(np.asarray(x)) for name, x in unravel(jnp.asarray(error.direction)).items()}
@@ -812,4 +951,7 @@ def _runs_away(error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) 
     if law is not None:
         column, outcome = np.unravel_index(moved[name].argmax(), moved[name].shape)
         where = f"the coefficient of {law.design.names[column]!r} for outcome {law.outcomes[outcome]!r}"
-    return f"{text}, in {where}: an outcome that this column separates needs a proper prior (Normal(0, 2.5))"
+    return (
+        f"{text}, in {where}: an outcome that this column separates, or a column that the log cannot tell from others, "
+        "needs a proper prior (Normal(0, 2.5))"
+    )

@@ -346,8 +346,9 @@ def scale_of(
         weights: transitions of each context.
 
     Raises:
-        ValueError: a column that is constant, or a sum of the columns before it: its name.
+        ValueError: a column that is constant, a sum of the columns before it, a factor of one level: its name.
     """
+    _refuse_one_level(formula, covariates, layout)
     # Of one block: the others have the same columns elsewhere. Products of columns are summed block by block of
     # contexts, so that a million contexts need no array of all their columns.
     plain = formula._replace(by=())
@@ -376,6 +377,17 @@ def scale_of(
         spread = np.sqrt(spread**2 + mean**2)
     repeats = len(layout.blocks(formula.by))
     return Scale(np.tile(centre, repeats), np.tile(spread, repeats))
+
+
+def _refuse_one_level(formula: Formula, covariates: Mapping[str, Covariate], layout: Layout) -> None:
+    """Refuse labels that are all the same: they have no column, and their term would vanish without a word."""
+    for name in dict.fromkeys(name for term in formula.terms for name in term):
+        known = {"state": layout.states, "action": layout.actions}
+        levels = known[name] if name in known else covariates[name].levels
+        if levels is not None and len(levels) == 1:
+            raise ValueError(
+                f"terms: {name!r} is {levels[0]!r} everywhere in the log, expected two levels (leave it out)"
+            )
 
 
 def _refuse_dependent(formula: Formula, names: Sequence[str], gram: np.ndarray, mean: np.ndarray, total: float) -> None:

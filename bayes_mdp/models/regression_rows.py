@@ -58,6 +58,7 @@ class RowLaw(NamedTuple):
         possible: Bool[S A O], outcomes that the space allows; of rewards None.
         group: Int[C], the group of each context; None: there is none.
         num_groups: G.
+        reference: Int[S], of a softmax: the outcome in each state whose predictor is zero; None: another law.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class RowLaw(NamedTuple):
     possible: Bool[np.ndarray, "S A O"] | None
     group: Int[np.ndarray, " C"] | None
     num_groups: int
+    reference: Int[np.ndarray, " S"] | None = None
 
     @property
     def of_rows(self) -> bool:
@@ -90,7 +92,7 @@ _met: ContextVar[list[RowLaw] | None] = ContextVar("_met", default=None)
 
 @contextmanager
 def row_laws() -> Iterator[list[RowLaw]]:
-    """Keep a record of every row law that a program calls inside.
+    """Keep a record of every row law that a program calls inside, where its rows have their shapes but no numbers.
 
     Returns:
         A context, with the list of records.
@@ -189,7 +191,7 @@ def logit_rows(
     full = jnp.where(is_reference[:, None, :], 0.0, full)
     rows = jax.nn.softmax(jnp.where(possible, full, -jnp.inf), -1)
     told = f"reference {reference!r}"
-    return keep_law("logit", case, rows, words, told, prior, (), possible)
+    return keep_law("logit", case, rows, words, told, prior, (), possible, at)
 
 
 def stick_rows(
@@ -483,8 +485,12 @@ def predictors(
     else:
         check_name("shrink", shrink, SHRINK)
         b, whole = _shrunk(case, shrink, prior, number), None
-    # A product over a small axis, in the width of the sites.
-    eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
+    if _met.get() is None:
+        # A product over a small axis, in the width of the sites.
+        eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
+    else:
+        # Who keeps a record looks at shapes alone: a million contexts need no array of their columns.
+        eta = jnp.broadcast_to(b.sum(0), (case.space.n_contexts, *case.space.shape, number))
     if case.group is not None:
         scale = jnp.asarray(numpyro.sample(f"{name}_group_scale", dist.HalfNormal(1.0).expand([number]).to_event(1)))
         each = dist.Normal(0.0, 1.0).expand([case.num_groups, number]).to_event(2)
@@ -527,6 +533,7 @@ def keep_law(
     prior: dist.Distribution | None,
     order: tuple[int, ...],
     possible: Bool[np.ndarray, "S A O"] | None,
+    reference: Int[np.ndarray, " S"] | None = None,
 ) -> Float[Array, "..."]:
     """What the program gets of a law, with a record where somebody keeps it.
 
@@ -534,7 +541,7 @@ def keep_law(
         kind: of the law.
         case: its design.
         values: [C S A O], rows; or [C S A], linear predictors of rewards.
-        words, told, prior, order, possible: of the record (see `RowLaw`).
+        words, told, prior, order, possible, reference: of the record (see `RowLaw`).
     """
     returned, met = case.returned(values), _met.get()
     if met is not None:
@@ -553,6 +560,7 @@ def keep_law(
                 possible,
                 case.group,
                 case.num_groups,
+                reference,
             )
         )
     return returned
