@@ -851,16 +851,6 @@ def look_at(prior: Prior, space: ContextSpace) -> Seen:
     return Seen(laws, other)
 
 
-def laws_of(prior: Prior, space: ContextSpace) -> tuple[RowLaw, ...]:
-    """The row laws that a program calls.
-
-    Args:
-        prior: of the space.
-        space: with contexts.
-    """
-    return look_at(prior, space).laws
-
-
 def _only_law(seen: Seen) -> RowLaw:
     laws = seen.laws
     if len(laws) != 1 or laws[0].kind != "stick":

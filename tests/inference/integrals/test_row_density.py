@@ -3,6 +3,8 @@
 # What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 
+import warnings
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -160,3 +162,21 @@ def test_many_contexts_are_never_put_into_one_table(key, monkeypatch):
     # Standard errors of .01: six of them, in both coefficients.
     np.testing.assert_allclose(draws.mean(0), [-1.0, 1.0], atol=0.07)
     assert posterior.laplace.pareto_k < 0.5
+
+
+def test_auto_draws_about_the_mode_where_chains_would_see_many_cells(key, monkeypatch):
+    from bayes_mdp.inference import context_posterior, explanation
+
+    log = small_log()
+    space = bm.StateActionSpace.from_log(log, ends=True)
+    for module in (context_posterior, explanation):
+        monkeypatch.setattr(module, "LARGE", 100)
+    assert bm.infer(key, logits, log, space=space).method == "laplace"
+    told = bm.explain(logits, space)
+    assert told.route == "laplace" and "cells are many for chains" in str(told)
+    # Weights that are doubtful are not taken unasked: chains run.
+    monkeypatch.setattr("bayes_mdp.inference.integrals.mode_draws.WARN", -10.0)
+    few = bm.inference.NUTS(num_warmup=50, num_samples=50, num_chains=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of chains as short as these
+        assert bm.infer(key, logits, log, space=space, sampler=few).method == "nuts"
