@@ -165,18 +165,18 @@ class ContextPosterior:
             if not -len(self.contexts) <= context < len(self.contexts):
                 raise ValueError(f"context is {context}, expected a number below {len(self.contexts)}")
             return self._of(int(context) % len(self.contexts))
-        other = self.contexts.read(context)
+        asked_contexts = self.contexts.read(context)
         if isinstance(context, Mapping):
-            known = self._place(other)
-            return self._moved(other).at(0) if known is None else self._of(known)
-        return self._moved(other)
+            known = self._place(asked_contexts)
+            return self._moved(asked_contexts).at(0) if known is None else self._of(known)
+        return self._moved(asked_contexts)
 
     def _place(self, other: Contexts) -> int | None:
         """The context of this pattern; None: it is new."""
-        same = np.ones(len(self.contexts), bool)
+        equal = np.ones(len(self.contexts), bool)
         for column, new in zip(self.contexts.columns, other.columns, strict=True):
-            same &= column.values == new.values[0]
-        return int(same.argmax()) if same.any() else None
+            equal &= column.values == new.values[0]
+        return int(equal.argmax()) if equal.any() else None
 
     def _moved(self, contexts: Contexts) -> "ContextPosterior":
         """The family of other contexts: of the log, or new ones where what contexts share says what happens there."""
@@ -574,9 +574,9 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
     if data is None:
         return None
     if not isinstance(data, Log) or data.covariates is None:
-        what = "a Log without covariates" if isinstance(data, Log) else f"a {type(data).__name__}"
+        data_words = "a Log without covariates" if isinstance(data, Log) else f"a {type(data).__name__}"
         raise TypeError(
-            f"data is {what}, and space has contexts, expected a log that was read with the same covariates= "
+            f"data is {data_words}, and space has contexts, expected a log that was read with the same covariates= "
             f"{see('how-to/covariates')}"
         )
     if data.outcomes:
@@ -728,7 +728,7 @@ def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]
         for first in range(0, number, size):
             block = {name: jnp.asarray(np.asarray(x)[first : first + size]) for name, x in sites.items()}
             parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block)))
-    rows, reward = (np.concatenate(each).astype(np.float64) for each in zip(*parts, strict=True))
+    rows, reward = (np.concatenate(blocks).astype(np.float64) for blocks in zip(*parts, strict=True))
     return Tables(rows, reward)
 
 
@@ -748,8 +748,8 @@ def outcome_rewards(
         return table.mean if table.by_outcome else jnp.zeros(())
 
     with jax.enable_x64(True):
-        some = {name: jnp.asarray(np.asarray(x)[:MEAN_DRAWS]) for name, x in sites.items()}
-        mean = np.asarray(jax.vmap(one)(some)).mean(0)
+        first_draws = {name: jnp.asarray(np.asarray(x)[:MEAN_DRAWS]) for name, x in sites.items()}
+        mean = np.asarray(jax.vmap(one)(first_draws)).mean(0)
     return mean if mean.ndim else None
 
 

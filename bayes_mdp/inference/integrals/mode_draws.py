@@ -96,7 +96,7 @@ class TracedDensity:
         blocks = -(-len(points) // self._block)
         # The last block is filled up: one compiled program.
         filled = np.resize(points, (blocks * self._block, points.shape[1])).reshape(blocks, self._block, -1)
-        return np.concatenate([np.asarray(self._many(jnp.asarray(each))) for each in filled])[: len(points)]
+        return np.concatenate([np.asarray(self._many(jnp.asarray(block))) for block in filled])[: len(points)]
 
 
 class ModeDraws(NamedTuple):
@@ -174,13 +174,13 @@ def _step(gradient: Float[np.ndarray, " D"], hessian: Float[np.ndarray, "D D"]) 
     """The Newton step and its decrement; where the Hessian is no positive matrix, more of its diagonal is added."""
     if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
         raise NoModeError("the slope of the density is not finite")
-    more, size = 0.0, np.abs(np.diag(hessian)).max() + 1e-300
+    damping, size = 0.0, np.abs(np.diag(hessian)).max() + 1e-300
     while True:
         try:
-            step = cho_solve(cho_factor(hessian + more * np.eye(len(gradient))), gradient)
+            step = cho_solve(cho_factor(hessian + damping * np.eye(len(gradient))), gradient)
             return step, float(gradient @ step)
         except np.linalg.LinAlgError:
-            more = max(4.0 * more, 1e-8 * size)
+            damping = max(4.0 * damping, 1e-8 * size)
 
 
 def draw_about_mode(
