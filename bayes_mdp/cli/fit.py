@@ -97,7 +97,7 @@ def _fit(arguments: argparse.Namespace) -> int:
         if isinstance(stored, ContextPosterior):
             if objective is not None:
                 raise ValueError(
-                    f"{path} is a posterior in contexts, which has no best policy for all, expected no objective"
+                    f"{path} is a posterior in contexts, without the log that says what was done, expected no objective"
                 )
             print(stored)
             _keep(arguments, key, stored, None)

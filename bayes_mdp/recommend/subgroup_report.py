@@ -64,10 +64,11 @@ def _headline(decision: SubgroupDecision, told: list[str]) -> str:
     number = len(decision.verdicts)
     if not told:
         return f"No policy is recommended for any of {number} subgroups."
-    which = {
-        name: [str(v.pattern) for v in decision.verdicts.values() if v.recommended == name] for name in _names(decision)
-    }
-    said = "; ".join(f"{name}: {'; '.join(who)}" for name, who in which.items() if who)
+    which: dict[str, list[str]] = {}
+    for verdict in decision.verdicts.values():
+        if verdict.recommended is not None:
+            which.setdefault(verdict.recommended, []).append(str(verdict.pattern))
+    said = "; ".join(f"{name} for {', '.join(who)}" for name, who in which.items())
     return escape(f"A policy is recommended for {len(told)} of {number} subgroups. {said}.")
 
 
