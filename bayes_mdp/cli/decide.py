@@ -179,8 +179,8 @@ def _decide(arguments: argparse.Namespace) -> None:
     log = log_of(arguments)
     space = space_of(arguments, log)
     if isinstance(space, ContextSpace):
-        given = None if not arguments.draws else draws
-        by_subgroup = decide_in_contexts(arguments, jax.random.key(arguments.seed), log, space, objective, given)
+        num_draws = None if not arguments.draws else draws
+        by_subgroup = decide_in_contexts(arguments, jax.random.key(arguments.seed), log, space, objective, num_draws)
         print(by_subgroup)
         _report(arguments, by_subgroup)
         return

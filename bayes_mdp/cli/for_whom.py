@@ -124,11 +124,11 @@ def fit_in_contexts(
     if objective is None:
         return posterior
     logged, start = bm.decisions.practice(log, space), initial_of(arguments, space, log)
-    given: dict[str, Any] = {"initial": start, "num_draws": arguments.draws}
-    print(f"\nWhat was done, given all covariates:\n{bm.policy_value(key, posterior, logged, objective, **given)}")
-    by = _subgroups(arguments.by)
-    if by is not None:
-        print(f"\n{bm.policy_value(key, posterior, logged, objective, by=by, **given)}")
+    options: dict[str, Any] = {"initial": start, "num_draws": arguments.draws}
+    print(f"\nWhat was done, given all covariates:\n{bm.policy_value(key, posterior, logged, objective, **options)}")
+    subgroups = _subgroups(arguments.by)
+    if subgroups is not None:
+        print(f"\n{bm.policy_value(key, posterior, logged, objective, by=subgroups, **options)}")
     return posterior
 
 
@@ -222,10 +222,11 @@ def infer_in_contexts(
         raise ValueError(f"--prior is {arguments.prior!r} with --terms, expected one of them")
     key, *keys = jax.random.split(key, 1 + len(log.outcomes))
     posterior = bm.infer(key, _regression(arguments, space, log), replace(log, outcomes={}), space=space, method=method)
-    learnt = {
-        name: bm.infer(own, _regression(arguments, space, each, known=False), each, space=space, method=method)
-        for own, (name, each) in zip(keys, ((name, log.of_outcome(name)) for name in log.outcomes), strict=True)
-    }
+    learnt = {}
+    for outcome_key, name in zip(keys, log.outcomes, strict=True):
+        outcome_log = log.of_outcome(name)
+        prior = _regression(arguments, space, outcome_log, known=False)
+        learnt[name] = bm.infer(outcome_key, prior, outcome_log, space=space, method=method)
     return posterior.with_outcomes(learnt) if learnt else posterior
 
 
@@ -276,9 +277,9 @@ def _reward_law(arguments: argparse.Namespace, rewards: Any) -> "Callable[[Any],
         return lambda space: bm.models.logistic_rewards(space, terms, group=group)
     # One standard deviation of a column may move a reward by a few of its own; the constant is of the size of the mean.
     spread = float(rewards.std()) or 1.0
-    wide = dist.Normal(0.0, 2.5 * (spread + abs(float(rewards.mean()))))
+    coefficients = dist.Normal(0.0, 2.5 * (spread + abs(float(rewards.mean()))))
     noise = dist.HalfNormal(2.5 * spread)
-    return lambda space: bm.models.linear_rewards(space, terms, group=group, coefficients=wide, noise=noise)
+    return lambda space: bm.models.linear_rewards(space, terms, group=group, coefficients=coefficients, noise=noise)
 
 
 def _people(path: str) -> Any:
@@ -323,17 +324,19 @@ def _by_pattern(
     for cells, (state, action) in zip(table[names].itertuples(index=False), pairs, strict=True):
         rule = rules.setdefault(tuple(map(plain, cells)), {})
         if state in rule:
-            raise ValueError(f"--policy: {path!r} has state {state!r} twice for {_told(names, cells)}, expected once")
+            raise ValueError(
+                f"--policy: {path!r} has state {state!r} twice for {_pattern_text(names, cells)}, expected once"
+            )
         rule[state] = action
 
     def policy(who: Mapping[str, Hashable]) -> dict[Hashable, Hashable]:
         pattern = tuple(who[name] for name in names)
         if pattern not in rules:
-            raise ValueError(f"--policy: {path!r} has no row of {_told(names, pattern)}, expected all patterns")
+            raise ValueError(f"--policy: {path!r} has no row of {_pattern_text(names, pattern)}, expected all patterns")
         return rules[pattern]
 
     return policy
 
 
-def _told(names: list[str], cells: Any) -> str:
+def _pattern_text(names: list[str], cells: Any) -> str:
     return ", ".join(f"{name}={cell}" for name, cell in zip(names, cells, strict=True))

@@ -406,11 +406,11 @@ def _summed(each: "Sequence[PolicyValue]", share: Float[np.ndarray, "c N"]) -> "
         return {"draws": draws, "mean": mean, "sd": sd, "interval": interval, "gap": gap}
 
     first = each[0]
-    beside = {
+    outcomes = {
         name: replace(outcome, **over([value.outcomes[name] for value in each]))
         for name, outcome in first.outcomes.items()
     }
-    return replace(first, **over(each), outcomes=beside, rests_on=None)
+    return replace(first, **over(each), outcomes=outcomes, rests_on=None)
 
 
 def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None = None) -> Float[np.ndarray, "C S A"]:
@@ -488,24 +488,24 @@ def side_by_side(
     """
     check_type("posterior", posterior, ContextPosterior, "what infer returns in a space with contexts")
     weights = read_population(posterior, population)
-    here: Any = weights.posterior
-    _refuse_moving(here.contexts)
-    space = here.space
-    wide, number = space.side_by_side, space.n_contexts * space.n_states
+    family: Any = weights.posterior
+    _refuse_moving(family.contexts)
+    space = family.space
+    joint_space, number = space.side_by_side, space.n_contexts * space.n_states
     start = np.full(space.n_states, 1 / space.n_states) if initial is None else space.alone.initial_probs(initial)
     begins = (weights.shares[:, None] * np.asarray(start, np.float64)).ravel()
 
     def draws(one: Any, outcomes: dict[str, ContextDraws] | None) -> ContextDraws:
         rows, reward = one.tables
-        held = len(rows)
+        num_draws = len(rows)
         with jax.enable_x64(True):
-            flat = jnp.asarray(rows.reshape(held, number, *rows.shape[3:]))
-            build = lambda p, r: replace(wide.mdp(p, r), initial=jnp.asarray(begins))  # noqa: E731
-            mdps = jax.tree.map(np.asarray, jax.vmap(build)(flat, jnp.asarray(reward.reshape(held, number, -1))))
+            flat = jnp.asarray(rows.reshape(num_draws, number, *rows.shape[3:]))
+            build = lambda p, r: replace(joint_space.mdp(p, r), initial=jnp.asarray(begins))  # noqa: E731
+            mdps = jax.tree.map(np.asarray, jax.vmap(build)(flat, jnp.asarray(reward.reshape(num_draws, number, -1))))
         visits = None if one.counts is None else one.counts.sum(-1).reshape(number, -1)
-        return ContextDraws(mdps, np.full(held, 1.0 / held), wide, one.num_chains, visits, outcomes)
+        return ContextDraws(mdps, np.full(num_draws, 1.0 / num_draws), joint_space, one.num_chains, visits, outcomes)
 
-    return draws(here, {name: draws(each, None) for name, each in here.paired.items()} or None)
+    return draws(family, {name: draws(outcome, None) for name, outcome in family.paired.items()} or None)
 
 
 def all_policies(n_states: int, n_actions: int) -> Int[np.ndarray, "P S"]:

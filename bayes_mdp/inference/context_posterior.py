@@ -179,7 +179,7 @@ class ContextPosterior:
         counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
         common: dict[str, Any] = {"counts": counts, "laws": self.laws, "doubts": self.doubts}
         common |= {"num_chains": self.num_chains}
-        common["outcomes"] = {name: each._moved(contexts) for name, each in self.outcomes.items()}
+        common["outcomes"] = {name: outcome._moved(contexts) for name, outcome in self.outcomes.items()}
         if self.parts is not None:
             if not known.all() and self.program is not None:
                 warn_user(
@@ -210,8 +210,10 @@ class ContextPosterior:
             return ()
         number = len(self.contexts)
         # A site that grows with the number of contexts: the program is looked at with one more of them.
-        more = self.space.with_contexts(self.contexts.take(np.arange(number + 1) % number))
-        return tuple(name for name, shape in _site_shapes(self.program, more).items() if shape != self._shape(name))
+        larger_space = self.space.with_contexts(self.contexts.take(np.arange(number + 1) % number))
+        return tuple(
+            name for name, shape in _site_shapes(self.program, larger_space).items() if shape != self._shape(name)
+        )
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         assert self.sites is not None
@@ -232,8 +234,8 @@ class ContextPosterior:
             mdps = jax.tree.map(np.asarray, mdps)
         number = len(tables.rows)
         visits = None if self.counts is None else self.counts[place].sum(-1)
-        beside = {name: each._drawn(place) for name, each in self.paired.items()}
-        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, self.num_chains, visits, beside or None)
+        outcomes = {name: outcome._drawn(place) for name, outcome in self.paired.items()}
+        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, self.num_chains, visits, outcomes or None)
 
     @cached_property
     def paired(self) -> "dict[str, ContextPosterior]":
@@ -242,13 +244,13 @@ class ContextPosterior:
             return {}
         rows, number = self.tables.rows, len(self.tables.rows)
         paired = {}
-        for name, each in self.outcomes.items():
-            held = each.num_draws
-            assert held is not None  # with_outcomes has looked
+        for name, outcome in self.outcomes.items():
+            num_draws = outcome.num_draws
+            assert num_draws is not None  # with_outcomes has looked
             # Evenly spaced where there are more or fewer of them.
-            reward = each.reward_given(rows, np.arange(number) * held // number)
+            reward = outcome.reward_given(rows, np.arange(number) * num_draws // number)
             paired[name] = ContextPosterior(
-                self.space, None, each.method, self.counts, together=Tables(rows, reward), num_chains=self.num_chains
+                self.space, None, outcome.method, self.counts, together=Tables(rows, reward), num_chains=self.num_chains
             )
         return paired
 
@@ -279,25 +281,25 @@ class ContextPosterior:
             TypeError: one is no posterior in contexts. ValueError: one has other contexts, or belongs to rows of which
                 it is not independent.
         """
-        for name, each in outcomes.items():
-            if not isinstance(each, ContextPosterior):
-                raise TypeError(f"outcomes[{name!r}] is {described(each)}, expected a posterior in contexts")
-            if each.space.shape != self.space.shape or each.contexts.labels != self.contexts.labels:
+        for name, outcome in outcomes.items():
+            if not isinstance(outcome, ContextPosterior):
+                raise TypeError(f"outcomes[{name!r}] is {described(outcome)}, expected a posterior in contexts")
+            if outcome.space.shape != self.space.shape or outcome.contexts.labels != self.contexts.labels:
                 raise ValueError(f"outcomes[{name!r}] has other contexts or states, expected those of the same log")
-            if (each.parts is None) != (self.parts is None):
+            if (outcome.parts is None) != (self.parts is None):
                 raise ValueError(
                     f"outcomes[{name!r}] and the reward are not both beliefs of each context, expected both or neither"
                 )
         if self.parts is not None:
             return replace(self, parts=_PartsWithOutcomes(self, dict(outcomes)), _kept={})
-        for name, each in {"the reward": self, **outcomes}.items():
-            if each.program is None:
+        for name, outcome in {"the reward": self, **outcomes}.items():
+            if outcome.program is None:
                 raise ValueError(
                     f"{name!r} was read from a file, which holds no program, expected posteriors as infer returns them"
                 )
-            _refuse_common(name, each.program, each.space)
-        for name, each in outcomes.items():
-            if each.sites is None and each.program is not None and by_outcome(each.program, each.space):
+            _refuse_common(name, outcome.program, outcome.space)
+        for name, outcome in outcomes.items():
+            if outcome.sites is None and outcome.program is not None and by_outcome(outcome.program, outcome.space):
                 raise ValueError(
                     f"outcomes[{name!r}] depends on what follows and has no draws of sites, expected method='nuts'"
                 )
@@ -324,15 +326,15 @@ class ContextPosterior:
             num: how many.
         """
         if self.parts is None:
-            held, chains = len(self.tables.rows), self.num_chains
-            each = min(held // chains, max(1, num // chains))
-            within = np.arange(each) * (held // chains) // each
-            index = (held // chains * np.arange(chains)[:, None] + within).ravel()
+            num_draws, chains = len(self.tables.rows), self.num_chains
+            per_chain = min(num_draws // chains, max(1, num // chains))
+            within = np.arange(per_chain) * (num_draws // chains) // per_chain
+            index = (num_draws // chains * np.arange(chains)[:, None] + within).ravel()
             return Tables(self.tables.rows[index], self.tables.reward[index]), index
         with jax.enable_x64(True):
             keys = jax.random.split(key, len(self.contexts))
             drawn = [_apart(self.at(c).sample(keys[c], (num,)), self._one) for c in range(len(self.contexts))]
-        rows, reward = (np.concatenate(each, 1) for each in zip(*drawn, strict=True))
+        rows, reward = (np.concatenate(blocks, 1) for blocks in zip(*drawn, strict=True))
         return Tables(rows, reward), np.arange(num)
 
     @property
@@ -498,8 +500,8 @@ def in_contexts(
         # Keys of their own: under one key the errors of reward and outcomes would go up and down together.
         key, *keys = jax.random.split(key, 1 + len(data.outcomes))
         learnt = {
-            name: _learn_outcome(name, infer, own, prior, data, space, method)
-            for name, own in zip(data.outcomes, keys, strict=True)
+            name: _learn_outcome(name, infer, outcome_key, prior, data, space, method)
+            for name, outcome_key in zip(data.outcomes, keys, strict=True)
         }
         return in_contexts(infer, key, prior, replace(data, outcomes={}), space, method).with_outcomes(learnt)
     about = _read_data(data, space)
@@ -569,10 +571,10 @@ def _exact_sites(
     if base.log_weights is not None:
         return None
     sites = dict(base.draw_laws(key, np.zeros(DRAWS, int)).sites)
-    wanted = _site_shapes(prior, space)
-    if not wanted or any(np.shape(sites.get(name))[1:] != shape for name, shape in wanted.items()):
+    shapes = _site_shapes(prior, space)
+    if not shapes or any(np.shape(sites.get(name))[1:] != shape for name, shape in shapes.items()):
         return None
-    return {name: np.asarray(sites[name], np.float64) for name in wanted}
+    return {name: np.asarray(sites[name], np.float64) for name in shapes}
 
 
 def _warned(posterior: ContextPosterior) -> ContextPosterior:
@@ -607,8 +609,8 @@ class _Parts:
             whole = self._log.transitions
             data = whole if rows.all() else jax.tree.map(lambda x: np.asarray(x)[rows], whole)
             if self._log.outcomes:
-                beside = {name: np.asarray(x)[rows] for name, x in self._log.outcomes.items()}
-                data = replace(self._log, transitions=data, outcomes=beside, covariates=None)
+                outcomes = {name: np.asarray(x)[rows] for name, x in self._log.outcomes.items()}
+                data = replace(self._log, transitions=data, outcomes=outcomes, covariates=None)
             data = data if rows.any() else None
         return self._infer(self._key, self._prior, data, space=self._alone, method="auto")
 
@@ -623,9 +625,9 @@ class _PartsWithOutcomes:
         parts = self._whole.parts
         assert parts is not None
         learnt = {}
-        for name, each in self._outcomes.items():
-            assert each.parts is not None  # with_outcomes has looked
-            learnt[name] = each.parts(one)
+        for name, outcome in self._outcomes.items():
+            assert outcome.parts is not None  # with_outcomes has looked
+            learnt[name] = outcome.parts(one)
         return parts(one).with_outcomes(learnt)
 
 
@@ -776,10 +778,10 @@ def tables_of(
         follow: by which outcomes follow, where these are other rows than the program's; None: its own.
     """
 
-    def one(values: Mapping[str, Array], given: Array | None) -> tuple[Array, Array]:
+    def one(values: Mapping[str, Array], block_rows: Array | None) -> tuple[Array, Array]:
         spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
         rows, table = rows_in_contexts(spec, space), rewards_in_contexts(spec, space)
-        rows = rows if given is None else given
+        rows = rows if block_rows is None else block_rows
         return rows, (rows * table.mean).sum(-1) if table.by_outcome else table.mean
 
     number = len(next(iter(sites.values())))
@@ -788,8 +790,8 @@ def tables_of(
     with jax.enable_x64(True):
         for first in range(0, number, size):
             block = {name: jnp.asarray(np.asarray(x)[first : first + size]) for name, x in sites.items()}
-            given = None if follow is None else jnp.asarray(follow[first : first + size])
-            parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block, given)))
+            block_rows = None if follow is None else jnp.asarray(follow[first : first + size])
+            parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block, block_rows)))
     rows, reward = (np.concatenate(blocks).astype(np.float64) for blocks in zip(*parts, strict=True))
     return Tables(rows, reward)
 
@@ -910,8 +912,8 @@ def _sites_behind(jaxpr: Any, names: list[str]) -> list[frozenset[str]]:
     behind: dict[Any, frozenset[str]] = {var: frozenset([name]) for var, name in zip(jaxpr.invars, names, strict=True)}
     known = lambda x: behind.get(x, frozenset()) if not hasattr(x, "val") else frozenset()  # noqa: E731
     for equation in jaxpr.eqns:
-        into = frozenset().union(*map(known, equation.invars))
-        behind |= dict.fromkeys(equation.outvars, into)
+        sources = frozenset().union(*map(known, equation.invars))
+        behind |= dict.fromkeys(equation.outvars, sources)
     return [known(x) for x in jaxpr.outvars]
 
 

@@ -115,10 +115,10 @@ def to_store(posterior: ContextPosterior) -> StoredContexts:
         posterior.outcome_reward(np.arange(number)),
         None if posterior.sites is None else {name: np.asarray(x) for name, x in posterior.sites.items()},
         None if shared else tuple(posterior.at(c) for c in range(number)),
-        tuple(_stored(law) for law in posterior.laws),
+        tuple(_law_record(law) for law in posterior.laws),
         None if laplace is None else tuple(float(x) for x in laplace[3:]),
         posterior.doubts,
-        {name: to_store(each) for name, each in posterior.paired.items()} or None,
+        {name: to_store(outcome) for name, outcome in posterior.paired.items()} or None,
     )
 
 
@@ -162,11 +162,11 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
         None if parts is None else _ByPlace(contexts, parts),
         None if stored.rows is None or stored.reward is None else Tables(stored.rows, stored.reward),
         laws=tuple(map(_law, stored.laws)),
-        laplace=None if stored.weights is None else _weighted(*stored.weights),
+        laplace=None if stored.weights is None else _mode_draws(*stored.weights),
         doubts=tuple(stored.doubts),
         num_chains=stored.num_chains,
         mean_by_outcome=stored.outcome_reward,
-        outcomes={name: from_store(each) for name, each in (stored.outcomes or {}).items()},
+        outcomes={name: from_store(outcome) for name, outcome in (stored.outcomes or {}).items()},
     )
 
 
@@ -186,12 +186,12 @@ class _ByPlace:
         return self._parts[place]
 
 
-def _weighted(evidence: float, by_curvature: float, pareto_k: float, effective: float, proposals: float) -> ModeDraws:
+def _mode_draws(evidence: float, by_curvature: float, pareto_k: float, effective: float, proposals: float) -> ModeDraws:
     none = np.zeros((0, 0))
     return ModeDraws(none, np.zeros(0), none, evidence, by_curvature, pareto_k, effective, int(proposals))
 
 
-def _stored(law: RowLaw) -> StoredLaw:
+def _law_record(law: RowLaw) -> StoredLaw:
     design = law.design
     about = (law.kind, law.name, tuple(design.names), design.mean, design.spread)
     return StoredLaw(*about, law.standardised, law.outcomes, law.fixed, law.by, law.of_rows)

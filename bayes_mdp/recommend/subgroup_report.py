@@ -23,23 +23,23 @@ def subgroup_page(decision: SubgroupDecision, command: str) -> str:
         decision: as `decide_by_subgroup` returns it.
         command: that makes the numbers again; "": there is none.
     """
-    told = [str(verdict.pattern) for verdict in decision.verdicts.values() if verdict.recommended is not None]
+    recommended = [str(verdict.pattern) for verdict in decision.verdicts.values() if verdict.recommended is not None]
     silent = [str(verdict.pattern) for verdict in decision.verdicts.values() if verdict.recommended is None]
-    kind = "answer change" if told else "answer"
+    kind = "answer change" if recommended else "answer"
     title = f"Decision from {decision.source}, by {', '.join(decision.by)}"
-    every = {"everybody": decision.whole, **{str(v.pattern): v for v in decision.verdicts.values()}}
-    observed = any(verdict.tipping for verdict in every.values())
+    verdicts = {"everybody": decision.whole, **{str(v.pattern): v for v in decision.verdicts.values()}}
+    observed = any(verdict.tipping for verdict in verdicts.values())
     baseline = "the policy in use" if decision.has_baseline else "what the log did"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<div class="{kind}"><strong>{_headline(decision, told)}</strong>',
+        f'<div class="{kind}"><strong>{_headline(decision, recommended)}</strong>',
         f"<p>Not shown to be no worse than {baseline}: {escape('; '.join(silent))}.</p>" if silent else "",
         f"<ul><li>{escape(decision.differ)}</li>"
         "<li>each verdict has the probability that was asked for on its own, not all of them together</li></ul>",
         "</div>",
         f"<h2>What each policy gains over {baseline}</h2>",
-        gains_figure(_gains(every), f"gain, in units of {reward_in_words(decision.columns)}"),
-        _verdicts(every),
+        gains_figure(_gains(verdicts), f"gain, in units of {reward_in_words(decision.columns)}"),
+        _verdicts(verdicts),
         f"<p>{TIPPING}</p>" if observed else "",
         "<h2>What it rests on</h2>",
         f"<p>A value is the {escape(value_in_words(decision.objective, decision.columns))}.</p>",
@@ -60,16 +60,16 @@ def subgroup_page(decision: SubgroupDecision, command: str) -> str:
     return html_page(title, parts)
 
 
-def _headline(decision: SubgroupDecision, told: list[str]) -> str:
+def _headline(decision: SubgroupDecision, recommended: list[str]) -> str:
     number = len(decision.verdicts)
-    if not told:
+    if not recommended:
         return f"No policy is recommended for any of {number} subgroups."
-    which: dict[str, list[str]] = {}
+    patterns: dict[str, list[str]] = {}
     for verdict in decision.verdicts.values():
         if verdict.recommended is not None:
-            which.setdefault(verdict.recommended, []).append(str(verdict.pattern))
-    said = "; ".join(f"{name} for {', '.join(who)}" for name, who in which.items())
-    return escape(f"A policy is recommended for {len(told)} of {number} subgroups. {said}.")
+            patterns.setdefault(verdict.recommended, []).append(str(verdict.pattern))
+    said = "; ".join(f"{name} for {', '.join(who)}" for name, who in patterns.items())
+    return escape(f"A policy is recommended for {len(recommended)} of {number} subgroups. {said}.")
 
 
 def _gains(every: dict[str, SubgroupVerdict]) -> dict[str, tuple[float, tuple[float, float]]]:

@@ -562,16 +562,16 @@ def _contexts_dataset(posterior: ContextPosterior, num_draws: int, key: PRNGKeyA
         "reward_mean": ((*SAMPLE_DIMS, *pair), by_chain(drawn.reward)),
     }
     for name, values in (posterior.sites or {}).items():
-        held = by_chain(np.asarray(values)[index])
+        by_draw = by_chain(np.asarray(values)[index])
         taken = name in made or name in axes
-        own = name + SUFFIX if taken else name
-        made[own] = ((*SAMPLE_DIMS, *(f"{own}_dim_{i}" for i in range(held.ndim - 2))), held)
+        variable = name + SUFFIX if taken else name
+        made[variable] = ((*SAMPLE_DIMS, *(f"{variable}_dim_{i}" for i in range(by_draw.ndim - 2))), by_draw)
     for law in posterior.laws:
         if posterior.sites is not None and law.sites[0] in posterior.sites:
             dims = (f"{law.name}_column", f"{law.name}_outcome")
             axes |= {dims[0]: np.array(law.design.names), dims[1]: np.array(law.outcomes)}
-            held = by_chain(posterior.coefficient_draws(law.name)[index])
-            made[f"{law.name}_columns"] = ((*SAMPLE_DIMS, *dims), held)
+            by_draw = by_chain(posterior.coefficient_draws(law.name)[index])
+            made[f"{law.name}_columns"] = ((*SAMPLE_DIMS, *dims), by_draw)
     attributes = {"method": posterior.method, "left_out": "all other groups: to_arviz(posterior.base) has them"}
     if chains == 1:
         attributes["no_markov_chains"] = "draws of equal weight, cut from no chain"
