@@ -10,7 +10,7 @@ without covariates.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -24,7 +24,7 @@ from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_mdp.inference.detection.trace import improper_value
-from bayes_mdp.inference.draws.chains import SamplingWarning
+from bayes_mdp.inference.draws.chains import HasChains, SamplingWarning
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
 from bayes_mdp.inference.fitted import Fitted
@@ -46,7 +46,7 @@ from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.typing import AnyArray
-from bayes_mdp.utils.validation import broadcasts_to, check_labels
+from bayes_mdp.utils.validation import broadcasts_to, check_labels, described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,9 +79,11 @@ class ContextDraws(GivenDraws):
 
     Args:
         visits: Float64[S A], transitions of the log in this context.
+        outcomes: name -> the same rows, whose rewards are that outcome; None: there are none.
     """
 
     visits: Float[AnyArray, "S A"] | None = None
+    outcomes: "dict[str, ContextDraws] | None" = None
 
     def visit_counts(self) -> Float[AnyArray, "S A"]:
         """How often every pair was visited in this context; other contexts inform its rows too."""
@@ -116,10 +118,13 @@ class ContextPosterior:
         laplace: how the draws about the mode were weighted; None: they are others.
         laws: the row laws that the program calls.
         doubts: problems to know of, one sentence each.
+        num_chains: behind the draws, one after the other.
+        mean_by_outcome: Float64[C S A O], mean reward of every outcome, where no program says it (of a stored one).
+        outcomes: name -> posterior of the same contexts whose rewards are that outcome, learnt from the same log.
     """
 
     space: ContextSpace
-    program: Prior
+    program: Prior | None
     method: str
     counts: Float[np.ndarray, "C S A O"] | None = None
     sites: Mapping[str, AnyArray] | None = None
@@ -129,6 +134,9 @@ class ContextPosterior:
     laplace: ModeDraws | None = None
     laws: tuple[RowLaw, ...] = ()
     doubts: tuple[str, ...] = ()
+    num_chains: int = 1
+    mean_by_outcome: Float[np.ndarray, "C S A O"] | None = None
+    outcomes: "Mapping[str, ContextPosterior]" = field(default_factory=dict)
     _kept: dict[int, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -167,54 +175,52 @@ class ContextPosterior:
             return self._of(int(context) % len(self.contexts))
         asked_contexts = self.contexts.read(context)
         if isinstance(context, Mapping):
-            known = self._place(asked_contexts)
+            known = self.contexts.place(asked_contexts)
             return self._moved(asked_contexts).at(0) if known is None else self._of(known)
         return self._moved(asked_contexts)
-
-    def _place(self, other: Contexts) -> int | None:
-        """The context of this pattern; None: it is new."""
-        equal = np.ones(len(self.contexts), bool)
-        for column, new in zip(self.contexts.columns, other.columns, strict=True):
-            equal &= column.values == new.values[0]
-        return int(equal.argmax()) if equal.any() else None
 
     def _moved(self, contexts: Contexts) -> "ContextPosterior":
         """The family of other contexts: of the log, or new ones where what contexts share says what happens there."""
         space, places = self.space.with_contexts(contexts), _places(contexts, self.contexts)
         known = places >= 0
         counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
-        common = {"method": self.method, "counts": counts, "laws": self.laws, "doubts": self.doubts}
+        common: dict[str, Any] = {"counts": counts, "laws": self.laws, "doubts": self.doubts}
+        common |= {"num_chains": self.num_chains}
+        common["outcomes"] = {name: outcome._moved(contexts) for name, outcome in self.outcomes.items()}
         if self.parts is not None:
-            if not known.all():
+            if not known.all() and self.program is not None:
                 warn_user(
                     "rows of each context are a belief of their own, and of a context that the log does not have there "
                     f"is only the prior {see('how-to/covariates')}"
                 )
-            return ContextPosterior(space, self.program, parts=self.parts, **common)
-        if self.sites is not None and not self.own_sites:
-            return ContextPosterior(space, self.program, sites=self.sites, **common)
+            return ContextPosterior(space, self.program, self.method, parts=self.parts, **common)
+        if self.sites is not None and self.program is not None and not self.own_sites:
+            return ContextPosterior(space, self.program, self.method, sites=self.sites, **common)
         if not known.all():
-            why = (
-                f"site {self.own_sites[0]!r} has a value for each context"
-                if self.own_sites
-                else "it has no draws of sites"
-            )
+            why = "the posterior has no draws of the sites of the program"
+            if self.program is None:
+                why = "a posterior that was read from a file has no program that could make rows of others"
+            elif self.own_sites:
+                why = f"site {self.own_sites[0]!r} has a value for each context, which says nothing of others"
             raise ValueError(
                 f"the log does not have the context {contexts.label(int(np.argmin(known)))}, expected one that it has: "
-                f"{why}, which says nothing of others {see('how-to/covariates')}"
+                f"{why} {see('how-to/covariates')}"
             )
         rows, reward = self.tables
-        return ContextPosterior(space, self.program, together=Tables(rows[:, places], reward[:, places]), **common)
+        taken = Tables(rows[:, places], reward[:, places])
+        return ContextPosterior(space, self.program, self.method, together=taken, **common)
 
     @cached_property
     def own_sites(self) -> tuple[str, ...]:
         """Drawn sites with a value for each context, which say nothing of a context that the log does not have."""
-        if self.sites is None:
+        if self.sites is None or self.program is None:
             return ()
         number = len(self.contexts)
         # A site that grows with the number of contexts: the program is looked at with one more of them.
-        more = self.space.with_contexts(self.contexts.take(np.arange(number + 1) % number))
-        return tuple(name for name, shape in _site_shapes(self.program, more).items() if shape != self._shape(name))
+        larger_space = self.space.with_contexts(self.contexts.take(np.arange(number + 1) % number))
+        return tuple(
+            name for name, shape in _site_shapes(self.program, larger_space).items() if shape != self._shape(name)
+        )
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         assert self.sites is not None
@@ -235,7 +241,76 @@ class ContextPosterior:
             mdps = jax.tree.map(np.asarray, mdps)
         number = len(tables.rows)
         visits = None if self.counts is None else self.counts[place].sum(-1)
-        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, 1, visits)
+        outcomes = {name: outcome._drawn(place) for name, outcome in self.paired.items()}
+        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, self.num_chains, visits, outcomes or None)
+
+    @cached_property
+    def paired(self) -> "dict[str, ContextPosterior]":
+        """The outcomes, with the rows of this posterior: draw i of an outcome belongs to draw i of the rows."""
+        if not self.outcomes:
+            return {}
+        rows, number = self.tables.rows, len(self.tables.rows)
+        paired = {}
+        for name, outcome in self.outcomes.items():
+            num_draws = outcome.num_draws
+            assert num_draws is not None  # with_outcomes has looked
+            # Evenly spaced where there are more or fewer of them.
+            reward = outcome.reward_given(rows, np.arange(number) * num_draws // number)
+            paired[name] = ContextPosterior(
+                self.space, None, outcome.method, self.counts, together=Tables(rows, reward), num_chains=self.num_chains
+            )
+        return paired
+
+    def reward_given(
+        self, rows: Float[np.ndarray, "N C S A O"], index: Int[np.ndarray, " N"]
+    ) -> Float[np.ndarray, "N C S A"]:
+        """The mean rewards of some draws, of outcomes that follow by other rows.
+
+        Args:
+            rows: by which outcomes follow.
+            index: of the draws.
+        """
+        if self.sites is None or self.program is None or not by_outcome(self.program, self.space):
+            return self.tables.reward[index]
+        sites = {name: np.asarray(x)[index] for name, x in self.sites.items()}
+        return tables_of(self.program, self.space, sites, rows).reward
+
+    def with_outcomes(self, outcomes: "Mapping[str, ContextPosterior]") -> "ContextPosterior":
+        """The same posterior, with outcomes learnt beside its reward from the same log.
+
+        Rows and rewards share no site, so that they are independent given the log: draw i of an outcome's rewards goes
+        with draw i of these rows, whatever rows it was learnt with. Looked for in the data flow of both programs.
+
+        Args:
+            outcomes: name -> posterior in the same contexts, whose rewards are that outcome.
+
+        Raises:
+            TypeError: one is no posterior in contexts. ValueError: one has other contexts, or belongs to rows of which
+                it is not independent.
+        """
+        for name, outcome in outcomes.items():
+            if not isinstance(outcome, ContextPosterior):
+                raise TypeError(f"outcomes[{name!r}] is {described(outcome)}, expected a posterior in contexts")
+            if outcome.space.shape != self.space.shape or outcome.contexts.labels != self.contexts.labels:
+                raise ValueError(f"outcomes[{name!r}] has other contexts or states, expected those of the same log")
+            if (outcome.parts is None) != (self.parts is None):
+                raise ValueError(
+                    f"outcomes[{name!r}] and the reward are not both beliefs of each context, expected both or neither"
+                )
+        if self.parts is not None:
+            return replace(self, parts=_PartsWithOutcomes(self, dict(outcomes)), _kept={})
+        for name, outcome in {"the reward": self, **outcomes}.items():
+            if outcome.program is None:
+                raise ValueError(
+                    f"{name!r} was read from a file, which holds no program, expected posteriors as infer returns them"
+                )
+            _refuse_common(name, outcome.program, outcome.space)
+        for name, outcome in outcomes.items():
+            if outcome.sites is None and outcome.program is not None and by_outcome(outcome.program, outcome.space):
+                raise ValueError(
+                    f"outcomes[{name!r}] depends on what follows and has no draws of sites, expected method='nuts'"
+                )
+        return replace(self, outcomes=dict(outcomes), _kept={})
 
     @cached_property
     def tables(self) -> Tables:
@@ -246,9 +321,33 @@ class ContextPosterior:
         """
         if self.together is not None:
             return self.together
-        if self.sites is None:
+        if self.sites is None or self.program is None:
             raise ValueError("each context is a belief of its own, without common draws, expected at(context)")
         return tables_of(self.program, self.space, self.sites)
+
+    def draw_tables(self, key: PRNGKeyArray, num: int) -> tuple[Tables, Int[np.ndarray, " M"]]:
+        """Rows and mean rewards of at most so many draws, as many of each chain, and the places of these draws.
+
+        Args:
+            key: of the draws, where each context is a belief of its own.
+            num: how many.
+        """
+        if self.parts is None:
+            num_draws, chains = len(self.tables.rows), self.num_chains
+            per_chain = min(num_draws // chains, max(1, num // chains))
+            within = np.arange(per_chain) * (num_draws // chains) // per_chain
+            index = (num_draws // chains * np.arange(chains)[:, None] + within).ravel()
+            return Tables(self.tables.rows[index], self.tables.reward[index]), index
+        with jax.enable_x64(True):
+            keys = jax.random.split(key, len(self.contexts))
+            drawn = [_apart(self.at(c).sample(keys[c], (num,)), self._one) for c in range(len(self.contexts))]
+        rows, reward = (np.concatenate(blocks, 1) for blocks in zip(*drawn, strict=True))
+        return Tables(rows, reward), np.arange(num)
+
+    @property
+    def _one(self) -> ContextSpace:
+        """The space with the first context alone."""
+        return self.space.with_contexts(self.contexts.take(np.array([0])))
 
     def outcome_reward(self, places: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n S A O"] | None:
         """The mean reward of every outcome in some contexts; None: rewards do not depend on the outcome.
@@ -256,7 +355,9 @@ class ContextPosterior:
         Args:
             places: of the contexts.
         """
-        if self.sites is None:
+        if self.mean_by_outcome is not None:
+            return self.mean_by_outcome[places]
+        if self.sites is None or self.program is None:
             return None
         mean = outcome_rewards(self.program, self.space, self.sites)
         return None if mean is None else mean[places]
@@ -332,8 +433,8 @@ class ContextPosterior:
         """
         fits = [law for law in self.laws if name in (None, law.name)]
         if len(fits) != 1:
-            there = ", ".join(repr(law.name) for law in self.laws) or "none"
-            raise ValueError(f"name is {name!r}, expected one of the laws of the program: {there}")
+            names = ", ".join(repr(law.name) for law in self.laws) or "none"
+            raise ValueError(f"name is {name!r}, expected one of the laws of the program: {names}")
         return fits[0]
 
     __str__ = as_text
@@ -351,6 +452,7 @@ class ContextPosterior:
                 f"(Pareto k {self.laplace.pareto_k:.2f})"
             )
         parts += [f"{law.name}: {line}" for law in self.laws for line in describe_law(law)]
+        parts += [f"outcomes learnt beside the reward: {', '.join(self.outcomes)}"] if self.outcomes else []
         parts += [f"warning: {line}" for line in self.doubts]
         return Section(f"Posterior over {states} states x {actions} actions in {self.contexts}", parts)
 
@@ -362,7 +464,9 @@ def describe_law(law: RowLaw) -> list[str]:
         law: its record.
     """
     free = [name for name in ("state", "action") if name not in law.by]
-    named = [name for name in dict.fromkeys(each.split(" | ")[0] for each in law.design.names) if name != "constant"]
+    named = [
+        name for name in dict.fromkeys(column.split(" | ")[0] for column in law.design.names) if name != "constant"
+    ]
     lines = [
         f"{law.kind}, {law.fixed}: with a prior the rows depend on it" if law.of_rows else f"{law.kind} regression"
     ]
@@ -395,6 +499,18 @@ def in_contexts(
     Raises:
         ValueError, TypeError: as `infer`; data without covariates, or with others.
     """
+    if (
+        isinstance(data, Log)
+        and data.outcomes
+        and not (closed_form_of(prior) is not None and method in ("auto", "exact"))
+    ):
+        # Keys of their own: under one key the errors of reward and outcomes would go up and down together.
+        key, *keys = jax.random.split(key, 1 + len(data.outcomes))
+        learnt = {
+            name: _learn_outcome(name, infer, outcome_key, prior, data, space, method)
+            for name, outcome_key in zip(data.outcomes, keys, strict=True)
+        }
+        return in_contexts(infer, key, prior, replace(data, outcomes={}), space, method).with_outcomes(learnt)
     about = _read_data(data, space)
     log = data if isinstance(data, Log) else None
     counts = None if about is None or log is None else space_counts(log, about, space)
@@ -404,9 +520,9 @@ def in_contexts(
     laws = seen.laws
     if isinstance(method, Gibbs) or method == "gibbs":
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
-        law = _only_law(seen)
-        sites, doubts = stick_draws(key, law, counts, options)
-        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts)))
+        sites, doubts = stick_draws(key, _only_law(seen), counts, options)
+        common = {"laws": laws, "doubts": tuple(doubts), "num_chains": options.num_chains}
+        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, **common))
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
         return _about_the_mode(key, prior, log, about, space, counts, seen, options)
@@ -423,8 +539,8 @@ def in_contexts(
     base = infer(key, program, moved, space=wide, method=method)
     doubts = tuple(base.problems())
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
-        sites = base.site_draws
-        return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, doubts=doubts)
+        sites, common = base.site_draws, {"laws": laws, "doubts": doubts, "num_chains": _chains_behind(base)}
+        return ContextPosterior(space, prior, base.method, counts, sites, base=base, **common)
     key = jax.random.fold_in(key, 1)
     sites = _exact_sites(key, base, prior, space)
     if sites is not None:
@@ -434,6 +550,26 @@ def in_contexts(
     return ContextPosterior(
         space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
     )
+
+
+def _chains_behind(base: Fitted) -> int:
+    """Chains of draws of equal weight, one after the other; 1: there are none, or draws have been chosen by weight."""
+    mcmc = base.mcmc if isinstance(base, HasChains) else None
+    number = len(next(iter(base.site_draws.values())))
+    return mcmc.num_chains if mcmc is not None and mcmc.num_chains * mcmc.num_samples == number else 1
+
+
+def _learn_outcome(
+    name: str, infer: Infer, key: PRNGKeyArray, prior: Prior, log: Log, space: ContextSpace, method: str | Method
+) -> "ContextPosterior":
+    """An outcome in the place of the reward, by the same prior."""
+    try:
+        return in_contexts(infer, key, prior, log.of_outcome(name), space, method)
+    except (ValueError, TypeError) as error:
+        raise type(error)(
+            f"outcome {name!r}, learnt as the reward is: {error} (another prior for it: infer with "
+            f"log.of_outcome({name!r}), and posterior.with_outcomes) {see('how-to/covariates')}"
+        ) from None
 
 
 def _exact_sites(
@@ -446,10 +582,10 @@ def _exact_sites(
     if base.log_weights is not None:
         return None
     sites = dict(base.draw_laws(key, np.zeros(DRAWS, int)).sites)
-    wanted = _site_shapes(prior, space)
-    if not wanted or any(np.shape(sites.get(name))[1:] != shape for name, shape in wanted.items()):
+    shapes = _site_shapes(prior, space)
+    if not shapes or any(np.shape(sites.get(name))[1:] != shape for name, shape in shapes.items()):
         return None
-    return {name: np.asarray(sites[name], np.float64) for name in wanted}
+    return {name: np.asarray(sites[name], np.float64) for name in shapes}
 
 
 def _about_the_mode(
@@ -552,13 +688,32 @@ class _Parts:
 
     def __call__(self, one: Contexts) -> Fitted:
         place = _places(one, self._contexts)[0]
-        data = None
+        data: Any = None
         if self._log is not None and self._about is not None and place >= 0:
             rows = self._about.index == place
             whole = self._log.transitions
             data = whole if rows.all() else jax.tree.map(lambda x: np.asarray(x)[rows], whole)
+            if self._log.outcomes:
+                outcomes = {name: np.asarray(x)[rows] for name, x in self._log.outcomes.items()}
+                data = replace(self._log, transitions=data, outcomes=outcomes, covariates=None)
             data = data if rows.any() else None
         return self._infer(self._key, self._prior, data, space=self._alone, method="auto")
+
+
+class _PartsWithOutcomes:
+    """Posteriors of contexts that are beliefs of their own, each with outcomes learnt beside its reward."""
+
+    def __init__(self, whole: ContextPosterior, outcomes: dict[str, ContextPosterior]) -> None:
+        self._whole, self._outcomes = whole, outcomes
+
+    def __call__(self, one: Contexts) -> Fitted:
+        parts = self._whole.parts
+        assert parts is not None
+        learnt = {}
+        for name, outcome in self._outcomes.items():
+            assert outcome.parts is not None  # with_outcomes has looked
+            learnt[name] = outcome.parts(one)
+        return parts(one).with_outcomes(learnt)
 
 
 def _places(some: Contexts, among: Contexts) -> np.ndarray:
@@ -578,11 +733,6 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
         raise TypeError(
             f"data is {data_words}, and space has contexts, expected a log that was read with the same covariates= "
             f"{see('how-to/covariates')}"
-        )
-    if data.outcomes:
-        raise ValueError(
-            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which is not learnt with "
-            f"contexts, expected log.of_outcome(name), one after the other {see('how-to/covariates')}"
         )
     about = data.covariates
     if not isinstance(about, LoggedContexts):
@@ -707,18 +857,25 @@ def rewards_in_contexts(spec: MDPSpec, space: ContextSpace) -> RewardTable:
 
 
 @traced_alone
-def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]) -> Tables:
+def tables_of(
+    program: Prior,
+    space: ContextSpace,
+    sites: Mapping[str, AnyArray],
+    follow: Float[np.ndarray, "N C S A O"] | None = None,
+) -> Tables:
     """Rows and mean rewards of a program in every context, at draws of its sites: it runs again with these.
 
     Args:
         program: of the space.
         space: with contexts, which need not be those of the log.
         sites: {site: [N ...]}.
+        follow: by which outcomes follow, where these are other rows than the program's; None: its own.
     """
 
-    def one(values: Mapping[str, Array]) -> tuple[Array, Array]:
+    def one(values: Mapping[str, Array], block_rows: Array | None) -> tuple[Array, Array]:
         spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
         rows, table = rows_in_contexts(spec, space), rewards_in_contexts(spec, space)
+        rows = rows if block_rows is None else block_rows
         return rows, (rows * table.mean).sum(-1) if table.by_outcome else table.mean
 
     number = len(next(iter(sites.values())))
@@ -727,7 +884,8 @@ def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]
     with jax.enable_x64(True):
         for first in range(0, number, size):
             block = {name: jnp.asarray(np.asarray(x)[first : first + size]) for name, x in sites.items()}
-            parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block)))
+            block_rows = None if follow is None else jnp.asarray(follow[first : first + size])
+            parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block, block_rows)))
     rows, reward = (np.concatenate(blocks).astype(np.float64) for blocks in zip(*parts, strict=True))
     return Tables(rows, reward)
 
@@ -811,6 +969,76 @@ class Seen(NamedTuple):
         law = self.laws[0]
         known = law.prior is not None and isinstance(unwrap(law.prior), (dist.Normal, dist.ImproperUniform))
         return law.kind in ("logit", "stick") and known and law.group is None
+
+
+@traced_alone
+def by_outcome(program: Prior, space: ContextSpace) -> bool:
+    """Whether the rewards of a program depend on what follows.
+
+    Args:
+        program: of the space.
+        space: with contexts.
+    """
+    seeded: Any = handlers.seed(with_improper(program), 0)
+    seen: list[bool] = []
+
+    def run() -> Array:
+        spec = seeded(space)
+        seen.append(rewards_in_contexts(spec, space).by_outcome)
+        return spec.transition_probs
+
+    with jax.enable_x64(True):
+        jax.eval_shape(run)
+    return seen[0]
+
+
+@traced_alone
+def _refuse_common(name: str, program: Prior, space: ContextSpace) -> None:
+    """Refuse a program whose rows and rewards hang together, by a common site or through the prior of one.
+
+    Read from the data flow: every result of an equation depends on all that goes into it. Sites whose density depends
+    on other sites belong together with these.
+    """
+    shapes = _site_shapes(program, space)
+
+    def run(values: dict[str, Array]) -> tuple[Any, Any, dict[str, Array]]:
+        with handlers.trace() as trace:
+            spec: Any = handlers.seed(handlers.substitute(program, data=values), 0)(space)
+        densities = {site: jnp.sum(trace[site]["fn"].log_prob(values[site])) for site in shapes}
+        table = rewards_in_contexts(spec, space)
+        return (
+            rows_in_contexts(spec, space),
+            [jnp.asarray(x) for x in jax.tree.leaves((table.law, table.known))],
+            densities,
+        )
+
+    with jax.enable_x64(True):
+        start = {site: jnp.zeros(shape) for site, shape in shapes.items()}
+        closed = jax.make_jaxpr(run)(start)
+        rows, paid, densities = jax.tree.unflatten(
+            jax.tree.structure(jax.eval_shape(run, start)),
+            _sites_behind(closed.jaxpr, list(jax.tree.leaves({s: s for s in start}))),
+        )
+    together = [behind | {site} for site, behind in densities.items()]
+    reach = set(rows)
+    while any(group & reach and not group <= reach for group in together):
+        reach |= set().union(*(group for group in together if group & reach))
+    common = sorted(reach & set().union(*paid))
+    if common:
+        raise ValueError(
+            f"rows and rewards of {name} both depend on site {common[0]!r}, so that an outcome cannot be learnt apart "
+            f"from the rows, expected rewards with sites of their own {see('how-to/covariates')}"
+        )
+
+
+def _sites_behind(jaxpr: Any, names: list[str]) -> list[frozenset[str]]:
+    """The inputs behind every output of a program, by their names."""
+    behind: dict[Any, frozenset[str]] = {var: frozenset([name]) for var, name in zip(jaxpr.invars, names, strict=True)}
+    known = lambda x: behind.get(x, frozenset()) if not hasattr(x, "val") else frozenset()  # noqa: E731
+    for equation in jaxpr.eqns:
+        sources = frozenset().union(*map(known, equation.invars))
+        behind |= dict.fromkeys(equation.outvars, sources)
+    return [known(x) for x in jaxpr.outvars]
 
 
 @traced_alone

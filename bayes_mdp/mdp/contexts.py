@@ -153,6 +153,17 @@ class Contexts:
             fits &= matches
         return np.flatnonzero(fits)
 
+    def place(self, other: "Contexts") -> int | None:
+        """The context with the pattern of the first of others; None: it is new.
+
+        Args:
+            other: of the same covariates and levels.
+        """
+        same = np.ones(len(self), bool)
+        for column, new in zip(self.columns, other.columns, strict=True):
+            same &= column.values == new.values[0]
+        return int(same.argmax()) if same.any() else None
+
     def read(self, table: "pd.DataFrame | Mapping[str, Any]") -> "Contexts":
         """Other contexts, with the levels of these: a table with a column for each covariate.
 

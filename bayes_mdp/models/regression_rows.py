@@ -191,8 +191,8 @@ def logit_rows(
     full = jnp.zeros((*eta.shape[:-1], len(outcomes))).at[..., free_places].set(eta)
     full = jnp.where(is_reference[:, None, :], 0.0, full)
     rows = jax.nn.softmax(jnp.where(possible, full, -jnp.inf), -1)
-    told = f"reference {reference!r}"
-    return keep_law("logit", case, rows, words, told, prior, (), possible, reference_index)
+    detail = f"reference {reference!r}"
+    return keep_law("logit", case, rows, words, detail, prior, (), possible, reference_index)
 
 
 def stick_rows(
@@ -252,8 +252,8 @@ def stick_rows(
     left = jnp.cumprod(passed, -1)
     before = jnp.concatenate([jnp.ones((*left.shape[:-1], 1)), left[..., :-1]], -1)
     rows = (chosen * before)[..., np.argsort(places)]
-    told = f"order {', '.join(str(outcomes[k]) for k in places)}"
-    return keep_law("stick", case, rows, words, told, prior, tuple(map(int, places)), possible)
+    detail = f"order {', '.join(str(outcomes[k]) for k in places)}"
+    return keep_law("stick", case, rows, words, detail, prior, tuple(map(int, places)), possible)
 
 
 def ordinal_rows(
