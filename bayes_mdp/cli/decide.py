@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.for_whom import (
+from bayes_mdp.cli.covariates import (
     OF_CONTEXTS,
     add_covariates,
     add_for_whom,

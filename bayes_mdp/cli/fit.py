@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayes_mdp.cli.for_whom import add_covariates, fit_in_contexts, refuse_without_covariates
+from bayes_mdp.cli.covariates import add_covariates, fit_in_contexts, refuse_without_covariates
 from bayes_mdp.cli.options import (
     UNEXPECTED,
     Commands,

@@ -23,7 +23,7 @@ LABELS = ("states", "actions")
 WHOLE_LOG = {"every": None, "count": None, "reward_at": "step"}
 """What a log that is read in chunks does not have, and what it is where nobody has given it."""
 ABOUT = ("subject", "covariates", "varying", "group", "process")
-"""Columns that say more of a subject (see `for_whom`)."""
+"""Columns that say more of a subject (see `covariates`)."""
 COLUMNS = ("state", "action", "reward", "cost", "next_state", "terminated", "truncated", "episode", "step")
 _DESCRIBED = {
     "state": "the state",
