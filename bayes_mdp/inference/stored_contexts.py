@@ -15,7 +15,7 @@ from bayes_mdp.inference.context_posterior import ContextPosterior, Tables
 from bayes_mdp.inference.integrals.mode_draws import ModeDraws
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.contexts import Column, Contexts, ContextSpace
-from bayes_mdp.mdp.design import Design
+from bayes_mdp.mdp.design import Design, Formula, Layout
 from bayes_mdp.models.regression_rows import RowLaw
 
 
@@ -199,7 +199,7 @@ def _law_record(law: RowLaw) -> StoredLaw:
 
 def _law(stored: StoredLaw) -> RowLaw:
     none = np.zeros((0, 0, 0, len(stored.columns)))
-    design = Design(none, stored.columns, stored.mean, stored.spread)
+    design = Design(Formula(False, (), ()), {}, Layout((), ()), 0, stored.columns, stored.mean, stored.spread)
     possible = np.zeros((0, 0, 0), bool) if stored.of_rows else None
     about = (stored.kind, stored.name, none, design, stored.standardised, stored.outcomes, stored.fixed, stored.by)
     return RowLaw(*about, None, (), possible, None, 0)
