@@ -199,8 +199,7 @@ def _law_record(law: RowLaw) -> StoredLaw:
 
 def _law(stored: StoredLaw) -> RowLaw:
     none = np.zeros((0, 0, 0, len(stored.columns)))
-    # Columns of no context: what is asked of it are names, and coefficients on their own scale.
-    design = Design(Formula(True, (), stored.by), {}, Layout((), ()), 0, stored.columns, stored.mean, stored.spread)
+    design = Design(Formula(False, (), ()), {}, Layout((), ()), 0, stored.columns, stored.mean, stored.spread)
     possible = np.zeros((0, 0, 0), bool) if stored.of_rows else None
     about = (stored.kind, stored.name, none, design, stored.standardised, stored.outcomes, stored.fixed, stored.by)
     return RowLaw(*about, None, (), possible, None, 0)
