@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import bayes_mdp
+from bayes_mdp.cli.options import check_inputs
 
 if TYPE_CHECKING:
     from bayes_mdp.cli.options import Commands
@@ -57,6 +58,7 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         keep_compiled_programs()
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
     try:
+        check_inputs(arguments)
         return arguments.command(arguments) or 0
     except BrokenPipeError:
         # The reader (`head`, say) has all it wants. Nothing may be written to the closed pipe at exit either.
@@ -124,11 +126,11 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_evaluate(commands)
     listing.add_list(commands)
     for name, program in MOVED.items():
-        _add_moved(commands, name, program)
+        _add_pointer(commands, name, program)
     return parser
 
 
-def _add_moved(commands: "Commands", name: str, program: str) -> None:
+def _add_pointer(commands: "Commands", name: str, program: str) -> None:
     """A command that only says where it is run; whatever its arguments are."""
 
     def refuse(arguments: argparse.Namespace) -> None:

@@ -368,13 +368,13 @@ def value_for(
         else np.broadcast_to(weights.shares[:, None], (len(by_context), number))
     )
     if by is None:
-        return _summed([value["policy"] for value in by_context], share)
+        return _with_sums([value["policy"] for value in by_context], share)
     names, group, patterns = groups_of(weighted.contexts, by)
     values, parts = {}, {}
     for g, pattern in enumerate(patterns):
         inside = group == g
         inner = shares_within(share[inside])
-        values[pattern] = _summed([by_context[c]["policy"] for c in np.flatnonzero(inside)], inner)
+        values[pattern] = _with_sums([by_context[c]["policy"] for c in np.flatnonzero(inside)], inner)
         parts[pattern] = float(weights.shares[inside].sum())
     return ValuesBy(names, values, parts)
 
@@ -396,7 +396,7 @@ def _weights_or_equal(posterior: InContexts) -> Weights:
     return Weights(posterior, np.ones(len(posterior.contexts)), False)
 
 
-def _summed(each: "Sequence[PolicyValue]", share: Float[np.ndarray, "c N"]) -> "PolicyValue":
+def _with_sums(each: "Sequence[PolicyValue]", share: Float[np.ndarray, "c N"]) -> "PolicyValue":
     """The value in a population, draw by draw, of the reward and of every outcome learnt beside it."""
 
     def over(values: "Sequence[PolicyValue] | Sequence[OutcomeValue]") -> dict[str, Any]:

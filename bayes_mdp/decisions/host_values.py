@@ -140,6 +140,7 @@ class PolicyPairs:
         state = self.rows.state[self.rows.pair]
         self._bounds = np.searchsorted(state, np.arange(self.n_states + 1))
         self.longest = int(np.diff(self._bounds).max())
+        # Short lists of successors in many states stay sparse; everything else is eliminated densely.
         sparse = self.longest <= DENSE_SHARE * self.n_states
         self.is_dense = self.n_states <= DENSE or not sparse
         inside = self.rows.next_state < self.n_states
@@ -147,6 +148,7 @@ class PolicyPairs:
         self._is_whole = self.deterministic and np.array_equal(
             self._next, np.tile(np.arange(self.n_states), self.n_states)
         )
+        # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
         self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
         # All rows list every state in order: they are taken whole, not entry by entry.
         width = rows.width or 0
@@ -186,6 +188,7 @@ class PolicyPairs:
             probs = probs.astype(np.float64)
             scale = (1.0 if scale is None else scale) / self.rows.sums(probs)
         if scale is not None:
+            # The mean over actions is taken of probabilities: each entry is scaled by the weight of its pair.
             probs = probs * np.repeat(scale, np.diff(self.rows.first), axis=-1)
         return Chains(self._matrix(probs), reward, terms, size)
 
@@ -270,7 +273,7 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
         precision: of discounted values, as in `solve`.
     """
     if isinstance(objective, Discounted):
-        return _discounted(chains, float(objective.discount), precision)
+        return _discounted_values(chains, float(objective.discount), precision)
     if not isinstance(objective, AverageReward):
         return _first_exit(chains)
     answer = _average(chains)
@@ -279,7 +282,7 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
         # Several recurrent classes may have one gain: value iteration settles it.
         with jax.enable_x64(True):
             mdp = MDP(jnp.asarray(chains.dense(n))[:, None], jnp.asarray(chains.reward[n])[:, None])
-            plan = _planned(mdp, objective)
+            plan = _plan(mdp, objective)
         gain[n], gap[n] = float(plan.gain), float(plan.gap)
         if not np.isfinite(gap[n]):
             break
@@ -287,12 +290,13 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
 
 
 @eqx.filter_jit
-def _planned(mdp: MDP, objective: Objective) -> PolicyEvaluation:
+def _plan(mdp: MDP, objective: Objective) -> PolicyEvaluation:
     return evaluate(mdp, jnp.zeros(mdp.n_states, int), objective)
 
 
-def _discounted(chains: Chains, discount: float, precision: float) -> Values:
+def _discounted_values(chains: Chains, discount: float, precision: float) -> Values:
     values = solve(chains, discount, chains.reward, precision=precision)
+    # One sweep after the solution: it both corrects the values and says how far they may be off.
     swept = chains.reward + discount * chains.expected_next(values)
     bound = discounted_bound(chains, swept - values, values, discount, chains.mass)
     return Values(swept + np.where(np.isfinite(bound.gap), bound.shift, 0.0)[:, None], bound.gap)
@@ -321,6 +325,7 @@ def discounted_bound(
         mass: of every pair, the probability that it does not end the episode.
     """
     error = chains.sweep_error(values)
+    # Rounding widens the interval first; then each end takes the k that moves it further out.
     low, high = change.min(-1) - error, change.max(-1) + error
     k_min = discount * mass.min(-1) * (1 - chains.factor)
     k_max = discount * (mass.max(-1) * (1 + chains.factor) + chains.terms * _TINY)
@@ -338,6 +343,7 @@ def _later(k: Numbers, chains: Chains) -> Numbers:
 
 
 def _first_exit(chains: Chains) -> Values:
+    # The steps to the end, n = 1 + P n, are solved beside the values: they bound what an error of a step adds up to.
     rewards, unit_rewards = chains.reward, np.ones_like(chains.reward)
     if isinstance(chains.matrix, np.ndarray) and rewards.shape[1] <= DIRECT_UNDISCOUNTED:
         # One elimination for both right sides.
@@ -485,7 +491,7 @@ def solve(
     if not done.all() and size <= ELIMINATED:
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
-        system = _anchored(system) if anchored else system
+        system = _anchor(system) if anchored else system
         try:
             inverse = np.linalg.inv(system.T if adjoint else system)
         except np.linalg.LinAlgError:
@@ -498,7 +504,7 @@ def solve(
     return x
 
 
-def _anchored(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"]:
+def _anchor(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"]:
     system = system.copy()
     system[..., 0] += 1.0
     return system

@@ -40,7 +40,7 @@ from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regression_rows import RowLaw, row_laws
-from bayes_mdp.models.reward_laws import reshaped_law, tabulate, unwrap
+from bayes_mdp.models.reward_laws import reshape_law, tabulate, unwrap
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
@@ -180,17 +180,17 @@ class ContextPosterior:
         asked_contexts = self.contexts.read(context)
         if isinstance(context, Mapping):
             known = self.contexts.place(asked_contexts)
-            return self._moved(asked_contexts).at(0) if known is None else self._of(known)
-        return self._moved(asked_contexts)
+            return self._in_new_contexts(asked_contexts).at(0) if known is None else self._of(known)
+        return self._in_new_contexts(asked_contexts)
 
-    def _moved(self, contexts: Contexts) -> "ContextPosterior":
+    def _in_new_contexts(self, contexts: Contexts) -> "ContextPosterior":
         """The family of other contexts: of the log, or new ones where what contexts share says what happens there."""
         space, places = self.space.with_contexts(contexts), _places(contexts, self.contexts)
         known = places >= 0
         counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
         common: dict[str, Any] = {"counts": counts, "laws": self.laws, "doubts": self.doubts}
         common |= {"num_chains": self.num_chains}
-        common["outcomes"] = {name: outcome._moved(contexts) for name, outcome in self.outcomes.items()}
+        common["outcomes"] = {name: outcome._in_new_contexts(contexts) for name, outcome in self.outcomes.items()}
         if self.parts is not None:
             if not known.all() and self.program is not None:
                 warn_user(
@@ -235,10 +235,10 @@ class ContextPosterior:
             if self.parts is not None:
                 self._kept[place] = self.parts(self.contexts.take(np.array([place])))
             else:
-                self._kept[place] = self._drawn(place)
+                self._kept[place] = self._draws_of(place)
         return self._kept[place]
 
-    def _drawn(self, place: int) -> ContextDraws:
+    def _draws_of(self, place: int) -> ContextDraws:
         tables, alone = self.tables, self.space.alone
         with jax.enable_x64(True):
             mdps = jax.vmap(alone.mdp)(jnp.asarray(tables.rows[:, place]), jnp.asarray(tables.reward[:, place]))
@@ -378,7 +378,7 @@ class ContextPosterior:
         Raises:
             ValueError: as `at`; contexts without common draws.
         """
-        moved = self._moved(self.contexts.read(path))
+        moved = self._in_new_contexts(self.contexts.read(path))
         tables, alone = moved.tables, self.space.alone
         known = {name: getattr(alone, name) for name in ("ends", "states", "actions", "legal", "support")}
         space = StateActionSpace(alone.n_states, alone.n_actions, horizon=tables.rows.shape[1], **known)
@@ -787,7 +787,7 @@ def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
             known = table.known
             assert known is not None
             return MDPSpec(flat, known.reshape(states, *known.shape[2:]))
-        law = reshaped_law(table.law, (states, *table.law.batch_shape[2:]))
+        law = reshape_law(table.law, (states, *table.law.batch_shape[2:]))
         return MDPSpec(flat, law.to_event(1) if table.by_outcome else law)
 
     return program
@@ -1115,7 +1115,7 @@ def about_mode(
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
         assert recipe.prior is not None
         model = conditioned(recipe.prior, space)
-        potential, shapes, constrained = _unconstrained(model, statistics)
+        potential, shapes, constrained = _minus_log_density(model, statistics)
         density = TracedDensity(potential)
         zeros, unravel = ravel_pytree(shapes)
         try:
@@ -1128,7 +1128,7 @@ def about_mode(
 
 
 @traced_alone
-def _unconstrained(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
+def _minus_log_density(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
     """Minus the log density of a point, zeros of the shapes of the sites, and their values at a point."""
     with handlers.trace() as trace:
         handlers.seed(with_improper(model), 0)(statistics)

@@ -294,7 +294,7 @@ class Fitted(Module):
     def visit_counts(self) -> Float[AnyArray, "*H S A"]:
         """Number of observed transitions from every pair."""
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards (of every transition, unless a class knows better); None: all are known."""
         return None if self.reward_law is None else float(np.sum(np.asarray(self.visit_counts())))
 

@@ -369,9 +369,9 @@ class MixturePosterior(Fitted):
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
         return self.component(0).reward_sums()
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
-        return self.component(0).rewards_seen()
+        return self.component(0).num_rewards_observed()
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.

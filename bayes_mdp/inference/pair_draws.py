@@ -230,7 +230,7 @@ FEW_OF = 2**14
 def mostly_zero(probs: Float[np.ndarray, "N E"]) -> bool:
     """Whether draws are long and most of their entries are zero: rows of small concentrations give few outcomes more
     than rounding."""
-    return probs.shape[1] >= FEW_OF and len(probs) > 0 and np.count_nonzero(probs[0]) < probs.shape[1] // 4
+    return bool(probs.shape[1] >= FEW_OF and len(probs) > 0 and np.count_nonzero(probs[0]) < probs.shape[1] // 4)
 
 
 def limit_draws(posterior: Belief, num_draws: int) -> tuple[Belief, int]:

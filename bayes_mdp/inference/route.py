@@ -304,7 +304,7 @@ def _infer_outcome(
             f"outcome {name!r}, learnt as the reward is: {error} (another prior for it: log.of_outcome({name!r}) to "
             "infer, and posterior.with_outcomes) " + see("how-to/budgets")
         ) from None
-    moved = _moved_by_prior(posterior)
+    moved = _prior_shift(posterior)
     if moved > MOVED:
         warn_user(
             f"outcome {name!r}: the prior of the rewards, which it is learnt by, moves its mean by {moved:.0%} on "
@@ -314,7 +314,7 @@ def _infer_outcome(
     return posterior
 
 
-def _moved_by_prior(posterior: InferredPosterior) -> float:
+def _prior_shift(posterior: InferredPosterior) -> float:
     """By how much the prior of the rewards moves their means, as a share of these, over all data; 0: not known."""
     data = posterior.data_reward() if isinstance(posterior, CanWeighRewards) else None
     if data is None:
@@ -469,7 +469,7 @@ def find_route(question: Question) -> Route:
         _check_discrete(program, factors.reward_sites, sampler)
         by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
         fit = factorise.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
-        weighted = by_draws and factorise.can_be_weighted(factors, sampler)
+        weighted = by_draws and factorise.allows_weights(factors, sampler)
         return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if weighted else "chains")
 
     proofs: dict[str, Callable[[], Route]] = {
@@ -597,7 +597,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
 
 
 @program_cache
-def _lines_said(program: Program) -> set[str]:
+def _lines_of(program: Program) -> set[str]:
     """The lines that were written about a program in this process."""
     del program
     return set()
@@ -605,7 +605,7 @@ def _lines_said(program: Program) -> set[str]:
 
 def _say_once(program: Program, line: str) -> None:
     """Write a line about a program on stderr, the first time: `decide` and `criticise` infer it several times."""
-    said = _lines_said(program)
+    said = _lines_of(program)
     if line not in said:
         said.add(line)
         sys.stderr.write(line)

@@ -485,7 +485,7 @@ def predictors(
         b = jnp.asarray(numpyro.sample(f"{name}_coefficients", whole.to_event(2)))
     else:
         check_name("shrink", shrink, SHRINK)
-        b, whole = _shrunk(case, shrink, prior, number), None
+        b, whole = _shrink_together(case, shrink, prior, number), None
     if _met.get() is None:
         # A product over a small axis, in the width of the sites.
         eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
@@ -500,7 +500,7 @@ def predictors(
     return eta, whole
 
 
-def _shrunk(case: Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
+def _shrink_together(case: Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
     """Coefficients that are shrunk together, but those of constants, which keep their prior."""
     name, size = case.name, len(case.design.names)
     constant = np.array([column == CONSTANT or column.startswith(CONSTANT + OF) for column in case.design.names])

@@ -118,12 +118,12 @@ class CommonDraws:
             size = max(1, NUMBERS_AT_ONCE // (self.numbers if numbers is None else numbers))
             for first in range(0, len(selected), size):
                 part = selected[first : first + size]
-                yield part, _picked(self.kept, part)
+                yield part, _pick(self.kept, part)
             return
-        for first, drawn in _drawn(self.stream(), int(selected.max(initial=-1)) + 1, self.objective):
+        for first, drawn in _draw_blocks(self.stream(), int(selected.max(initial=-1)) + 1, self.objective):
             part = selected[(selected >= first) & (selected < first + len(drawn.probs))]
             if len(part):
-                yield part, _picked(drawn, part - first)
+                yield part, _pick(drawn, part - first)
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
         """The value of every policy in every draw.
@@ -289,13 +289,13 @@ def draws_of(
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
         dtype = np.float64 if len(rows.pair) <= LARGE else np.float32
         stored = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
-        for first, drawn in _drawn(draws, num, objective):
+        for first, drawn in _draw_blocks(draws, num, objective):
             for column, part in zip(stored, drawn, strict=True):
                 column[first : first + len(part)] = part
     return CommonDraws(stream, stored, num, sizes, objective, start, has_initial, draws.rows)
 
 
-def _drawn(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[int, Drawn]]:
+def _draw_blocks(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[int, Drawn]]:
     """So many draws, block by block as they are held, with the number of the first; rows that are none are refused."""
     rows = draws.rows
     size = max(1, DRAWN_AT_ONCE // (len(rows.pair) + len(rows.state)))
@@ -308,7 +308,7 @@ def _drawn(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[i
         yield first, drawn if len(rows.pair) <= LARGE else Drawn(*(x.astype(np.float32) for x in drawn))
 
 
-def _picked(drawn: Drawn, which: Int[np.ndarray, " M"]) -> Drawn:
+def _pick(drawn: Drawn, which: Int[np.ndarray, " M"]) -> Drawn:
     """Some of the draws; those that lie side by side are not copied."""
     side_by_side = which[-1] - which[0] + 1 == len(which)
     index = slice(which[0], which[-1] + 1) if side_by_side else which

@@ -64,12 +64,12 @@ def with_prior_arrays(posterior: ConjugatePosterior, leaves: Sequence[AnyArray])
 
 def find_classes(hierarchy: Hierarchy) -> Classes:
     """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side."""
-    index = [_numbered(x) for x in hierarchy.symbols]
+    index = [_number_classes(x) for x in hierarchy.symbols]
     first = tuple(np.unique(i, return_index=True)[1].astype(np.int32) for i in index)
     return Classes(tuple(index), first)
 
 
-def _numbered(symbols: np.ndarray) -> np.ndarray:
+def _number_classes(symbols: np.ndarray) -> np.ndarray:
     """0, 1, ... for the different symbols."""
     return np.unique(symbols, return_inverse=True)[1].astype(np.int32).reshape(symbols.shape)
 
@@ -127,7 +127,7 @@ def grouped(data_statistics: ConjugatePosterior, classes: Classes) -> ConjugateP
     return Grouped(data_statistics, entry, count, times)
 
 
-def collapsed_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
+def hyperparameter_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
     """The NumPyro model `model(data_statistics)` of the hyperparameters alone, given the statistics of the data."""
 
     def model(data_statistics: ConjugatePosterior | Grouped) -> None:
@@ -184,7 +184,7 @@ def moved(
         hyperparameters: {site: [K ...]}, the draws; at least 8 of them, for the differences.
         num_moves: steps of every draw.
     """
-    model, supports = collapsed_model(hierarchy), hierarchy.program.supports
+    model, supports = hyperparameter_model(hierarchy), hierarchy.program.supports
     latents = [site for site in hierarchy.program.latents if site.name in hierarchy.hyperparameters]
     choices = {site.name: supports[site.name] for site in latents if site.discrete}
     fixed = {name: jnp.asarray(x) for name, x in hyperparameters.items() if name in choices}

@@ -63,6 +63,7 @@ class Scalars(NamedTuple):
         size = np.abs(values).max((0, 1), initial=0.0)
         with np.errstate(invalid="ignore"):
             extent = values.max((0, 1)) - values.min((0, 1))
+            # A number that moves by rounding alone would have an r-hat of its rounding errors.
             constant = ~finite | ~(extent > CONSTANT * size)
         values[..., constant] = 0.0
         return values
@@ -124,6 +125,7 @@ def of_conjugate_sites(
         with jax.enable_x64(True):
             return np.asarray(belief.after(data[places]).mean()).reshape(*split, -1)
 
+    # Rewards of one prior and one set of statistics are one function of the draws too.
     classes = np.concatenate([*(i.reshape(len(data), -1) for i in index[1:]), data], axis=-1)
     cells = np.arange(len(data)).reshape(rewards.shape) if rewards.cell is None else np.asarray(rewards.cell)
     places = np.sort(np.unique(classes, axis=0, return_index=True)[1])

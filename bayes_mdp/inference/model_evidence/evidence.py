@@ -113,7 +113,7 @@ def _bridge(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
     if posterior.program is None and (posterior.drawn_by is None or posterior.drawn_by.prior is None):
         raise ValueError(_LOADED)
     _refuse_bent(posterior.is_bent)
-    if not np.asarray(posterior.visit_counts()).any() and not posterior.rewards_seen():
+    if not np.asarray(posterior.visit_counts()).any() and not posterior.num_rewards_observed():
         return Evidence(0.0)  # it has seen nothing, which is certain under every prior
     model, data = posterior.density_of_draws()
     sites = posterior.site_draws
