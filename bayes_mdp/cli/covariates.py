@@ -12,7 +12,7 @@ from bayes_mdp.cli.options import list_of_names
 from bayes_mdp.cli.problem import (
     TABLES,
     baseline_of,
-    entered_policy,
+    policy_of_text,
     initial_of,
     known_rewards_of,
     label,
@@ -297,7 +297,7 @@ def _policies(arguments: argparse.Namespace, space: "ContextSpace") -> dict[str,
     """--policy, each by its name; a file with columns of covariates says who does what.
 
     Raises:
-        ValueError: two of one name; as `entered_policy`.
+        ValueError: two of one name; as `policy_of_text`.
     """
     policies: dict[str, Any] = {}
     for text in arguments.policy:
@@ -306,7 +306,7 @@ def _policies(arguments: argparse.Namespace, space: "ContextSpace") -> dict[str,
         if name in policies:
             raise ValueError(f"--policy has {name!r} twice, expected each once")
         by_pattern = _by_pattern(text, arguments, space) if is_file else None
-        policies[name] = entered_policy("--policy", text, arguments, space) if by_pattern is None else by_pattern
+        policies[name] = policy_of_text("--policy", text, arguments, space) if by_pattern is None else by_pattern
     return policies
 
 

@@ -245,7 +245,7 @@ class ContextPosterior:
             mdps = jax.tree.map(np.asarray, mdps)
         number = len(tables.rows)
         visits = None if self.counts is None else self.counts[place].sum(-1)
-        outcomes = {name: outcome._drawn(place) for name, outcome in self.paired.items()}
+        outcomes = {name: outcome._draws_of(place) for name, outcome in self.paired.items()}
         return ContextDraws(mdps, np.full(number, 1.0 / number), alone, self.num_chains, visits, outcomes or None)
 
     @cached_property
