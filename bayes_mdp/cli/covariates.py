@@ -12,10 +12,10 @@ from bayes_mdp.cli.options import list_of_names
 from bayes_mdp.cli.problem import (
     TABLES,
     baseline_of,
-    policy_of_text,
     initial_of,
     known_rewards_of,
     label,
+    policy_of_text,
     prior_of,
     table_of_pairs,
 )
