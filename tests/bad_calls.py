@@ -403,6 +403,13 @@ def posterior_in_contexts():
     return bm.infer(jax.random.key(0), bm.models.known_rewards(np.zeros((1, 2))), log, space=space)
 
 
+def draws_in_contexts():
+    log = log_in_contexts()
+    space = bm.StateActionSpace.from_log(log)
+    prior = lambda space: bm.models.MDPSpec(np.ones((1, 2, 1)), np.zeros((1, 2)))  # noqa: E731
+    return bm.infer(jax.random.key(0), prior, log, space=space)
+
+
 CALLS = [
     Call(
         "MDP",
@@ -1065,6 +1072,15 @@ CALLS = [
         {"log": log_in_contexts, "space": lambda: bm.StateActionSpace.from_log(log_in_contexts())},
         {"log": [3, None, "log"], "space": [3, None], "by": ["sex", ["sex"]]},
         {"space": "log or space", "by": "sex"},
+    ),
+    Call(
+        "decisions.side_by_side",
+        {"posterior": draws_in_contexts, "population": value([1.0, 1.0])},
+        {
+            "posterior": [3, None, "posterior"],
+            "population": [None, "log", [1.0], [-1.0, 2.0], [0.0, 0.0]],
+            "initial": [[0.5], "nosuch", {"a": 2.0}],
+        },
     ),
     Call(
         "information.value_of_covariates",
@@ -2199,6 +2215,8 @@ EXEMPT = {
     "a warning": "inference.SamplingWarning",
     "they run inside a program: tests/models/test_regression_rows.py": "models.hazard_rows models.logit_rows "
     "models.ordinal_rows models.stick_rows",
+    "they run inside a program: tests/models/test_regression_rewards.py": "models.linear_rewards "
+    "models.logistic_rewards models.poisson_rewards",
 }
 
 

@@ -5,8 +5,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bayes_mdp.cli.covariates import (
+    OF_CONTEXTS,
+    add_covariates,
+    add_for_whom,
+    decide_in_contexts,
+    refuse_without_covariates,
+)
 from bayes_mdp.cli.options import (
     LABELS,
+    METHODS,
     Commands,
     add_columns,
     add_command,
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from bayes_mdp.decisions.strategies.decision_model import DecisionModel
     from bayes_mdp.inference import GivenDraws
     from bayes_mdp.mdp import StateActionSpace
+    from bayes_mdp.recommend import Decision, SubgroupDecision
 
 STRATEGIES = "compare strategies of a decision model: costs, effects, acceptability, value of information"
 GRID = 51
@@ -70,10 +79,19 @@ def add_decide(commands: Commands) -> None:
     )
     add_columns(parser, required=False)
     add_labels(parser)
+    add_covariates(parser)
+    add_for_whom(parser)
     add_prior(parser)
+    text = "how the posterior of a log with covariates is inferred (without: the best route)"
+    parser.add_argument("--method", choices=tuple(METHODS), default="auto", help=text)
     add_objective(parser)
     add_problem(parser)
     add_choice(parser)
+    parser.add_argument(
+        "--trial",
+        action="store_true",
+        help="the log's actions were drawn by chance, so that nothing unrecorded moved them: no tipping points",
+    )
     parser.add_argument(
         "--baseline",
         default=BEHAVIOUR,
@@ -145,6 +163,7 @@ def _decide(arguments: argparse.Namespace) -> None:
 
     import bayes_mdp as bm
     from bayes_mdp.decisions import PolicyLimits
+    from bayes_mdp.mdp.contexts import ContextSpace
     from bayes_mdp.recommend import DecideOptions
 
     draws, files = _draws_of(arguments.draws)
@@ -160,6 +179,15 @@ def _decide(arguments: argparse.Namespace) -> None:
     objective = require_objective(arguments)
     log = log_of(arguments)
     space = space_of(arguments, log)
+    if isinstance(space, ContextSpace):
+        num_draws = None if not arguments.draws else draws
+        by_subgroup = decide_in_contexts(arguments, jax.random.key(arguments.seed), log, space, objective, num_draws)
+        print(by_subgroup)
+        _report(arguments, by_subgroup)
+        return
+    refuse_without_covariates(arguments)
+    if arguments.method != "auto":
+        raise ValueError(f"--method is {arguments.method!r} without covariates, expected it with --covariates alone")
     decision = bm.decide(
         jax.random.key(arguments.seed),
         prior_of(arguments, space, log),
@@ -183,9 +211,15 @@ def _decide(arguments: argparse.Namespace) -> None:
             initial=initial_of(arguments, space, log),
             value_range=None if arguments.value_range is None else tuple(arguments.value_range),
             checks=not arguments.no_checks,
+            observational=not arguments.trial,
         ),
     )
     print(decision)
+    _report(arguments, decision)
+
+
+def _report(arguments: argparse.Namespace, decision: "Decision | SubgroupDecision") -> None:
+    """The page, where one was asked for."""
     if arguments.report is not None:
         from bayes_mdp.recommend import write_report
 
@@ -205,7 +239,17 @@ def _draws_of(given: list[str]) -> tuple[int, list[str]]:
     return (count(numbers[0]) if numbers else 400), [text for text in given if text not in numbers]
 
 
-_NOT_WITH_DRAWS = ("split", "min_count", "bootstrap_below", "report", "value_range", "no_checks", "outcomes")
+_NOT_WITH_DRAWS = (
+    "split",
+    "min_count",
+    "bootstrap_below",
+    "report",
+    "value_range",
+    "no_checks",
+    "outcomes",
+    "trial",
+    *OF_CONTEXTS,
+)
 """Options of `decide` that need a log, beside those of every command."""
 
 
@@ -223,7 +267,7 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
     if arguments.log is not None:
         raise ValueError(f"log is {arguments.log!r} with --draws {files[0]}, expected one of them")
     named = ("state", "action", "next_state", "reward", *LABELS, "known_reward")
-    only_logs = (name for name in (*OF_A_LOG, *_NOT_WITH_DRAWS) if name not in named)
+    only_logs = (name for name in (*OF_A_LOG, *_NOT_WITH_DRAWS, *OF_CONTEXTS) if name not in named)
     arguments.split = arguments.split or None  # nobody has given it
     arguments.min_count = arguments.min_count or None
     refuse_options(arguments, only_logs, f"--draws {files[0]}")

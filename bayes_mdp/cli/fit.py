@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bayes_mdp.cli.covariates import add_covariates, fit_in_contexts, refuse_without_covariates
 from bayes_mdp.cli.options import (
     UNEXPECTED,
     Commands,
@@ -28,6 +29,7 @@ from bayes_mdp.cli.stored import load_stored, posterior_file_of
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
+    from bayes_mdp.inference.context_posterior import ContextPosterior
     from bayes_mdp.inference.fitted import Fitted
     from bayes_mdp.inference.route import InferredPosterior
     from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
@@ -48,6 +50,7 @@ def add_fit(commands: Commands) -> None:
     )
     add_columns(parser, required=False)
     add_labels(parser)
+    add_covariates(parser)
     add_chunks(parser)
     add_prior(parser)
     add_method(parser)
@@ -78,6 +81,8 @@ def _fit(arguments: argparse.Namespace) -> int:
     import jax
 
     import bayes_mdp as bm
+    from bayes_mdp.inference.context_posterior import ContextPosterior
+    from bayes_mdp.mdp.contexts import ContextSpace
     from bayes_mdp.recommend.in_words import prior_in_words
     from bayes_mdp.utils.layout import wrapped
     from bayes_mdp.utils.validation import check_count
@@ -89,6 +94,14 @@ def _fit(arguments: argparse.Namespace) -> int:
         raise ValueError("--report is given without an objective, expected --discount, --horizon or --first-exit")
     if path is not None:
         stored = load_stored(path)
+        if isinstance(stored, ContextPosterior):
+            if objective is not None:
+                raise ValueError(
+                    f"{path} is a posterior in contexts, without the log that says what was done, expected no objective"
+                )
+            print(stored)
+            _keep(arguments, key, stored, None)
+            return 0
         initial = initial_of(arguments, stored.space, None)
         print(stored)
         if objective is not None:
@@ -97,6 +110,11 @@ def _fit(arguments: argparse.Namespace) -> int:
         return 0
     log = _read(arguments)
     space = space_of(arguments, log, arguments.successors)
+    if isinstance(space, ContextSpace) and isinstance(log, bm.mdp.Log):
+        say_log(log)
+        _keep(arguments, key, fit_in_contexts(arguments, key, log, space, objective), log)
+        return 0
+    refuse_without_covariates(arguments)
     prior = prior_of(arguments, space, log)
     initial = initial_of(arguments, space, log)
     posterior = bm.infer(key, prior, log, space=space, method=method)
@@ -161,7 +179,10 @@ def _judge(
 
 
 def _keep(
-    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "InferredPosterior", log: "Log | FoldedLog | None"
+    arguments: argparse.Namespace,
+    key: "PRNGKeyArray",
+    posterior: "InferredPosterior | ContextPosterior",
+    log: "Log | FoldedLog | None",
 ) -> None:
     import bayes_mdp as bm
 

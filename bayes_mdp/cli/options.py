@@ -22,6 +22,8 @@ Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse 
 LABELS = ("states", "actions")
 WHOLE_LOG = {"every": None, "count": None, "reward_at": "step"}
 """What a log that is read in chunks does not have, and what it is where nobody has given it."""
+ABOUT = ("subject", "covariates", "varying", "group", "process")
+"""Columns that say more of a subject (see `covariates`)."""
 COLUMNS = ("state", "action", "reward", "cost", "next_state", "terminated", "truncated", "episode", "step")
 _DESCRIBED = {
     "state": "the state",
@@ -141,7 +143,7 @@ MISSING = ("missing_reward", "missing_state", "gaps")
 """What may be missing from a log, as arguments of `read_log`."""
 
 
-def _names(text: str) -> list[str]:
+def list_of_names(text: str) -> list[str]:
     """Names with commas between."""
     return [name.strip() for name in text.split(",")]
 
@@ -158,7 +160,7 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
     if not required:
         parser.add_argument("--chain", action="store_true", help="the log has no actions: no --action")
     text = "columns of other numbers beside the reward, such as cost,days, learnt from the same rows of the log"
-    parser.add_argument("--outcomes", type=_names, metavar="COLUMN,...", help=text)
+    parser.add_argument("--outcomes", type=list_of_names, metavar="COLUMN,...", help=text)
     text = "an empty reward or cost is an error, or its row counts for the transition alone"
     parser.add_argument("--missing-reward", choices=("error", "ignore"), default="error", help=text)
     text = "an empty state is an error, or ends one run of transitions; the row before it counts by action and reward"
@@ -301,6 +303,7 @@ def _columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `add_columns` and `add_labels` have read, as arguments of `read_log`."""
     named = {name: getattr(arguments, name) for name in (*COLUMNS, *MISSING)} | dialect_of(arguments)
     named["outcomes"] = arguments.outcomes
+    named |= {name: getattr(arguments, name) for name in ABOUT if getattr(arguments, name, None) is not None}
     return named | {name: labels_of(arguments, name) for name in LABELS}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bayes_mdp.cli.options import (
+    ABOUT,
     COLUMNS,
     LABELS,
     MISSING,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _NOT_GIVEN = {**dict.fromkeys(MISSING, ("error",)), "method": ("auto",), "decimal": (".",), "reward_at": ("step",)}
 """What an option is where nobody has given it, if not None or False."""
 OF_A_LOG = (
+    *ABOUT,
+    "terms",
+    "reference",
     *COLUMNS,
     *LABELS,
     *WHOLE_LOG,

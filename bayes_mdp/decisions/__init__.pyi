@@ -35,6 +35,7 @@ from .for_whom import ValuesBy as ValuesBy
 from .for_whom import exogenous as exogenous
 from .for_whom import knowing as knowing
 from .for_whom import practice as practice
+from .for_whom import side_by_side as side_by_side
 from .outcomes import Outcome as Outcome
 from .outcomes import OutcomeValue as OutcomeValue
 from .policy_comparison import PolicyComparison as PolicyComparison

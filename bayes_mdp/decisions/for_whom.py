@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.decisions.outcomes import summarise_draws
+from bayes_mdp.inference.context_posterior import ContextDraws, ContextPosterior
 from bayes_mdp.mdp import MDP, Episodic, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import VARYING, Contexts, ContextSpace, LoggedContexts
@@ -39,6 +41,7 @@ from bayes_mdp.utils.validation import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bayes_mdp.decisions.outcomes import OutcomeValue
     from bayes_mdp.decisions.policy_evaluation import PolicyValue
 
 PAGE = "how-to/covariates"
@@ -196,6 +199,21 @@ def policies_for(policy: Any, space: ContextSpace, objective: Objective) -> list
     return [policy] * number  # one that does not fit is refused where it is evaluated
 
 
+def _refuse_moving(contexts: Contexts) -> None:
+    """Refuse covariates that vary from row to row."""
+    moving = [column.name for column in contexts.columns if column.kind == VARYING]
+    if moving:
+        remedy = (
+            "posterior.along(table), the path step by step"
+            if contexts.process == "known"
+            else "bm.decisions.exogenous(mdps, moves), of the MDPs of its values"
+        )
+        raise ValueError(
+            f"covariate {moving[0]!r} varies from row to row ({contexts.process}), so that no subject stays in one "
+            f"context, expected {remedy} {see(PAGE)}"
+        )
+
+
 def _by_label(policy: Any) -> bool:
     return isinstance(policy, (list, tuple)) and bool(policy) and isinstance(policy[0], Mapping)
 
@@ -224,17 +242,7 @@ def values_in_contexts(
         ValueError: covariates that vary from row to row, of which no context is a whole life; as `policy_value`.
     """
     contexts, space = posterior.contexts, posterior.space
-    moving = [column.name for column in contexts.columns if column.kind == VARYING]
-    if moving:
-        remedy = (
-            "posterior.along(table), the path step by step"
-            if contexts.process == "known"
-            else "bm.decisions.exogenous(posterior, moves)"
-        )
-        raise ValueError(
-            f"covariate {moving[0]!r} varies from row to row ({contexts.process}), so that no subject stays in one "
-            f"context, expected {remedy} {see(PAGE)}"
-        )
+    _refuse_moving(contexts)
     tables = {name: policies_for(policy, space, objective) for name, policy in policies.items()}
     start = initial
     if isinstance(initial, Log):
@@ -353,23 +361,20 @@ def value_for(
         weights = read_population(posterior, population)
     weighted = weights.posterior
     by_context = values_in_contexts(evaluate, key, weighted, {"policy": policy}, objective, initial, num_draws)
-    draws = np.stack([value["policy"].draws for value in by_context])
-    gaps = np.array([value["policy"].gap for value in by_context])
-    number = draws.shape[1]
+    number = len(by_context[0]["policy"].draws)
     share = (
         weights.draws(jax.random.fold_in(key, 1), number).T
         if population_uncertainty
-        else np.broadcast_to(weights.shares[:, None], draws.shape)
+        else np.broadcast_to(weights.shares[:, None], (len(by_context), number))
     )
-    first = by_context[0]["policy"]
     if by is None:
-        return _with_sums(first, (share * draws).sum(0), float(gaps.max()))
+        return _with_sums([value["policy"] for value in by_context], share)
     names, group, patterns = groups_of(weighted.contexts, by)
     values, parts = {}, {}
     for g, pattern in enumerate(patterns):
         inside = group == g
         inner = shares_within(share[inside])
-        values[pattern] = _with_sums(first, (inner * draws[inside]).sum(0), float(gaps[inside].max()))
+        values[pattern] = _with_sums([by_context[c]["policy"] for c in np.flatnonzero(inside)], inner)
         parts[pattern] = float(weights.shares[inside].sum())
     return ValuesBy(names, values, parts)
 
@@ -391,9 +396,21 @@ def _weights_or_equal(posterior: InContexts) -> Weights:
     return Weights(posterior, np.ones(len(posterior.contexts)), False)
 
 
-def _with_sums(like: "PolicyValue", draws: Float[np.ndarray, " N"], gap: float) -> "PolicyValue":
-    mean, sd, interval = summarise_draws(draws)
-    return replace(like, draws=draws, mean=mean, sd=sd, interval=interval, gap=gap, rests_on=None)
+def _with_sums(each: "Sequence[PolicyValue]", share: Float[np.ndarray, "c N"]) -> "PolicyValue":
+    """The value in a population, draw by draw, of the reward and of every outcome learnt beside it."""
+
+    def over(values: "Sequence[PolicyValue] | Sequence[OutcomeValue]") -> dict[str, Any]:
+        draws = (share * np.stack([value.draws for value in values])).sum(0)
+        mean, sd, interval = summarise_draws(draws)
+        gap = float(max(value.gap for value in values))
+        return {"draws": draws, "mean": mean, "sd": sd, "interval": interval, "gap": gap}
+
+    first = each[0]
+    outcomes = {
+        name: replace(outcome, **over([value.outcomes[name] for value in each]))
+        for name, outcome in first.outcomes.items()
+    }
+    return replace(first, **over(each), outcomes=outcomes, rests_on=None)
 
 
 def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None = None) -> Float[np.ndarray, "C S A"]:
@@ -435,6 +452,60 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
     pooled = np.where(pooled.sum(-1, keepdims=True) > 0, pooled, legal)
     seen = np.where(counts.sum(-1, keepdims=True) > 0, counts, pooled)
     return (seen / seen.sum(-1, keepdims=True))[group]
+
+
+def side_by_side(
+    posterior: ContextPosterior, *, initial: InitialLike | None = None, population: Any = None
+) -> ContextDraws:
+    """All contexts as one MDP, whose states are (context, state), which begins with people as the population has them.
+
+    An ordinary posterior for `choose`, with one budget for all: who is treated comes out of what each of them gains.
+    Its policies are by (context, state), in the order of `space.side_by_side.state_names`.
+
+    Args:
+        posterior: in contexts that share their draws.
+        initial: distribution of the first state of a person, the same in every context; None: uniform.
+        population: who they are (see `policy_value`).
+
+    Returns:
+        The draws, with the outcomes that were learnt beside the reward.
+
+    Raises:
+        ValueError: contexts are beliefs of their own; covariates that vary; as `policy_value`. TypeError: a posterior
+            without contexts.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = {"s": ["a", "b"] * 4, "a": "x", "t": ["b", "a"] * 4, "age": [1, 1, 2, 2] * 2, "id": range(8)}
+        >>> columns = {"state": "s", "action": "a", "next_state": "t", "subject": "id"}
+        >>> log = bm.read_log(pd.DataFrame(rows), **columns, covariates=["age"])
+        >>> space = bm.StateActionSpace.from_log(log)
+        >>> prior = lambda space: bm.models.MDPSpec(bm.models.logit_rows(space, "age"), np.ones((2, 1)))
+        >>> method = bm.inference.Laplace(num_samples=50)
+        >>> posterior = bm.infer(jax.random.key(0), prior, log, space=space, method=method)
+        >>> bm.decisions.side_by_side(posterior).space.n_states
+        4
+    """
+    check_type("posterior", posterior, ContextPosterior, "what infer returns in a space with contexts")
+    weights = read_population(posterior, population)
+    family: Any = weights.posterior
+    _refuse_moving(family.contexts)
+    space = family.space
+    joint_space, number = space.side_by_side, space.n_contexts * space.n_states
+    start = np.full(space.n_states, 1 / space.n_states) if initial is None else space.alone.initial_probs(initial)
+    begins = (weights.shares[:, None] * np.asarray(start, np.float64)).ravel()
+
+    def draws(one: Any, outcomes: dict[str, ContextDraws] | None) -> ContextDraws:
+        rows, reward = one.tables
+        num_draws = len(rows)
+        with jax.enable_x64(True):
+            flat = jnp.asarray(rows.reshape(num_draws, number, *rows.shape[3:]))
+            build = lambda p, r: replace(joint_space.mdp(p, r), initial=jnp.asarray(begins))  # noqa: E731
+            mdps = jax.tree.map(np.asarray, jax.vmap(build)(flat, jnp.asarray(reward.reshape(num_draws, number, -1))))
+        visits = None if one.counts is None else one.counts.sum(-1).reshape(number, -1)
+        return ContextDraws(mdps, np.full(num_draws, 1.0 / num_draws), joint_space, one.num_chains, visits, outcomes)
+
+    return draws(family, {name: draws(outcome, None) for name, outcome in family.paired.items()} or None)
 
 
 def all_policies(n_states: int, n_actions: int) -> Int[np.ndarray, "P S"]:

@@ -10,7 +10,7 @@ without covariates.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -23,26 +23,30 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 
+from bayes_mdp.inference.detection.trace import improper_value
+from bayes_mdp.inference.draws.chains import HasChains
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.integrals.mode_draws import ModeDraws, NoModeError, TracedDensity, draw_about_mode
+from bayes_mdp.inference.integrals.mode_draws import ModeDraws, NoModeError, TracedDensity, draw_about_mode, find_mode
+from bayes_mdp.inference.integrals.row_density import MANY, RowDensity, visited_cells
 from bayes_mdp.inference.polya_gamma import stick_draws
 from bayes_mdp.inference.sampled.conditioned_program import conditioned
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.contexts import Contexts, ContextSpace, LoggedContexts
 from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regression_rows import RowLaw, row_laws
-from bayes_mdp.models.reward_laws import reshape_law, tabulate
+from bayes_mdp.models.reward_laws import reshape_law, tabulate, unwrap
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.typing import AnyArray
-from bayes_mdp.utils.validation import broadcasts_to, check_labels
+from bayes_mdp.utils.validation import broadcasts_to, check_labels, described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +55,10 @@ DRAWS = 4000
 """Of a belief in closed form over all contexts together, of which a posterior of one context is made."""
 MEAN_DRAWS = 400
 """Behind the mean rewards of outcomes."""
+LARGE = 200_000
+"""Cells (context, state, action) above which "auto" draws about the mode, where the weights are good."""
+FLAT = 1e4
+"""Standard deviation of a coefficient from which on its prior is as good as flat."""
 AT_ONCE = 2**24
 """Probabilities of draws in contexts that are worked out at once."""
 
@@ -71,9 +79,11 @@ class ContextDraws(GivenDraws):
 
     Args:
         visits: Float64[S A], transitions of the log in this context.
+        outcomes: name -> the same rows, whose rewards are that outcome; None: there are none.
     """
 
     visits: Float[AnyArray, "S A"] | None = None
+    outcomes: "dict[str, ContextDraws] | None" = None
 
     def visit_counts(self) -> Float[AnyArray, "S A"]:
         """How often every pair was visited in this context; other contexts inform its rows too."""
@@ -108,10 +118,13 @@ class ContextPosterior:
         laplace: how the draws about the mode were weighted; None: they are others.
         laws: the row laws that the program calls.
         doubts: problems to know of, one sentence each.
+        num_chains: behind the draws, one after the other.
+        mean_by_outcome: Float64[C S A O], mean reward of every outcome, where no program says it (of a stored one).
+        outcomes: name -> posterior of the same contexts whose rewards are that outcome, learnt from the same log.
     """
 
     space: ContextSpace
-    program: Prior
+    program: Prior | None
     method: str
     counts: Float[np.ndarray, "C S A O"] | None = None
     sites: Mapping[str, AnyArray] | None = None
@@ -121,6 +134,9 @@ class ContextPosterior:
     laplace: ModeDraws | None = None
     laws: tuple[RowLaw, ...] = ()
     doubts: tuple[str, ...] = ()
+    num_chains: int = 1
+    mean_by_outcome: Float[np.ndarray, "C S A O"] | None = None
+    outcomes: "Mapping[str, ContextPosterior]" = field(default_factory=dict)
     _kept: dict[int, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -163,29 +179,56 @@ class ContextPosterior:
             return self._of(int(context) % len(self.contexts))
         asked_contexts = self.contexts.read(context)
         if isinstance(context, Mapping):
-            known = self._place(asked_contexts)
+            known = self.contexts.place(asked_contexts)
             return self._in_new_contexts(asked_contexts).at(0) if known is None else self._of(known)
         return self._in_new_contexts(asked_contexts)
 
-    def _place(self, other: Contexts) -> int | None:
-        """The context of this pattern; None: it is new."""
-        equal = np.ones(len(self.contexts), bool)
-        for column, new in zip(self.contexts.columns, other.columns, strict=True):
-            equal &= column.values == new.values[0]
-        return int(equal.argmax()) if equal.any() else None
-
     def _in_new_contexts(self, contexts: Contexts) -> "ContextPosterior":
-        space = self.space.with_contexts(contexts)
-        common = {"method": self.method, "doubts": self.doubts}
-        if self.sites is not None:
-            return ContextPosterior(space, self.program, sites=self.sites, laws=self.laws, **common)
-        warn_user(
-            "rows of each context are a belief of their own, and of a context that the log does not have there is only "
-            f"the prior {see('how-to/covariates')}"
+        """The family of other contexts: of the log, or new ones where what contexts share says what happens there."""
+        space, places = self.space.with_contexts(contexts), _places(contexts, self.contexts)
+        known = places >= 0
+        counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
+        common: dict[str, Any] = {"counts": counts, "laws": self.laws, "doubts": self.doubts}
+        common |= {"num_chains": self.num_chains}
+        common["outcomes"] = {name: outcome._in_new_contexts(contexts) for name, outcome in self.outcomes.items()}
+        if self.parts is not None:
+            if not known.all() and self.program is not None:
+                warn_user(
+                    "rows of each context are a belief of their own, and of a context that the log does not have there "
+                    f"is only the prior {see('how-to/covariates')}"
+                )
+            return ContextPosterior(space, self.program, self.method, parts=self.parts, **common)
+        if self.sites is not None and self.program is not None and not self.own_sites:
+            return ContextPosterior(space, self.program, self.method, sites=self.sites, **common)
+        if not known.all():
+            why = "the posterior has no draws of the sites of the program"
+            if self.program is None:
+                why = "a posterior that was read from a file has no program that could make rows of others"
+            elif self.own_sites:
+                why = f"site {self.own_sites[0]!r} has a value for each context, which says nothing of others"
+            raise ValueError(
+                f"the log does not have the context {contexts.label(int(np.argmin(known)))}, expected one that it has: "
+                f"{why} {see('how-to/covariates')}"
+            )
+        rows, reward = self.tables
+        taken = Tables(rows[:, places], reward[:, places])
+        return ContextPosterior(space, self.program, self.method, together=taken, **common)
+
+    @cached_property
+    def own_sites(self) -> tuple[str, ...]:
+        """Drawn sites with a value for each context, which say nothing of a context that the log does not have."""
+        if self.sites is None or self.program is None:
+            return ()
+        number = len(self.contexts)
+        # A site that grows with the number of contexts: the program is looked at with one more of them.
+        larger_space = self.space.with_contexts(self.contexts.take(np.arange(number + 1) % number))
+        return tuple(
+            name for name, shape in _site_shapes(self.program, larger_space).items() if shape != self._shape(name)
         )
-        if self.parts is None:
-            raise ValueError("the posterior is in closed form for its own contexts, expected one of these")
-        return ContextPosterior(space, self.program, parts=self.parts, **common)
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        assert self.sites is not None
+        return np.shape(self.sites[name])[1:] if name in self.sites else None
 
     def _of(self, place: int) -> Any:
         if place not in self._kept:
@@ -202,7 +245,76 @@ class ContextPosterior:
             mdps = jax.tree.map(np.asarray, mdps)
         number = len(tables.rows)
         visits = None if self.counts is None else self.counts[place].sum(-1)
-        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, 1, visits)
+        outcomes = {name: outcome._draws_of(place) for name, outcome in self.paired.items()}
+        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, self.num_chains, visits, outcomes or None)
+
+    @cached_property
+    def paired(self) -> "dict[str, ContextPosterior]":
+        """The outcomes, with the rows of this posterior: draw i of an outcome belongs to draw i of the rows."""
+        if not self.outcomes:
+            return {}
+        rows, number = self.tables.rows, len(self.tables.rows)
+        paired = {}
+        for name, outcome in self.outcomes.items():
+            num_draws = outcome.num_draws
+            assert num_draws is not None  # with_outcomes has looked
+            # Evenly spaced where there are more or fewer of them.
+            reward = outcome.reward_given(rows, np.arange(number) * num_draws // number)
+            paired[name] = ContextPosterior(
+                self.space, None, outcome.method, self.counts, together=Tables(rows, reward), num_chains=self.num_chains
+            )
+        return paired
+
+    def reward_given(
+        self, rows: Float[np.ndarray, "N C S A O"], index: Int[np.ndarray, " N"]
+    ) -> Float[np.ndarray, "N C S A"]:
+        """The mean rewards of some draws, of outcomes that follow by other rows.
+
+        Args:
+            rows: by which outcomes follow.
+            index: of the draws.
+        """
+        if self.sites is None or self.program is None or not by_outcome(self.program, self.space):
+            return self.tables.reward[index]
+        sites = {name: np.asarray(x)[index] for name, x in self.sites.items()}
+        return tables_of(self.program, self.space, sites, rows).reward
+
+    def with_outcomes(self, outcomes: "Mapping[str, ContextPosterior]") -> "ContextPosterior":
+        """The same posterior, with outcomes learnt beside its reward from the same log.
+
+        Rows and rewards share no site, so that they are independent given the log: draw i of an outcome's rewards goes
+        with draw i of these rows, whatever rows it was learnt with. Looked for in the data flow of both programs.
+
+        Args:
+            outcomes: name -> posterior in the same contexts, whose rewards are that outcome.
+
+        Raises:
+            TypeError: one is no posterior in contexts. ValueError: one has other contexts, or belongs to rows of which
+                it is not independent.
+        """
+        for name, outcome in outcomes.items():
+            if not isinstance(outcome, ContextPosterior):
+                raise TypeError(f"outcomes[{name!r}] is {described(outcome)}, expected a posterior in contexts")
+            if outcome.space.shape != self.space.shape or outcome.contexts.labels != self.contexts.labels:
+                raise ValueError(f"outcomes[{name!r}] has other contexts or states, expected those of the same log")
+            if (outcome.parts is None) != (self.parts is None):
+                raise ValueError(
+                    f"outcomes[{name!r}] and the reward are not both beliefs of each context, expected both or neither"
+                )
+        if self.parts is not None:
+            return replace(self, parts=_PartsWithOutcomes(self, dict(outcomes)), _kept={})
+        for name, outcome in {"the reward": self, **outcomes}.items():
+            if outcome.program is None:
+                raise ValueError(
+                    f"{name!r} was read from a file, which holds no program, expected posteriors as infer returns them"
+                )
+            _refuse_common(name, outcome.program, outcome.space)
+        for name, outcome in outcomes.items():
+            if outcome.sites is None and outcome.program is not None and by_outcome(outcome.program, outcome.space):
+                raise ValueError(
+                    f"outcomes[{name!r}] depends on what follows and has no draws of sites, expected method='nuts'"
+                )
+        return replace(self, outcomes=dict(outcomes), _kept={})
 
     @cached_property
     def tables(self) -> Tables:
@@ -213,9 +325,33 @@ class ContextPosterior:
         """
         if self.together is not None:
             return self.together
-        if self.sites is None:
+        if self.sites is None or self.program is None:
             raise ValueError("each context is a belief of its own, without common draws, expected at(context)")
         return tables_of(self.program, self.space, self.sites)
+
+    def draw_tables(self, key: PRNGKeyArray, num: int) -> tuple[Tables, Int[np.ndarray, " M"]]:
+        """Rows and mean rewards of at most so many draws, as many of each chain, and the places of these draws.
+
+        Args:
+            key: of the draws, where each context is a belief of its own.
+            num: how many.
+        """
+        if self.parts is None:
+            num_draws, chains = len(self.tables.rows), self.num_chains
+            per_chain = min(num_draws // chains, max(1, num // chains))
+            within = np.arange(per_chain) * (num_draws // chains) // per_chain
+            index = (num_draws // chains * np.arange(chains)[:, None] + within).ravel()
+            return Tables(self.tables.rows[index], self.tables.reward[index]), index
+        with jax.enable_x64(True):
+            keys = jax.random.split(key, len(self.contexts))
+            drawn = [_apart(self.at(c).sample(keys[c], (num,)), self._one) for c in range(len(self.contexts))]
+        rows, reward = (np.concatenate(blocks, 1) for blocks in zip(*drawn, strict=True))
+        return Tables(rows, reward), np.arange(num)
+
+    @property
+    def _one(self) -> ContextSpace:
+        """The space with the first context alone."""
+        return self.space.with_contexts(self.contexts.take(np.array([0])))
 
     def outcome_reward(self, places: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n S A O"] | None:
         """The mean reward of every outcome in some contexts; None: rewards do not depend on the outcome.
@@ -223,7 +359,9 @@ class ContextPosterior:
         Args:
             places: of the contexts.
         """
-        if self.sites is None:
+        if self.mean_by_outcome is not None:
+            return self.mean_by_outcome[places]
+        if self.sites is None or self.program is None:
             return None
         mean = outcome_rewards(self.program, self.space, self.sites)
         return None if mean is None else mean[places]
@@ -251,7 +389,7 @@ class ContextPosterior:
         return GivenDraws(mdps, np.full(number, 1.0 / number), space)
 
     def coefficients(self, name: str | None = None) -> "pd.DataFrame":
-        """The coefficients of a row law on the scale of its columns: mean, sd, and 95 % interval.
+        """The coefficients of a law of rows or rewards on the scale of its columns: mean, sd, and 95 % interval.
 
         Args:
             name: of the law, where the program calls several: "rows", "hazard".
@@ -284,7 +422,7 @@ class ContextPosterior:
         law = self.law(name)
         site = law.sites[0]
         if self.sites is None or site not in self.sites:
-            raise ValueError(f"the posterior has no draws of {site!r}, expected coefficients without shrink=")
+            raise ValueError(f"the posterior has no draws of {site!r}, expected one by draws, without shrink=")
         draws = np.asarray(self.sites[site], np.float64)
         return law.design.on_own_scale(draws) if law.standardised else draws
 
@@ -300,7 +438,7 @@ class ContextPosterior:
         fits = [law for law in self.laws if name in (None, law.name)]
         if len(fits) != 1:
             names = ", ".join(repr(law.name) for law in self.laws) or "none"
-            raise ValueError(f"name is {name!r}, expected one of the row laws of the program: {names}")
+            raise ValueError(f"name is {name!r}, expected one of the laws of the program: {names}")
         return fits[0]
 
     __str__ = as_text
@@ -318,6 +456,7 @@ class ContextPosterior:
                 f"(Pareto k {self.laplace.pareto_k:.2f})"
             )
         parts += [f"{law.name}: {line}" for law in self.laws for line in describe_law(law)]
+        parts += [f"outcomes learnt beside the reward: {', '.join(self.outcomes)}"] if self.outcomes else []
         parts += [f"warning: {line}" for line in self.doubts]
         return Section(f"Posterior over {states} states x {actions} actions in {self.contexts}", parts)
 
@@ -332,7 +471,9 @@ def describe_law(law: RowLaw) -> list[str]:
     named = [
         name for name in dict.fromkeys(column.split(" | ")[0] for column in law.design.names) if name != "constant"
     ]
-    lines = [f"{law.kind}, {law.fixed}: with a prior the rows depend on it"]
+    lines = [
+        f"{law.kind}, {law.fixed}: with a prior the rows depend on it" if law.of_rows else f"{law.kind} regression"
+    ]
     if "state" in free and named:
         lines.append(f"{', '.join(named)}: one coefficient for all states")
     if law.kind == "stick":
@@ -362,35 +503,165 @@ def in_contexts(
     Raises:
         ValueError, TypeError: as `infer`; data without covariates, or with others.
     """
+    if (
+        isinstance(data, Log)
+        and data.outcomes
+        and not (closed_form_of(prior) is not None and method in ("auto", "exact"))
+    ):
+        # Keys of their own: under one key the errors of reward and outcomes would go up and down together.
+        key, *keys = jax.random.split(key, 1 + len(data.outcomes))
+        learnt = {
+            name: _learn_outcome(name, infer, outcome_key, prior, data, space, method)
+            for name, outcome_key in zip(data.outcomes, keys, strict=True)
+        }
+        return in_contexts(infer, key, prior, replace(data, outcomes={}), space, method).with_outcomes(learnt)
     about = _read_data(data, space)
     log = data if isinstance(data, Log) else None
     counts = None if about is None or log is None else space_counts(log, about, space)
     if closed_form_of(prior) is not None and method in ("auto", "exact"):
         return ContextPosterior(space, prior, "exact", counts, parts=_Parts(infer, key, prior, log, about, space))
-    joint_space, program = space.side_by_side, side_by_side(prior, space)
-    moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
-    laws = laws_of(prior, space)
+    seen = look_at(prior, space)
+    laws = seen.laws
     if isinstance(method, Gibbs) or method == "gibbs":
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
-        _refuse_more_than_sticks(prior, space)
-        sites, doubts = stick_draws(key, _only_law(laws), counts, options)
-        return ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts))
+        sites, doubts = stick_draws(key, _only_law(seen), counts, options)
+        common = {"laws": laws, "doubts": tuple(doubts), "num_chains": options.num_chains}
+        return ContextPosterior(space, prior, "gibbs", counts, sites, **common)
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
-        made, sites = about_mode(key, program, joint_space, moved, options.num_samples, laws)
-        return ContextPosterior(
-            space, prior, "laplace", counts, sites, laplace=made, laws=laws, doubts=tuple(made.problems())
-        )
-    base = infer(key, program, moved, space=joint_space, method=method)
+        return _about_the_mode(key, prior, log, about, space, counts, seen, options)
+    if method == "auto" and seen.plain and space.n_contexts * np.prod(space.shape) > LARGE:
+        # Chains would work out every cell in every step of every trajectory.
+        try:
+            return _about_the_mode(key, prior, log, about, space, counts, seen, Laplace(), doubtful=False)
+        except ValueError:
+            pass
+    if seen.plain:
+        _refuse_no_mode(laws[0], counts)
+    wide, program = space.side_by_side, side_by_side(prior, space)
+    moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
+    base = infer(key, program, moved, space=wide, method=method)
     doubts = tuple(base.problems())
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
-        sites = base.site_draws
+        sites, common = base.site_draws, {"laws": laws, "doubts": doubts, "num_chains": _chains_behind(base)}
+        return ContextPosterior(space, prior, base.method, counts, sites, base=base, **common)
+    key = jax.random.fold_in(key, 1)
+    sites = _exact_sites(key, base, prior, space)
+    if sites is not None:
         return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, doubts=doubts)
     with jax.enable_x64(True):
-        mdps = base.sample(jax.random.fold_in(key, 1), (DRAWS,))
+        mdps = base.sample(key, (DRAWS,))
     return ContextPosterior(
         space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
     )
+
+
+def _chains_behind(base: Fitted) -> int:
+    """Chains of draws of equal weight, one after the other; 1: there are none, or draws have been chosen by weight."""
+    mcmc = base.mcmc if isinstance(base, HasChains) else None
+    number = len(next(iter(base.site_draws.values())))
+    return mcmc.num_chains if mcmc is not None and mcmc.num_chains * mcmc.num_samples == number else 1
+
+
+def _learn_outcome(
+    name: str, infer: Infer, key: PRNGKeyArray, prior: Prior, log: Log, space: ContextSpace, method: str | Method
+) -> "ContextPosterior":
+    """An outcome in the place of the reward, by the same prior."""
+    try:
+        return in_contexts(infer, key, prior, log.of_outcome(name), space, method)
+    except (ValueError, TypeError) as error:
+        raise type(error)(
+            f"outcome {name!r}, learnt as the reward is: {error} (another prior for it: infer with "
+            f"log.of_outcome({name!r}), and posterior.with_outcomes) {see('how-to/covariates')}"
+        ) from None
+
+
+def _exact_sites(
+    key: PRNGKeyArray, base: Fitted, prior: Prior, space: ContextSpace
+) -> dict[str, Float[np.ndarray, "N ..."]] | None:
+    """Independent draws of the sites of one closed form, of which the program makes rows in any context.
+
+    None: it is a mixture, or not every site of the program is among what it draws.
+    """
+    if base.log_weights is not None:
+        return None
+    sites = dict(base.draw_laws(key, np.zeros(DRAWS, int)).sites)
+    shapes = _site_shapes(prior, space)
+    if not shapes or any(np.shape(sites.get(name))[1:] != shape for name, shape in shapes.items()):
+        return None
+    return {name: np.asarray(sites[name], np.float64) for name in shapes}
+
+
+def _about_the_mode(
+    key: PRNGKeyArray,
+    prior: Prior,
+    log: Log | None,
+    about: LoggedContexts | None,
+    space: ContextSpace,
+    counts: Float[np.ndarray, "C S A O"] | None,
+    seen: "Seen",
+    options: Laplace,
+    *,
+    doubtful: bool = True,
+) -> ContextPosterior:
+    """The posterior by weighted draws about the mode; refused too, where doubtful weights are not asked for."""
+    if seen.plain:
+        made, sites = _plain_rows_about_mode(key, seen.laws[0], counts, options.num_samples)
+    else:
+        moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
+        program = side_by_side(prior, space)
+        made, sites = about_mode(key, program, space.side_by_side, moved, options.num_samples, seen.laws)
+    problems = tuple(made.problems())
+    if problems and not doubtful:
+        raise ValueError(problems[0])
+    return ContextPosterior(space, prior, "laplace", counts, sites, laplace=made, laws=seen.laws, doubts=problems)
+
+
+def _plain_rows_about_mode(
+    key: PRNGKeyArray, law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None, num_draws: int
+) -> tuple[ModeDraws, dict[str, np.ndarray]]:
+    """Draws of the coefficients of one softmax or of sticks, on the cells that the log visited."""
+    mean, sd = prior_of_coefficients(law)
+    density, site = RowDensity(visited_cells(law, counts), mean, sd), law.sites[0]
+    per_draw = 4 if density.size <= MANY else 2
+    try:
+        made = draw_about_mode(host_generator(key), density, np.zeros(mean.size), num_draws, per_draw)
+    except NoModeError as error:
+        raise ValueError(_runs_away("laplace", error, lambda x: {site: x.reshape(mean.shape)}, (law,))) from None
+    return made, {site: made.points.reshape(-1, *mean.shape)}
+
+
+def prior_of_coefficients(law: RowLaw) -> tuple[Float[np.ndarray, "p K"], Float[np.ndarray, "p K"]]:
+    """Means and standard deviations of the coefficients of a law, whose prior is normal or flat (infinite deviations).
+
+    Args:
+        law: of a program that is plain.
+    """
+    assert law.prior is not None
+    base, shape = unwrap(law.prior), law.prior.batch_shape
+    if not isinstance(base, dist.Normal):
+        return np.zeros(shape), np.full(shape, np.inf)
+    mean, sd = (np.broadcast_to(np.asarray(x, np.float64), shape) for x in (base.loc, base.scale))
+    return mean, sd
+
+
+def _refuse_no_mode(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) -> None:
+    """Refuse chains under a flat prior, or one as good as flat, where the likelihood has no maximum: they run away.
+
+    Raises:
+        ValueError: an outcome that a column separates, or columns that the log cannot tell apart.
+    """
+    mean, sd = prior_of_coefficients(law)
+    if not (sd >= FLAT).any():
+        return
+    site = law.sites[0]
+    try:
+        _, _, hessian = find_mode(RowDensity(visited_cells(law, counts), mean, sd), np.zeros(mean.size))
+        values, vectors = np.linalg.eigh(hessian)
+        if values[0] <= 1e-12 * values[-1]:
+            raise NoModeError("the log says nothing of a direction", vectors[:, 0])
+    except NoModeError as error:
+        raise ValueError(_runs_away("nuts", error, lambda x: {site: x.reshape(mean.shape)}, (law,))) from None
 
 
 class _Parts:
@@ -411,13 +682,32 @@ class _Parts:
 
     def __call__(self, one: Contexts) -> Fitted:
         place = _places(one, self._contexts)[0]
-        data = None
+        data: Any = None
         if self._log is not None and self._about is not None and place >= 0:
             rows = self._about.index == place
             whole = self._log.transitions
             data = whole if rows.all() else jax.tree.map(lambda x: np.asarray(x)[rows], whole)
+            if self._log.outcomes:
+                outcomes = {name: np.asarray(x)[rows] for name, x in self._log.outcomes.items()}
+                data = replace(self._log, transitions=data, outcomes=outcomes, covariates=None)
             data = data if rows.any() else None
         return self._infer(self._key, self._prior, data, space=self._alone, method="auto")
+
+
+class _PartsWithOutcomes:
+    """Posteriors of contexts that are beliefs of their own, each with outcomes learnt beside its reward."""
+
+    def __init__(self, whole: ContextPosterior, outcomes: dict[str, ContextPosterior]) -> None:
+        self._whole, self._outcomes = whole, outcomes
+
+    def __call__(self, one: Contexts) -> Fitted:
+        parts = self._whole.parts
+        assert parts is not None
+        learnt = {}
+        for name, outcome in self._outcomes.items():
+            assert outcome.parts is not None  # with_outcomes has looked
+            learnt[name] = outcome.parts(one)
+        return parts(one).with_outcomes(learnt)
 
 
 def _places(some: Contexts, among: Contexts) -> np.ndarray:
@@ -437,11 +727,6 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
         raise TypeError(
             f"data is {data_words}, and space has contexts, expected a log that was read with the same covariates= "
             f"{see('how-to/covariates')}"
-        )
-    if data.outcomes:
-        raise ValueError(
-            f"data has the outcome {next(iter(data.outcomes))!r} beside the reward, which is not learnt with "
-            f"contexts, expected log.of_outcome(name), one after the other {see('how-to/covariates')}"
         )
     about = data.covariates
     if not isinstance(about, LoggedContexts):
@@ -469,9 +754,18 @@ def space_counts(log: Log, about: LoggedContexts, space: ContextSpace) -> Float[
         about: its contexts.
         space: with these contexts.
     """
-    joint_space = space.side_by_side
-    counted = Counts.of(about.moved(log.transitions, space.n_states), joint_space)
-    return np.asarray(counted.transitions, np.float64).reshape(space.n_contexts, *space.shape, -1)
+    alone, data = space.alone, log.transitions
+    check_transitions(data, alone)
+    # The outcomes are those of one context; what was not seen to lead anywhere has a place more.
+    full = (space.n_contexts, *space.shape, alone.n_outcomes + (data.next_observed is not None))
+    check_memory(
+        f"counts of {space.n_contexts} contexts", 16.0 * np.prod(full, dtype=float), "fewer contexts take less"
+    )
+    state, action = data.cell(alone)
+    cell = np.ravel_multi_index((about.index, np.asarray(state), np.asarray(action)), full[:-1])
+    flat = cell * full[-1] + np.asarray(data.outcome(alone))
+    counted = np.bincount(flat, minlength=int(np.prod(full))).reshape(full)
+    return counted[..., : alone.n_outcomes].astype(np.float64)
 
 
 def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
@@ -557,18 +851,25 @@ def rewards_in_contexts(spec: MDPSpec, space: ContextSpace) -> RewardTable:
 
 
 @traced_alone
-def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]) -> Tables:
+def tables_of(
+    program: Prior,
+    space: ContextSpace,
+    sites: Mapping[str, AnyArray],
+    follow: Float[np.ndarray, "N C S A O"] | None = None,
+) -> Tables:
     """Rows and mean rewards of a program in every context, at draws of its sites: it runs again with these.
 
     Args:
         program: of the space.
         space: with contexts, which need not be those of the log.
         sites: {site: [N ...]}.
+        follow: by which outcomes follow, where these are other rows than the program's; None: its own.
     """
 
-    def one(values: Mapping[str, Array]) -> tuple[Array, Array]:
+    def one(values: Mapping[str, Array], block_rows: Array | None) -> tuple[Array, Array]:
         spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
         rows, table = rows_in_contexts(spec, space), rewards_in_contexts(spec, space)
+        rows = rows if block_rows is None else block_rows
         return rows, (rows * table.mean).sum(-1) if table.by_outcome else table.mean
 
     number = len(next(iter(sites.values())))
@@ -577,7 +878,8 @@ def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]
     with jax.enable_x64(True):
         for first in range(0, number, size):
             block = {name: jnp.asarray(np.asarray(x)[first : first + size]) for name, x in sites.items()}
-            parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block)))
+            block_rows = None if follow is None else jnp.asarray(follow[first : first + size])
+            parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block, block_rows)))
     rows, reward = (np.concatenate(blocks).astype(np.float64) for blocks in zip(*parts, strict=True))
     return Tables(rows, reward)
 
@@ -616,50 +918,172 @@ def _apart(mdps: Any, space: ContextSpace) -> Tables:
 
 
 @traced_alone
-def laws_of(prior: Prior, space: ContextSpace) -> tuple[RowLaw, ...]:
-    """The row laws that a program calls; their rows are abstract.
+def _site_shapes(program: Prior, space: ContextSpace) -> dict[str, tuple[int, ...]]:
+    """The shapes of the latent sites of a program in a space with contexts."""
+    seeded: Any = handlers.seed(with_improper(program), 0)
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def run() -> Array:
+        with handlers.trace() as trace:
+            rows = seeded(space).transition_probs
+        latent = (s for s in trace.values() if s["type"] == "sample" and not s["is_observed"])
+        shapes.update({site["name"]: jnp.shape(site["value"]) for site in latent})
+        return rows
+
+    with jax.enable_x64(True):
+        jax.eval_shape(run)
+    return shapes
+
+
+def with_improper(program: Callable[..., Any]) -> Any:
+    """A program that runs although some of its sites have no proper prior to be drawn from.
+
+    Args:
+        program: of a space, or of data.
+    """
+    return handlers.substitute(program, substitute_fn=improper_value)
+
+
+class Seen(NamedTuple):
+    """What a program of a space with contexts does, by its shapes alone.
+
+    Args:
+        laws: the row laws that it calls.
+        other: what it does beside the rows of one law, in words; "": nothing.
+    """
+
+    laws: tuple[RowLaw, ...]
+    other: str
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one softmax, or sticks, with normal or flat coefficients and nothing else."""
+        if self.other or len(self.laws) != 1:
+            return False
+        law = self.laws[0]
+        known = law.prior is not None and isinstance(unwrap(law.prior), (dist.Normal, dist.ImproperUniform))
+        return law.kind in ("logit", "stick") and known and law.group is None
+
+
+@traced_alone
+def by_outcome(program: Prior, space: ContextSpace) -> bool:
+    """Whether the rewards of a program depend on what follows.
+
+    Args:
+        program: of the space.
+        space: with contexts.
+    """
+    seeded: Any = handlers.seed(with_improper(program), 0)
+    seen: list[bool] = []
+
+    def run() -> Array:
+        spec = seeded(space)
+        seen.append(rewards_in_contexts(spec, space).by_outcome)
+        return spec.transition_probs
+
+    with jax.enable_x64(True):
+        jax.eval_shape(run)
+    return seen[0]
+
+
+@traced_alone
+def _refuse_common(name: str, program: Prior, space: ContextSpace) -> None:
+    """Refuse a program whose rows and rewards hang together, by a common site or through the prior of one.
+
+    Read from the data flow: every result of an equation depends on all that goes into it. Sites whose density depends
+    on other sites belong together with these.
+    """
+    shapes = _site_shapes(program, space)
+
+    def run(values: dict[str, Array]) -> tuple[Any, Any, dict[str, Array]]:
+        with handlers.trace() as trace:
+            spec: Any = handlers.seed(handlers.substitute(program, data=values), 0)(space)
+        densities = {site: jnp.sum(trace[site]["fn"].log_prob(values[site])) for site in shapes}
+        table = rewards_in_contexts(spec, space)
+        return (
+            rows_in_contexts(spec, space),
+            [jnp.asarray(x) for x in jax.tree.leaves((table.law, table.known))],
+            densities,
+        )
+
+    with jax.enable_x64(True):
+        start = {site: jnp.zeros(shape) for site, shape in shapes.items()}
+        closed = jax.make_jaxpr(run)(start)
+        rows, paid, densities = jax.tree.unflatten(
+            jax.tree.structure(jax.eval_shape(run, start)),
+            _sites_behind(closed.jaxpr, list(jax.tree.leaves({s: s for s in start}))),
+        )
+    together = [behind | {site} for site, behind in densities.items()]
+    reach = set(rows)
+    while any(group & reach and not group <= reach for group in together):
+        reach |= set().union(*(group for group in together if group & reach))
+    common = sorted(reach & set().union(*paid))
+    if common:
+        raise ValueError(
+            f"rows and rewards of {name} both depend on site {common[0]!r}, so that an outcome cannot be learnt apart "
+            f"from the rows, expected rewards with sites of their own {see('how-to/covariates')}"
+        )
+
+
+def _sites_behind(jaxpr: Any, names: list[str]) -> list[frozenset[str]]:
+    """The inputs behind every output of a program, by their names."""
+    behind: dict[Any, frozenset[str]] = {var: frozenset([name]) for var, name in zip(jaxpr.invars, names, strict=True)}
+    known = lambda x: behind.get(x, frozenset()) if not hasattr(x, "val") else frozenset()  # noqa: E731
+    for equation in jaxpr.eqns:
+        sources = frozenset().union(*map(known, equation.invars))
+        behind |= dict.fromkeys(equation.outvars, sources)
+    return [known(x) for x in jaxpr.outvars]
+
+
+@traced_alone
+def look_at(prior: Prior, space: ContextSpace) -> Seen:
+    """The row laws that a program calls, and whether it does more than return the rows of one.
 
     Args:
         prior: of the space.
         space: with contexts.
+
+    Raises:
+        ValueError, TypeError: rows or rewards that do not fit the space.
     """
-    with row_laws() as met, jax.enable_x64(True):
-        program: Any = handlers.seed(prior, 0)
-        jax.eval_shape(lambda: program(space).transition_probs)
-    return tuple(met)
-
-
-def _only_law(laws: tuple[RowLaw, ...]) -> RowLaw:
-    if len(laws) != 1 or laws[0].kind != "stick":
-        kinds = ", ".join(law.kind for law in laws) or "none"
-        raise ValueError(
-            f"method is 'gibbs', and the row laws of the program are: {kinds}, expected stick_rows alone, whose "
-            "posterior Polya-Gamma variables draw; a softmax (logit_rows) is another model: method='nuts'"
-        )
-    return laws[0]
-
-
-def _refuse_more_than_sticks(prior: Prior, space: ContextSpace) -> None:
-    """Refuse what the Gibbs sampler would not see: rows that are not those of the law, other sites, unknown rewards."""
     with row_laws() as met, jax.enable_x64(True):
         seen: list[Any] = []
 
         def run() -> Array:
             with handlers.trace() as trace:
-                spec: Any = handlers.seed(prior, 0)(space)
+                spec: Any = handlers.seed(with_improper(prior), 0)(space)
+            rows = rows_in_contexts(spec, space)
+            rewards_in_contexts(spec, space)
             seen.append((spec, trace))
-            return spec.transition_probs
+            return rows
 
         jax.eval_shape(run)
-        spec, trace = seen[0]
-        sticks_alone = len(met) == 1 and met[0].rows is spec.transition_probs
-        allowed = set(met[0].sites) if met else set()
+    spec, trace = seen[0]
+    laws = tuple(met)
+    allowed = set(laws[0].sites) if laws else set()
     extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
-    if not sticks_alone:
-        raise ValueError("method is 'gibbs', and the program changes the rows of stick_rows, expected them as they are")
-    if extra or isinstance(spec.reward, dist.Distribution):
-        unknown = f"site {extra[0]!r}" if extra else "unknown rewards"
-        raise ValueError(f"method is 'gibbs', and the program has {unknown} too, expected stick_rows and known rewards")
+    other = ""
+    if len(laws) != 1:
+        other = f"calls {len(laws)} laws, expected one"
+    elif laws[0].rows is not spec.transition_probs:
+        other = f"changes the rows of {laws[0].kind}_rows, expected them as they are"
+    elif extra or isinstance(spec.reward, dist.Distribution):
+        what = f"site {extra[0]!r}" if extra else "unknown rewards"
+        other = f"has {what} too, expected one law of rows and known rewards"
+    return Seen(laws, other)
+
+
+def _only_law(seen: Seen) -> RowLaw:
+    laws = seen.laws
+    if len(laws) != 1 or laws[0].kind != "stick":
+        there = ", ".join(law.kind for law in laws) or "none"
+        raise ValueError(
+            f"method is 'gibbs', and the laws of the program are: {there}, expected stick_rows alone, whose "
+            "posterior Polya-Gamma variables draw; a softmax (logit_rows) is another model: method='nuts'"
+        )
+    if seen.other:
+        raise ValueError(f"method is 'gibbs', and the program {seen.other}")
+    return laws[0]
 
 
 def about_mode(
@@ -697,7 +1121,7 @@ def about_mode(
         try:
             made = draw_about_mode(host_generator(key), density, np.zeros(zeros.size), num_draws)
         except NoModeError as error:
-            raise ValueError(_runs_away(error, unravel, laws)) from None
+            raise ValueError(_runs_away("laplace", error, unravel, laws)) from None
         points = jnp.asarray(made.points)
         sites = jax.tree.map(np.asarray, jax.vmap(lambda point: constrained(unravel(point)))(points))
         return made, {name: sites[name] for name in recipe.latents}
@@ -707,7 +1131,7 @@ def about_mode(
 def _minus_log_density(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
     """Minus the log density of a point, zeros of the shapes of the sites, and their values at a point."""
     with handlers.trace() as trace:
-        handlers.seed(model, 0)(statistics)
+        handlers.seed(with_improper(model), 0)(statistics)
     sites = {n: s for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
     discrete = [name for name, site in sites.items() if site["fn"].support.is_discrete]
     if discrete:
@@ -727,16 +1151,19 @@ def _minus_log_density(model: Any, statistics: Any) -> tuple[Callable, dict[str,
     return potential, shapes, constrained
 
 
-def _runs_away(error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) -> str:
+def _runs_away(method: str, error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) -> str:
     """Why there is no mode, with the column whose coefficient has none."""
-    text = f"method is 'laplace', and the posterior has no mode: {error}"
+    text = f"method is {method!r}, and the posterior has no mode: {error}"
     if error.direction is None:
         return f"{text}; expected method='nuts'"
     moved = {name: np.abs(np.asarray(x)) for name, x in unravel(jnp.asarray(error.direction)).items()}
     name = max(moved, key=lambda each: moved[each].max())
     law = next((law for law in laws if law.sites[0] == name), None)
-    site_words = f"site {name!r}"
+    where = f"site {name!r}"
     if law is not None:
         column, outcome = np.unravel_index(moved[name].argmax(), moved[name].shape)
-        site_words = f"the coefficient of {law.design.names[column]!r} for outcome {law.outcomes[outcome]!r}"
-    return f"{text}, in {site_words}: an outcome that this column separates needs a proper prior (Normal(0, 2.5))"
+        where = f"the coefficient of {law.design.names[column]!r} for outcome {law.outcomes[outcome]!r}"
+    return (
+        f"{text}, in {where}: an outcome that this column separates, or a column that the log cannot tell from others, "
+        "needs a proper prior (Normal(0, 2.5))"
+    )

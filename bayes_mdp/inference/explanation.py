@@ -8,7 +8,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.primitives import Message
 
-from bayes_mdp.inference.context_posterior import describe_law, laws_of, side_by_side
+from bayes_mdp.inference.context_posterior import LARGE, describe_law, look_at, side_by_side
 from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, bent
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
 from bayes_mdp.inference.detection.trace import Program, Site, site_families
@@ -181,16 +181,21 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
 def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
     """Of all contexts side by side; of a ready prior, of one context."""
     if closed_form_of(prior) is not None:
-        explanation = explain(prior, space.alone)
-        return replace(explanation, in_contexts=("rows of each context are a belief of their own, exact",))
-    laws = laws_of(prior, space)
+        told = explain(prior, space.alone)
+        return replace(told, in_contexts=("rows of each context are a belief of their own, exact",))
+    seen = look_at(prior, space)
+    laws = seen.laws
     lines = [f"{law.name}: {line}" for law in laws for line in describe_law(law)]
     if laws and all(law.kind == "stick" and law.prior is not None for law in laws):
         lines.append("method='gibbs': Polya-Gamma variables draw these sticks, exact in the limit")
     if laws:
         lines.append("method='laplace': weighted draws about the mode; approximate, refused where Pareto k is above .7")
-    explanation = explain(side_by_side(prior, space), space.side_by_side)
-    return replace(explanation, in_contexts=tuple(lines))
+    cells = space.n_contexts * int(np.prod(space.shape))
+    if seen.plain and cells > LARGE:
+        lines.append(f"{cells} cells are many for chains, which method='auto' runs only where Pareto k is above .5")
+        return Explanation("laplace", {}, (), "known", in_contexts=tuple(lines))
+    told = explain(side_by_side(prior, space), space.side_by_side)
+    return replace(told, in_contexts=tuple(lines))
 
 
 def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.linalg import cho_solve, solve_triangular
 
 from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, effective_size, split_r_hat
 from bayes_mdp.inference.draws.methods import Gibbs
+from bayes_mdp.inference.integrals.row_density import VisitedCells, visited_cells
 from bayes_mdp.models.regression_rows import RowLaw
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.random.host_generator import host_generator
@@ -95,11 +96,11 @@ def stick_draws(
     mean, scale = (np.broadcast_to(np.asarray(x, np.float64), (size, number)) for x in (base.loc, base.scale))
     if counts is not None and (counts != np.floor(counts)).any():
         raise ValueError("method is 'gibbs', and the counts of the log are no whole numbers, expected method='nuts'")
-    generators = [host_generator(chain_key) for chain_key in jax.random.split(key, options.num_chains)]
-    chains = [
-        [_chain(rng, _stick(law, counts, j, mean[:, j], scale[:, j] ** -2.0), options) for j in range(number)]
-        for rng in generators
-    ]
+    generators = [host_generator(each) for each in jax.random.split(key, options.num_chains)]
+    cells = visited_cells(law, counts)
+    group = None if law.group is None else law.group[cells.context]
+    sticks = [_stick(law, cells, group, j, mean[:, j], scale[:, j] ** -2.0) for j in range(number)]
+    chains = [[_chain(rng, stick, options) for stick in sticks] for rng in generators]
     names = law.sites if law.num_groups else law.sites[:1]
     # [chain, draw, ..., stick], by site.
     drawn = {
@@ -112,26 +113,18 @@ def stick_draws(
 
 def _stick(
     law: RowLaw,
-    counts: Float[np.ndarray, "C S A O"] | None,
+    cells: VisitedCells,
+    group: Int[np.ndarray, " M"] | None,
     j: int,
     mean: Float[np.ndarray, " p"],
     precision: Float[np.ndarray, " p"],
 ) -> _Stick:
-    """The data of stick `j`, of the cells that have some."""
-    columns = law.design.standardised if law.standardised else law.design.values
-    if counts is None:
-        counts = np.zeros((*columns.shape[:3], len(law.order)))
-    ordered = counts[..., list(law.order)]
-    reached = ordered[..., j:].sum(-1)
-    possible = law.possible[..., list(law.order)]
-    # A stick that is impossible, or the last possible one, is no choice: nothing is learnt from it.
-    chosen = possible[..., j] & possible[..., j + 1 :].any(-1)
-    used = (reached > 0) & chosen
-    flat = columns[used]
-    if law.group is not None:
-        group = np.broadcast_to(law.group[:, None, None], used.shape)[used]
-        flat = np.concatenate([flat, np.eye(law.num_groups)[group]], -1)
-    return _Stick(flat, reached[used], ordered[..., j][used], mean, precision, law.num_groups)
+    """The data of stick `j`, of the cells that have some; `group` is that of each cell."""
+    used = cells.number[:, j] > 0
+    flat = cells.columns[used]
+    if group is not None:
+        flat = np.concatenate([flat, np.eye(law.num_groups)[group[used]]], -1)
+    return _Stick(flat, cells.number[used, j], cells.taken[used, j], mean, precision, law.num_groups)
 
 
 def _chain(rng: np.random.Generator, stick: _Stick, options: Gibbs) -> tuple[np.ndarray, ...]:

@@ -104,6 +104,7 @@ ROUTE_WORDS = {
     "factorised": "rows in closed form, what is behind the rewards by weighted draws or chains",
     "nuts": "chains draw every site",
     "gibbs": "chains draw what rows share, rows and rewards in closed form",
+    "laplace": "weighted draws about the mode, whose weights are judged",
 }
 """A route -> what it does, in messages and in `explain`."""
 

@@ -3,7 +3,8 @@
 Format (version 3, little-endian): magic `BAYESMDP`, length of the header (8 bytes), header (JSON: format version,
 library versions, the record tree, a table of arrays), the arrays one after the other, SHA-256 of all that (32 bytes).
 No code is stored and none is run: what a posterior holds of a program (the prior, a kernel, a guide) is left out. A
-posterior that was loaded updates as before; it cannot be refitted, and its prior cannot be drawn from.
+posterior that was loaded updates as before; it cannot be refitted, and its prior cannot be drawn from; one in contexts
+has those of the log alone (see `stored_contexts`).
 
 The checksum says that a file is as it was written, not by whom: its numbers are believed.
 """
@@ -30,6 +31,7 @@ from bayes_mdp.inference.conjugate.regression import RegressionPrior, Regression
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
+from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace
@@ -43,6 +45,7 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.inference.stored_contexts import RECORDS, StoredContexts, from_store, to_store
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.models.mdp_spec import RewardTable
@@ -91,6 +94,7 @@ _RECORDS = {
         SampledRewards,
         StateActionSpace,
         Statistics,
+        *RECORDS,
     )
 }
 
@@ -105,7 +109,13 @@ _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transf
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform
 Storable: TypeAlias = (
-    ConjugatePosterior | PosteriorSamples | Mixture | CollapsedPosterior | PooledPosterior | SampledPosterior
+    ConjugatePosterior
+    | PosteriorSamples
+    | Mixture
+    | CollapsedPosterior
+    | PooledPosterior
+    | SampledPosterior
+    | ContextPosterior
 )
 
 
@@ -130,7 +140,8 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
         )
     # The tree is JSON with arrays by number; the arrays follow as raw bytes; a checksum over all of it ends the file.
     arrays: list[np.ndarray] = []
-    tree = _encode(posterior, "posterior", arrays)
+    kept = to_store(posterior) if isinstance(posterior, ContextPosterior) else posterior
+    tree = _encode(kept, "posterior", arrays)
     header = {
         "format": FORMAT_VERSION,
         "libraries": {name: version_of(name) for name in _LIBRARIES},
@@ -175,6 +186,8 @@ def load(path: str | os.PathLike[str]) -> Storable:
     header, rest = _header(path, body)
     try:
         posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
+        if isinstance(posterior, StoredContexts):
+            return from_store(posterior)  # which checks that its parts fit
         _check_parts(posterior)
     except Exception as error:  # laws of NumPyro are built from the content of the file, and raise errors of any kind
         wrote, version_here = _writer(header), version_of("bayes-mdp")

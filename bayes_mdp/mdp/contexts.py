@@ -153,6 +153,17 @@ class Contexts:
             fits &= matches
         return np.flatnonzero(fits)
 
+    def place(self, other: "Contexts") -> int | None:
+        """The context with the pattern of the first of others; None: it is new.
+
+        Args:
+            other: of the same covariates and levels.
+        """
+        same = np.ones(len(self), bool)
+        for column, new in zip(self.columns, other.columns, strict=True):
+            same &= column.values == new.values[0]
+        return int(same.argmax()) if same.any() else None
+
     def read(self, table: "pd.DataFrame | Mapping[str, Any]") -> "Contexts":
         """Other contexts, with the levels of these: a table with a column for each covariate.
 
@@ -470,15 +481,25 @@ class Roles(NamedTuple):
             for column in columns:
                 if column.kind == FIXED:
                     _refuse_change(column, subject, kept, name)
-        # One number for each distinct pattern, in the order of the columns' values.
-        stacked = np.stack([column.values.astype(np.float64) for column in columns])
-        patterns, index = np.unique(stacked, axis=1, return_inverse=True)
-        index = index.ravel()
-        first = np.full(patterns.shape[1], len(index))
-        np.minimum.at(first, index, np.arange(len(index)))
+        index, first = _patterns([column.values for column in columns])
         columns = [column._replace(values=column.values[first]) for column in columns]
         contexts = Contexts(columns, *_numbers(index, subject, len(first)), self.process)
         return LoggedContexts(contexts, index.astype(np.int32), subject)
+
+
+def _patterns(columns: Sequence[np.ndarray]) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " C"]]:
+    """The number of the pattern of each row, in the order of the columns' values, and the first row of each pattern."""
+    index, size = np.zeros(len(columns[0]), np.int64), 1
+    for values in columns:
+        if size == len(index):  # all rows differ already: what follows changes no order
+            break
+        levels, place = np.unique(values, return_inverse=True)
+        # One number for each pair (pattern so far, value), small again at once.
+        patterns, index = np.unique(index * len(levels) + place, return_inverse=True)
+        size = len(patterns)
+    first = np.full(size, len(index))
+    np.minimum.at(first, index, np.arange(len(index)))
+    return index, first
 
 
 def _numbers(

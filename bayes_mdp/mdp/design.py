@@ -8,7 +8,9 @@ The mean and the spread by which columns are standardised are those of the log, 
 where it is worked out for other contexts later.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,11 +31,11 @@ class Factor(NamedTuple):
     """What a factor of a term is, for some contexts.
 
     Args:
-        values: [C S A w], broadcast along what it does not depend on.
+        values: [C S A w], broadcast along what it does not depend on; [M w] of cells.
         names: of its w columns.
     """
 
-    values: Float[np.ndarray, "C S A w"]
+    values: Float[np.ndarray, "*cells w"]
     names: tuple[str, ...]
 
 
@@ -49,24 +51,55 @@ class Covariate(NamedTuple):
     levels: tuple[Hashable, ...] | None
 
 
-class Design(NamedTuple):
-    """Columns for every (context, state, action).
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Columns for every (context, state, action), worked out when they are asked for.
 
     Args:
-        values: Float64[C S A p].
+        formula: as read.
+        covariates: by name.
+        layout: states and actions.
+        number: C.
         names: of the p columns.
         mean, spread: Float64[p], by which a column is standardised; 0 and 1 for the constant.
     """
 
-    values: Float[np.ndarray, "C S A p"]
+    formula: "Formula"
+    covariates: Mapping[str, Covariate]
+    layout: "Layout"
+    number: int
     names: tuple[str, ...]
     mean: Float[np.ndarray, " p"]
     spread: Float[np.ndarray, " p"]
 
+    @cached_property
+    def values(self) -> Float[np.ndarray, "C S A p"]:
+        """Float64[C S A p], as they stand.
+
+        Raises:
+            ValueError: they would take more than half of the memory that is free.
+        """
+        self._check_memory(1)
+        return columns_of(self.formula, self.covariates, self.layout, np.arange(self.number))[0]
+
     @property
     def standardised(self) -> Float[np.ndarray, "C S A p"]:
         """(values - mean) / spread."""
+        self._check_memory(2)
         return (self.values - self.mean) / self.spread
+
+    def rows(self, cells: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Float[np.ndarray, "M p"]:
+        """The columns of some cells alone, as they stand: a log of a million patterns visits few of all cells.
+
+        Args:
+            cells: context, state and action of each.
+        """
+        return _columns_at(self.formula, self.covariates, self.layout, cells)
+
+    def _check_memory(self, copies: int) -> None:
+        size = 8.0 * copies * self.number * np.prod(self.layout.shape, dtype=float) * len(self.names)
+        told = f"a design of {self.number} contexts and {len(self.names)} columns"
+        check_memory(told, size, "fewer columns take less")
 
     def on_own_scale(self, coefficients: Float[np.ndarray, "... p K"]) -> Float[np.ndarray, "... p K"]:
         """Coefficients of standardised columns as coefficients of the columns themselves.
@@ -219,23 +252,65 @@ def columns_of(
         layout: states and actions.
         contexts: places of the contexts.
     """
-    parts = [Factor(np.ones((1, 1, 1, 1)), (CONSTANT,))] if formula.constant else []
-    for term in formula.terms:
-        product = Factor(np.ones((1, 1, 1, 1)), ("",))
-        for name in term:
-            factor = layout.factor(name) or _of_covariate(name, covariates[name], contexts)
-            names = tuple(f"{a}:{b}" if a else b for a in product.names for b in factor.names)
-            values = product.values[..., :, None] * factor.values[..., None, :]
-            product = Factor(values.reshape(*values.shape[:-2], -1), names)
-        parts.append(product)
+
+    def factor(name: str) -> Factor:
+        return layout.factor(name) or _of_covariate(name, covariates[name], contexts)
+
+    names, parts = _shared_columns(formula, factor, (1, 1, 1))
     full = (len(contexts), *layout.shape)
-    shared = np.concatenate([np.broadcast_to(x.values, (*full, len(x.names))) for x in parts], -1)
-    names = [name for part in parts for name in part.names]
+    shared = np.concatenate([np.broadcast_to(x, (*full, x.shape[-1])) for x in parts], -1)
     blocks = layout.blocks(formula.by)
     if len(blocks) == 1:
-        return shared, tuple(names)
-    values = np.concatenate([shared * indicator for _, indicator in blocks], -1)
-    return values, tuple(f"{name}{OF}{block}" for block, _ in blocks for name in names)
+        return shared, names
+    values = np.concatenate([shared * here for _, here in blocks], -1)
+    return values, _names_of_blocks(names, blocks)
+
+
+def _columns_at(
+    formula: Formula,
+    covariates: Mapping[str, Covariate],
+    layout: Layout,
+    cells: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> Float[np.ndarray, "M p"]:
+    """The columns of a formula in some cells (context, state, action)."""
+    context, state, action = cells
+
+    def factor(name: str) -> Factor:
+        known = layout.factor(name)
+        if known is None:
+            one = _of_covariate(name, covariates[name], context)
+            return Factor(one.values[:, 0, 0], one.names)
+        # Along states or actions alone: the other axes have size one.
+        values = known.values[0, state, 0] if name == "state" else known.values[0, 0, action]
+        return Factor(values, known.names)
+
+    _, parts = _shared_columns(formula, factor, (1,))
+    shared = np.concatenate([np.broadcast_to(x, (len(context), x.shape[-1])) for x in parts], -1)
+    blocks = layout.blocks(formula.by)
+    if len(blocks) == 1:
+        return shared
+    full = (1, *layout.shape, 1)
+    return np.concatenate([shared * np.broadcast_to(here, full)[0, state, action] for _, here in blocks], -1)
+
+
+def _shared_columns(
+    formula: Formula, factor: Callable[[str], Factor], ones: tuple[int, ...]
+) -> tuple[tuple[str, ...], list[Float[np.ndarray, "... w"]]]:
+    """Names and values of the columns of every term, without the blocks of `by=`."""
+    parts = [Factor(np.ones((*ones, 1)), (CONSTANT,))] if formula.constant else []
+    for term in formula.terms:
+        product = Factor(np.ones((*ones, 1)), ("",))
+        for name in term:
+            new = factor(name)
+            names = tuple(f"{a}:{b}" if a else b for a in product.names for b in new.names)
+            values = product.values[..., :, None] * new.values[..., None, :]
+            product = Factor(values.reshape(*values.shape[:-2], len(names)), names)
+        parts.append(product)
+    return tuple(name for part in parts for name in part.names), [part.values for part in parts]
+
+
+def _names_of_blocks(names: Sequence[str], blocks: Sequence[tuple[str, np.ndarray]]) -> tuple[str, ...]:
+    return tuple(f"{name}{OF}{block}" for block, _ in blocks for name in names)
 
 
 def _of_covariate(name: str, covariate: Covariate, contexts: Int[np.ndarray, " C"]) -> Factor:
@@ -271,8 +346,9 @@ def scale_of(
         weights: transitions of each context.
 
     Raises:
-        ValueError: a column that is constant, or a sum of the columns before it: its name.
+        ValueError: a column that is constant, a sum of the columns before it, a factor of one level: its name.
     """
+    _refuse_one_level(formula, covariates, layout)
     # Of one block: the others have the same columns elsewhere. Products of columns are summed block by block of
     # contexts, so that a million contexts need no array of all their columns.
     plain = formula._replace(by=())
@@ -303,6 +379,17 @@ def scale_of(
         spread = np.sqrt(spread**2 + mean**2)
     repeats = len(layout.blocks(formula.by))
     return Scale(np.tile(centre, repeats), np.tile(spread, repeats))
+
+
+def _refuse_one_level(formula: Formula, covariates: Mapping[str, Covariate], layout: Layout) -> None:
+    """Refuse labels that are all the same: they have no column, and their term would vanish without a word."""
+    for name in dict.fromkeys(name for term in formula.terms for name in term):
+        known = {"state": layout.states, "action": layout.actions}
+        levels = known[name] if name in known else covariates[name].levels
+        if levels is not None and len(levels) == 1:
+            raise ValueError(
+                f"terms: {name!r} is {levels[0]!r} everywhere in the log, expected two levels (leave it out)"
+            )
 
 
 def _refuse_dependent(formula: Formula, names: Sequence[str], gram: np.ndarray, mean: np.ndarray, total: float) -> None:
@@ -340,12 +427,6 @@ def design_of(
         layout: states and actions.
         scale: by what columns are standardised.
         number: of contexts.
-
-    Raises:
-        ValueError: it would take more than half of the memory that is free.
     """
-    width = len(scale.mean)
-    size = 16.0 * number * np.prod(layout.shape, dtype=float) * width
-    check_memory(f"a design of {number} contexts and {width} columns", size, "fewer columns take less")
-    values, names = columns_of(formula, covariates, layout, np.arange(number))
-    return Design(values, names, scale.mean, scale.spread)
+    _, names = columns_of(formula, covariates, layout, np.arange(0))
+    return Design(formula, covariates, layout, number, names, scale.mean, scale.spread)

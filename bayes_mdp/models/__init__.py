@@ -33,6 +33,7 @@ from bayes_mdp.models.priors import (
     dirichlet_poisson,
     known_rewards,
 )
+from bayes_mdp.models.regression_rewards import linear_rewards, logistic_rewards, poisson_rewards
 from bayes_mdp.models.regression_rows import hazard_rows, logit_rows, ordinal_rows, stick_rows
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
 
@@ -57,11 +58,14 @@ __all__ = [
     "hazard_rows",
     "joint",
     "known_rewards",
+    "linear_rewards",
+    "logistic_rewards",
     "logit_rows",
     "normal",
     "observe",
     "ordinal_rows",
     "partial_pooling",
+    "poisson_rewards",
     "predictive",
     "random_environment",
     "reward_table",

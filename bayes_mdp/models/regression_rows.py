@@ -42,22 +42,23 @@ CUTS = dist.Normal(0.0, 2.5)
 
 
 class RowLaw(NamedTuple):
-    """What a row law is, for routes that know it, and for who reads its coefficients.
+    """What a law of rows or of rewards is, for routes that know it, and for who reads its coefficients.
 
     Args:
-        kind: "logit", "ordinal", "hazard" or "stick".
+        kind: "logit", "ordinal", "hazard" or "stick"; of rewards "linear", "logistic" or "poisson".
         name: of its sites.
-        rows: what it returned to the program, with the axis of contexts.
+        rows: what it returned to the program, with the axis of contexts; of rewards their linear predictors.
         design: of its contexts.
         standardised: whether its coefficients are those of standardised columns.
         outcomes: what each column of coefficients is of, in words.
-        fixed: the reference, the order or the event, in words: with a prior the rows depend on it.
+        fixed: the reference, the order or the event, in words: with a prior the rows depend on it; of rewards "".
         by: the factors with coefficients of their own.
         prior: of the coefficients, broadcast to [p, K]; None: it is shrunk, by hyperparameters.
         order: of sticks: the outcome of each, and the last one.
-        possible: Bool[S A O], outcomes that the space allows.
+        possible: Bool[S A O], outcomes that the space allows; of rewards None.
         group: Int[C], the group of each context; None: there is none.
         num_groups: G.
+        reference: Int[S], of a softmax: the outcome in each state whose predictor is zero; None: another law.
     """
 
     kind: str
@@ -70,9 +71,15 @@ class RowLaw(NamedTuple):
     by: tuple[str, ...]
     prior: dist.Distribution | None
     order: tuple[int, ...]
-    possible: Bool[np.ndarray, "S A O"]
+    possible: Bool[np.ndarray, "S A O"] | None
     group: Int[np.ndarray, " C"] | None
     num_groups: int
+    reference: Int[np.ndarray, " S"] | None = None
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it is a law of rows, not of rewards."""
+        return self.possible is not None
 
     @property
     def sites(self) -> tuple[str, str, str]:
@@ -85,7 +92,7 @@ _met: ContextVar[list[RowLaw] | None] = ContextVar("_met", default=None)
 
 @contextmanager
 def row_laws() -> Iterator[list[RowLaw]]:
-    """Keep a record of every row law that a program calls inside.
+    """Keep a record of every row law that a program calls inside, where its rows have their shapes but no numbers.
 
     Returns:
         A context, with the list of records.
@@ -98,7 +105,7 @@ def row_laws() -> Iterator[list[RowLaw]]:
         _met.reset(token)
 
 
-class _Case(NamedTuple):
+class Case(NamedTuple):
     """A space with contexts, whether it had them, and what all laws share."""
 
     space: ContextSpace
@@ -115,9 +122,13 @@ class _Case(NamedTuple):
         """The columns that the coefficients are of."""
         return self.design.standardised if self.standardised else self.design.values
 
-    def returned(self, rows: Float[Array, "C S A O"]) -> Float[Array, "*C S A O"]:
-        """Rows with the axis of contexts where the space has it."""
-        return rows[0] if self.plain else rows
+    def returned(self, values: Float[Array, "C *cells"]) -> Float[Array, "..."]:
+        """Rows, or predictors of rewards, with the axis of contexts where the space has it.
+
+        Args:
+            values: of all contexts.
+        """
+        return values[0] if self.plain else values
 
 
 def logit_rows(
@@ -164,7 +175,7 @@ def logit_rows(
         >>> bm.explain(prior, space).route
         'nuts'
     """
-    case = _read(space, terms, by, group, standardise, name, centred=True)
+    case = read_case(space, terms, by, group, standardise, name, centred=True)
     outcomes = case.space.outcome_names
     stays = isinstance(reference, str) and reference == STAY and STAY not in outcomes
     reference_index = (
@@ -173,16 +184,15 @@ def logit_rows(
     possible = _possible(case.space)
     _refuse_reference(case.space, reference_index, possible)
     is_reference = np.arange(len(outcomes)) == reference_index[:, None]
-    free = (possible & ~is_reference[:, None, :]).any((0, 1))
-    free_places = np.flatnonzero(free)
+    free_places = np.flatnonzero((possible & ~is_reference[:, None, :]).any((0, 1)))
     words = tuple(str(outcomes[k]) for k in free_places)
-    eta, prior = _predictors(case, words, coefficients, shrink)
+    eta, prior = predictors(case, words, coefficients, shrink)
     # Columns back in the order of outcomes; the reference has a predictor of zero, what is impossible no exponential.
     full = jnp.zeros((*eta.shape[:-1], len(outcomes))).at[..., free_places].set(eta)
     full = jnp.where(is_reference[:, None, :], 0.0, full)
     rows = jax.nn.softmax(jnp.where(possible, full, -jnp.inf), -1)
     detail = f"reference {reference!r}"
-    return _record("logit", case, rows, words, detail, prior, (), possible)
+    return keep_law("logit", case, rows, words, detail, prior, (), possible, reference_index)
 
 
 def stick_rows(
@@ -221,7 +231,7 @@ def stick_rows(
         >>> numpyro.handlers.seed(rows, 0)().shape
         (3, 1, 3)
     """
-    case = _read(space, terms, by, group, standardise, name, centred=True)
+    case = read_case(space, terms, by, group, standardise, name, centred=True)
     outcomes = case.space.outcome_names
     listed = list(outcomes) if order is None else list(order)
     if sorted(map(str, listed)) != sorted(map(str, outcomes)) or len(listed) != len(outcomes):
@@ -229,7 +239,7 @@ def stick_rows(
     places = np.array([_place(label, outcomes) for label in listed])
     possible = _possible(case.space)
     words = tuple(str(outcomes[k]) for k in places[:-1])
-    eta, prior = _predictors(case, words, coefficients, shrink)
+    eta, prior = predictors(case, words, coefficients, shrink)
     possible_in_order = possible[..., places]
     # The last outcome that is possible takes what is left; one that is impossible is never chosen.
     last = possible_in_order.shape[-1] - 1 - possible_in_order[..., ::-1].argmax(-1)
@@ -243,7 +253,7 @@ def stick_rows(
     before = jnp.concatenate([jnp.ones((*left.shape[:-1], 1)), left[..., :-1]], -1)
     rows = (chosen * before)[..., np.argsort(places)]
     detail = f"order {', '.join(str(outcomes[k]) for k in places)}"
-    return _record("stick", case, rows, words, detail, prior, tuple(map(int, places)), possible)
+    return keep_law("stick", case, rows, words, detail, prior, tuple(map(int, places)), possible)
 
 
 def ordinal_rows(
@@ -283,13 +293,13 @@ def ordinal_rows(
         0.0
     """
     check_name("link", link, ORDERED)
-    case = _read(space, terms, None, group, standardise, name, centred=False)
+    case = read_case(space, terms, None, group, standardise, name, centred=False)
     known = case.space.outcome_names
     listed = list(case.space.state_names) if outcomes is None else list(outcomes)
     places = [_place(label, known) for label in listed]
     if len(places) < 2 or len(set(places)) < len(places):
         raise ValueError(f"outcomes is {listed}, expected at least two labels, each once")
-    eta, prior = _predictors(case, ("all",), coefficients, shrink)
+    eta, prior = predictors(case, ("all",), coefficients, shrink)
     base = CUTS.expand([len(places) - 1]).to_event(1)
     cuts = jnp.asarray(numpyro.sample(f"{name}_cuts", dist.TransformedDistribution(base, OrderedTransform())))
     lower, upper = _edges(cuts - eta)
@@ -302,7 +312,7 @@ def ordinal_rows(
     rows = jnp.zeros((*mass.shape[:-1], len(known))).at[..., np.array(places)].set(mass)
     rows = jnp.where(possible, rows, 0.0)
     rows = rows / rows.sum(-1, keepdims=True) if not possible[..., places].all() else rows
-    return _record("ordinal", case, rows, ("all",), f"order {', '.join(map(str, listed))}", prior, (), possible)
+    return keep_law("ordinal", case, rows, ("all",), f"order {', '.join(map(str, listed))}", prior, (), possible)
 
 
 def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others go, and which event
@@ -346,7 +356,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         [1. 1. 1.]
     """
     check_name("link", link, LINKS)
-    case = _read(space, terms, by, group, standardise, name, centred=True)
+    case = read_case(space, terms, by, group, standardise, name, centred=True)
     outcomes = case.space.outcome_names
     full = (case.space.n_contexts, *case.space.shape, len(outcomes))
     if not broadcasts_to(jnp.shape(to), full):
@@ -356,7 +366,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         is_event = np.eye(case.space.n_states, len(outcomes), dtype=bool)[:, None, :]
     else:
         is_event = (np.arange(len(outcomes)) == _place(event, outcomes))[None, None, :]
-    eta, prior = _predictors(case, (str(event),), coefficients, shrink)
+    eta, prior = predictors(case, (str(event),), coefficients, shrink)
     if link == "cloglog":
         # log(1 - h) = -exp(eta); h by expm1, so that small hazards keep their digits.
         happens, not_yet = -jnp.expm1(-jnp.exp(eta)), jnp.exp(-jnp.exp(eta))
@@ -367,10 +377,10 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
     moved, stay_prob = (happens, not_yet) if leaves else (not_yet, happens)
     rows = jnp.where(is_event, stay_prob, moved * rest)
     possible = _possible(case.space)
-    return _record("hazard", case, rows, (str(event),), f"event {event!r}", prior, (), possible)
+    return keep_law("hazard", case, rows, (str(event),), f"event {event!r}", prior, (), possible)
 
 
-def _read(
+def read_case(
     space: StateActionSpace,
     terms: str,
     by: str | Sequence[str] | None,
@@ -379,14 +389,26 @@ def _read(
     name: str,
     *,
     centred: bool,
-) -> _Case:
-    """The design of a law in a space; refused where they do not fit."""
+    of_rows: bool = True,
+) -> Case:
+    """The design of a law in a space; refused where they do not fit.
+
+    Args:
+        space: of the law, with contexts or without.
+        terms, by, group, standardise, name: as of `logit_rows`.
+        centred: whether the design may have a constant, with which its columns are centred.
+        of_rows: whether the law is one of rows, which needs all states as outcomes.
+
+    Raises:
+        ValueError, TypeError: as `logit_rows`.
+    """
     check_space(space)
     check_bool("standardise", standardise)
     check_type("name", name, str, "a text")
-    if space.successors is not None or space.horizon is not None:
-        fault = "lists successors" if space.successors is not None else "has a horizon"
-        raise ValueError(f"space {fault}, expected one whose rows are over all states, the same at every step")
+    if space.horizon is not None:
+        raise ValueError("space has a horizon, expected a law that is the same at every step")
+    if of_rows and space.successors is not None:
+        raise ValueError("space lists successors, expected one whose rows are over all states")
     plain = not isinstance(space, ContextSpace)
     whole = _without_covariates(space) if plain else space
     formula = whole.formula(terms, by)
@@ -401,7 +423,7 @@ def _read(
             raise ValueError(f"group is {group!r}, expected the column that read_log(group=) was given; {group_words}")
         assert column.levels is not None
         places, number = np.asarray(column.values), len(column.levels)
-    return _Case(whole, plain, design, formula.by, standardise, places, number, name)
+    return Case(whole, plain, design, formula.by, standardise, places, number, name)
 
 
 def _without_covariates(space: StateActionSpace) -> ContextSpace:
@@ -436,10 +458,20 @@ def _refuse_reference(space: ContextSpace, at: Int[np.ndarray, " S"], possible: 
         )
 
 
-def _predictors(
-    case: _Case, words: Sequence[str], coefficients: dist.Distribution | None, shrink: str | None
+def predictors(
+    case: Case, words: Sequence[str], coefficients: dist.Distribution | None, shrink: str | None
 ) -> tuple[Float[Array, "C S A K"], dist.Distribution | None]:
-    """Linear predictors of K columns of coefficients, and the prior of these where it has no hyperparameters."""
+    """Linear predictors of K columns of coefficients, and the prior of these where it has no hyperparameters.
+
+    Args:
+        case: the design of the law.
+        words: what each column of coefficients is of.
+        coefficients: prior; None: Normal(0, 2.5).
+        shrink: as of `logit_rows`.
+
+    Raises:
+        ValueError, TypeError: a prior that does not fit the columns.
+    """
     size, number, name = len(case.design.names), len(words), case.name
     prior: dist.Distribution = dist.Normal(0.0, 2.5) if coefficients is None else coefficients
     check_type("coefficients", prior, dist.Distribution, "a NumPyro distribution")
@@ -454,8 +486,12 @@ def _predictors(
     else:
         check_name("shrink", shrink, SHRINK)
         b, whole = _shrink_together(case, shrink, prior, number), None
-    # A product over a small axis, in the width of the sites.
-    eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
+    if _met.get() is None:
+        # A product over a small axis, in the width of the sites.
+        eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
+    else:
+        # Who keeps a record looks at shapes alone: a million contexts need no array of their columns.
+        eta = jnp.broadcast_to(b.sum(0), (case.space.n_contexts, *case.space.shape, number))
     if case.group is not None:
         scale = jnp.asarray(numpyro.sample(f"{name}_group_scale", dist.HalfNormal(1.0).expand([number]).to_event(1)))
         group_prior = dist.Normal(0.0, 1.0).expand([case.num_groups, number]).to_event(2)
@@ -464,7 +500,7 @@ def _predictors(
     return eta, whole
 
 
-def _shrink_together(case: _Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
+def _shrink_together(case: Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
     """Coefficients that are shrunk together, but those of constants, which keep their prior."""
     name, size = case.name, len(case.design.names)
     constant = np.array([column == CONSTANT or column.startswith(CONSTANT + OF) for column in case.design.names])
@@ -489,18 +525,26 @@ def _edges(cuts: Float[Array, "... m"]) -> tuple[Float[Array, "... O"], Float[Ar
     return jnp.concatenate([-infinite, cuts], -1), jnp.concatenate([cuts, infinite], -1)
 
 
-def _record(
+def keep_law(
     kind: str,
-    case: _Case,
-    rows: Float[Array, "C S A O"],
+    case: Case,
+    values: Float[Array, "C *cells"],
     words: tuple[str, ...],
     told: str,
     prior: dist.Distribution | None,
     order: tuple[int, ...],
-    possible: Bool[np.ndarray, "S A O"],
-) -> Float[Array, "... S A O"]:
-    """The rows as the program gets them, with a record where somebody keeps it."""
-    returned, met = case.returned(rows), _met.get()
+    possible: Bool[np.ndarray, "S A O"] | None,
+    reference: Int[np.ndarray, " S"] | None = None,
+) -> Float[Array, "..."]:
+    """What the program gets of a law, with a record where somebody keeps it.
+
+    Args:
+        kind: of the law.
+        case: its design.
+        values: [C S A O], rows; or [C S A], linear predictors of rewards.
+        words, told, prior, order, possible, reference: of the record (see `RowLaw`).
+    """
+    returned, met = case.returned(values), _met.get()
     if met is not None:
         met.append(
             RowLaw(
@@ -517,6 +561,7 @@ def _record(
                 possible,
                 case.group,
                 case.num_groups,
+                reference,
             )
         )
     return returned

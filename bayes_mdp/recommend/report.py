@@ -23,13 +23,15 @@ from bayes_mdp.recommend.page import (
     values_figure,
     versions,
 )
+from bayes_mdp.recommend.subgroup_report import subgroup_page
+from bayes_mdp.recommend.subgroups import SubgroupDecision
 from bayes_mdp.utils.files import write_beside
 from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.validation import check_type
 
 
 def write_report(
-    result: Decision | PolicyComparison,
+    result: Decision | PolicyComparison | SubgroupDecision,
     path: str | os.PathLike[str],
     *,
     baseline: str | None = None,
@@ -41,7 +43,7 @@ def write_report(
     The page loads nothing from elsewhere. The file is written beside and renamed.
 
     Args:
-        result: as `decide` or `compare_policies` returns it.
+        result: as `decide`, `decide_by_subgroup` or `compare_policies` returns it.
         path: of the page.
         baseline: of a comparison, the policy that the others are compared with; None: its first.
         log: of a comparison, what its posterior has learnt from: for the names of columns (a column of costs is shown
@@ -63,10 +65,11 @@ def write_report(
     if isinstance(result, PolicyComparison):
         page = comparison_page(result, baseline, log, command)
     else:
-        check_type("result", result, Decision, "a Decision (see decide) or a PolicyComparison (see compare_policies)")
+        decided = "a Decision (see decide, decide_by_subgroup) or a PolicyComparison (see compare_policies)"
+        check_type("result", result, (Decision, SubgroupDecision), decided)
         if baseline is not None or log is not None:
             raise TypeError("baseline and log are given with a Decision, expected them with a comparison")
-        page = _page(result, command)
+        page = subgroup_page(result, command) if isinstance(result, SubgroupDecision) else _page(result, command)
     write_beside(path, lambda beside: Path(beside).write_text(page, encoding="utf-8"))
 
 

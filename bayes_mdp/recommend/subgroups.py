@@ -96,7 +96,9 @@ class SubgroupDecision:
         posterior: that judges.
         practice: Float64[C S A], probabilities of the actions of the log.
         differ: how subgroups can differ, in words.
-        source: of the log.
+        source, columns, digest, num_transitions: of the log.
+        objective: of the values.
+        has_baseline: whether a policy in use was given; else practice is what the log did.
     """
 
     by: tuple[str, ...]
@@ -106,6 +108,11 @@ class SubgroupDecision:
     practice: Float[np.ndarray, "C S A"]
     differ: str
     source: str
+    columns: Mapping[str, Hashable]
+    digest: str | None
+    num_transitions: int
+    objective: Objective
+    has_baseline: bool
 
     def __getitem__(self, pattern: Hashable) -> SubgroupVerdict:
         """The verdict of a subgroup, by its pattern: a tuple of values, or the value where there is one covariate."""
@@ -251,7 +258,20 @@ def decide_by_subgroup(
             verdict = replace(verdict, tipping={name: factor})
         verdicts[pattern] = verdict
     whole = verdicts.pop(EVERYBODY)
-    return SubgroupDecision(names, whole, verdicts, posterior, logged, _differ(posterior, names), log.source)
+    return SubgroupDecision(
+        names,
+        whole,
+        verdicts,
+        posterior,
+        logged,
+        _differ(posterior, names),
+        log.source,
+        dict(log.columns),
+        log.digest,
+        int(np.size(log.transitions.state)),
+        objective,
+        baseline is not None,
+    )
 
 
 def _tipping(

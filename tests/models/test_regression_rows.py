@@ -16,7 +16,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import bayes_mdp as bm
-from bayes_mdp.inference.context_posterior import about_mode, laws_of, side_by_side
+from bayes_mdp.inference.context_posterior import about_mode, look_at, side_by_side
 from bayes_mdp.inference.integrals.mode_draws import TracedDensity, find_mode
 from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.models import hazard_rows, logit_rows, ordinal_rows, stick_rows
@@ -206,7 +206,7 @@ def test_a_record_is_kept_of_every_law():
     def prior(space):
         return bm.models.MDPSpec(hazard_rows(space, "age", logit_rows(space, "sex", reference="a")), np.zeros((3, 2)))
 
-    laws = laws_of(prior, space)
+    laws = look_at(prior, space).laws
     assert [law.kind for law in laws] == ["logit", "hazard"] and laws[0].fixed == "reference 'a'"
     with row_laws() as met:
         pass
@@ -330,4 +330,4 @@ def test_separation_without_a_proper_prior_names_the_column(key):
 
     data = log.covariates.moved(log.transitions, 2)
     with pytest.raises(ValueError, match=r"no mode: .*'action=y' for outcome 'well'"):
-        about_mode(key, side_by_side(program, space), space.side_by_side, data, 100, laws_of(program, space))
+        about_mode(key, side_by_side(program, space), space.side_by_side, data, 100, look_at(program, space).laws)

@@ -43,9 +43,11 @@ from bayes_mdp.calibration.belief.program_run import (
     why_no_log_prior,
 )
 from bayes_mdp.inference.conjugate.closed_form_draws import known_sites
+from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.inference.fitted import NO_PROGRAM, Fitted
 from bayes_mdp.inference.pair_draws import HoldsDraws
 from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, names_of_lists, outcome_axis
+from bayes_mdp.mdp.labels import labels as coordinate_labels
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.validation import check_count, check_name
@@ -414,7 +416,7 @@ OPTIONAL = ("prior_predictive", "posterior_predictive", "log_likelihood", "prior
 
 
 def to_arviz(
-    posterior: Fitted | BehaviourPosterior | HoldsDraws,
+    posterior: Fitted | BehaviourPosterior | HoldsDraws | ContextPosterior,
     *,
     num_draws: int = 1000,
     key: PRNGKeyArray | None = None,
@@ -484,6 +486,11 @@ def to_arviz(
     **The log-likelihood** of what does not depend on the parameters (a pair without data, a first choice before
     anything is learnt) varies by 1e-10 over the draws: ArviZ cannot smooth equal weights.
 
+    **Of posteriors in contexts** the group posterior alone is made: `transition_probs` and `reward_mean` with a dim
+    `context` in front of the state, whose coordinates are the covariates; the sites; `{name}_columns` [column,
+    outcome], the coefficients of a law on the scale of its columns. The other groups are those of `posterior.base`, the
+    posterior of all contexts side by side, where chains drew it.
+
     Args:
         posterior: as `infer` returns it, or a mixture; or as `bayes_mdp.behaviour.fit` returns it.
         num_draws: draws per group.
@@ -507,6 +514,8 @@ def to_arviz(
         return as_tree(_of_behaviour(posterior, num_draws, key, log_likelihood, data))
     if isinstance(posterior, HoldsDraws):
         return as_tree({"posterior": _draws_dataset(posterior, num_draws)})
+    if isinstance(posterior, ContextPosterior):
+        return as_tree({"posterior": _contexts_dataset(posterior, num_draws, key_or_first(key))})
     check_posterior(posterior, num_draws)
     key = key_or_first(key)
     present = contents(posterior, data, log_likelihood)
@@ -529,6 +538,43 @@ def _draws_dataset(posterior: HoldsDraws, num_draws: int) -> xr.Dataset:
         axes |= {"chain": np.arange(chains), "draw": np.arange(number)}
         made[name] = (("chain", "draw", *dims[name]), values[:, np.arange(number) * num_held // number])
     attributes = {"method": "given draws", "left_out": "all other groups: draws of another program hold no data"}
+    return xr.Dataset(made, axes, attributes)
+
+
+def _contexts_dataset(posterior: ContextPosterior, num_draws: int, key: PRNGKeyArray) -> xr.Dataset:
+    """Draws in every context; of beliefs by context as many draws of each."""
+    check_count("num_draws", num_draws)
+    space, contexts = posterior.space, posterior.contexts
+    drawn, index = posterior.draw_tables(key, num_draws)
+    chains = posterior.num_chains
+    number = len(drawn.rows) // chains
+    pair = ("context", "state", "action")
+    axes: dict[str, Coordinate] = dict(coordinates(space.alone))
+    axes |= {"chain": np.arange(chains), "draw": np.arange(number)}
+    axes["context"] = np.array([str(label) for label in contexts.labels])
+    axes |= {column.name: ("context", coordinate_labels(list(column.labels))) for column in contexts.columns}
+
+    def by_chain(values: np.ndarray) -> np.ndarray:
+        return values.reshape(chains, number, *values.shape[1:])
+
+    made: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        "transition_probs": ((*SAMPLE_DIMS, *pair, outcome_axis(space)), by_chain(drawn.rows)),
+        "reward_mean": ((*SAMPLE_DIMS, *pair), by_chain(drawn.reward)),
+    }
+    for name, values in (posterior.sites or {}).items():
+        by_draw = by_chain(np.asarray(values)[index])
+        taken = name in made or name in axes
+        variable = name + SUFFIX if taken else name
+        made[variable] = ((*SAMPLE_DIMS, *(f"{variable}_dim_{i}" for i in range(by_draw.ndim - 2))), by_draw)
+    for law in posterior.laws:
+        if posterior.sites is not None and law.sites[0] in posterior.sites:
+            dims = (f"{law.name}_column", f"{law.name}_outcome")
+            axes |= {dims[0]: np.array(law.design.names), dims[1]: np.array(law.outcomes)}
+            by_draw = by_chain(posterior.coefficient_draws(law.name)[index])
+            made[f"{law.name}_columns"] = ((*SAMPLE_DIMS, *dims), by_draw)
+    attributes = {"method": posterior.method, "left_out": "all other groups: to_arviz(posterior.base) has them"}
+    if chains == 1:
+        attributes["no_markov_chains"] = "draws of equal weight, cut from no chain"
     return xr.Dataset(made, axes, attributes)
 
 
