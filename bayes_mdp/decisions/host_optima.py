@@ -30,7 +30,7 @@ from bayes_mdp.decisions.host_values import (
     occupancy,
     solve,
 )
-from bayes_mdp.inference.pair_draws import Drawn, PairRows
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import Solution
@@ -196,6 +196,13 @@ def expected_values(
         rows, probs: entries.
         values: of the states and of the end.
     """
+    if mostly_zero(probs):
+        expected = np.empty((len(probs), len(rows.state)))
+        for n, draw in enumerate(probs):
+            entry, positive = rows.possible(draw)
+            expected[n] = np.bincount(rows.pair[entry], positive * values[n, rows.next_state[entry]], len(rows.state))
+        return expected
+    probs = rows.in_double(probs)
     width = rows.width
     if width is not None and (rows.next_state == np.tile(np.arange(width), len(rows.state))).all():
         return np.matmul(probs.reshape(len(probs), -1, width), values[:, :width, None])[..., 0]

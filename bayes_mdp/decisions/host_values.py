@@ -21,8 +21,9 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float
+from scipy.linalg.lapack import dgetrf, dgetrs  # pyright: ignore[reportAttributeAccessIssue]
 
-from bayes_mdp.inference.pair_draws import Drawn, PairRows
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import evaluate
@@ -34,6 +35,7 @@ DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterati
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
+FACTORED = 128  # states from which on values and times share the factors of their systems, draw by draw
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
 SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.bellman`)
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
@@ -128,6 +130,7 @@ class PolicyPairs:
 
     def __init__(self, rows: PairRows, policy: Float[np.ndarray, "S A"]) -> None:
         self.n_states, self.n_actions = policy.shape
+        self._every = rows
         weight = policy[rows.state, rows.action]
         self.pairs = np.flatnonzero(weight > 0)
         self.rows, self.entries = rows.take(self.pairs)
@@ -174,6 +177,8 @@ class PolicyPairs:
         terms = listed + SPARE + self.n_actions + 2
         if self._width:
             return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
+        if self.is_dense and mostly_zero(drawn.probs):
+            return Chains(self._of_possible(drawn.probs), reward, terms, size)
         probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
         scale = None if self.deterministic else self.weight
         if probs.dtype == np.float32:
@@ -212,6 +217,21 @@ class PolicyPairs:
                 if not self.deterministic:
                     rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., members, None]
                 matrix[block, state] += rows[..., :size]
+        return matrix
+
+    def _of_possible(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
+        """The mean over the actions of each state, of the entries that are not zero: draw by draw, entry by entry."""
+        rows, size = self._every, self.n_states
+        used, weight = np.zeros(len(rows.state), bool), np.zeros(len(rows.state))
+        used[self.pairs] = True
+        matrix = np.empty((len(probs), size, size))
+        for n, draw in enumerate(probs):
+            weight[self.pairs] = self.weight if self.weight.ndim == 1 else self.weight[n]
+            entry, positive = rows.possible(draw, None if self.every_entry else used)
+            positive *= weight[rows.pair[entry]]
+            # Several actions of a state add to one place; the end, S, is no column.
+            table = np.bincount(rows.place[entry], positive, size * (size + 1))
+            matrix[n] = table.reshape(size, size + 1)[:, :size]
         return matrix
 
     @cached_property
@@ -392,6 +412,31 @@ def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S
     classes = (recurrent_classes(scipy.sparse.csr_matrix(chains.dense(n) > 0))[1] for n in range(len(time)))
     single_class = np.array([len(recurrent) == 1 for recurrent in classes])
     return np.where(single_class[:, None], time, np.nan)
+
+
+def values_and_time(chains: Chains, objective: Objective, start: Float[np.ndarray, " S"]) -> tuple[Draws, Draws]:
+    """Values of a policy (`AverageReward`: but for a constant), and `occupancy`, without bounds.
+
+    Args:
+        chains: of a stationary policy.
+        objective: Discounted, FirstExit or AverageReward.
+        start: distribution of the first state.
+    """
+    rate, size = float(step_discount(objective)), chains.reward.shape[1]
+    average = isinstance(objective, AverageReward)
+    largest = DIRECT if rate < 1 else DIRECT_UNDISCOUNTED
+    if average or not isinstance(chains.matrix, np.ndarray) or not FACTORED <= size <= largest:
+        return solve(chains, rate, chains.reward, anchored=average), occupancy(chains, objective, start)
+    # One factor of each system serves both: x of I - k P, and mu of its transpose.
+    values, time = np.empty_like(chains.reward), np.empty_like(chains.reward)
+    for n, matrix in enumerate(chains.matrix):
+        # Of the transposed system, which LAPACK reads without a copy.
+        lu, pivot, info = dgetrf((np.eye(size) - rate * matrix).T, overwrite_a=True)
+        if info > 0:  # singular
+            values[n] = time[n] = np.nan
+            continue
+        values[n], time[n] = dgetrs(lu, pivot, chains.reward[n], trans=1)[0], dgetrs(lu, pivot, start)[0]
+    return values, time
 
 
 def solve(

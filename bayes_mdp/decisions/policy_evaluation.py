@@ -3,7 +3,7 @@
 `Start`, first: the distribution of the first state that values are for, and where it is from, in words.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
@@ -134,6 +134,7 @@ def _which(probs: Float[np.ndarray, " S"], space: StateActionSpace | None) -> st
     return f"({', '.join(f'{name} {probs[s]:.3g}' for name, s in zip(names, possible, strict=True))})"
 
 
+DRAWN_AT_ONCE = 2**24  # numbers of draws that are made at once: 128 MiB
 NUMBERS_AT_ONCE = 2**21  # float64 numbers of draws, and of their chains, that are held at once: 16 MiB
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
@@ -530,9 +531,8 @@ def _values_in_draws(
     block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
     values = [np.empty((num_draws, len(policies))) for _ in jobs]
     gaps = [np.empty((num_draws, len(policies))) for _ in jobs]
-    for first in range(0, num_draws, block):
-        block_draws = slice(first, min(first + block, num_draws))
-        drawn = draws.draw(block_draws.stop - first)
+    for first, drawn in _drawn(draws, num_draws, block):
+        block_draws = slice(first, first + len(drawn.probs))
         excess, ends = row_faults(rows, drawn)
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
@@ -561,6 +561,16 @@ def _values_in_draws(
             titles = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
             require_usable(values[j][block_draws], gaps[j][block_draws], excess, titles, summed, first)
     return values, gaps
+
+
+def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]]:
+    """So many draws in blocks, with the number of the first of each."""
+    # Of a large problem eight are made at once: each row has a generator of its own, and calls take their time.
+    at_once = max(block, min(8, DRAWN_AT_ONCE // max(len(draws.rows.pair), 1)) // block * block)
+    for made in range(0, num, at_once):
+        drawn = draws.draw(min(at_once, num - made))
+        for first in range(0, len(drawn.probs), block):
+            yield made + first, Drawn(*(x[first : first + block] for x in drawn))
 
 
 def _paid(

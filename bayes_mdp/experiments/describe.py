@@ -177,7 +177,7 @@ def describe_case(
 
 
 REQUIRED = ("numpyro", "jax", "jaxlib", "numpy", "scipy", "cvxpy", "arviz", "xarray", "equinox", "gymnasium")
-OPTIONAL = ("numba", "optax", "scikit-learn", "distributed", "icu-sepsis", "ale-py")
+OPTIONAL = ("numba", "optax", "distributed", "icu-sepsis", "ale-py")
 
 
 def show_versions() -> None:

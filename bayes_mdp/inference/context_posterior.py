@@ -24,7 +24,7 @@ from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_mdp.inference.detection.trace import improper_value
-from bayes_mdp.inference.draws.chains import HasChains, SamplingWarning
+from bayes_mdp.inference.draws.chains import HasChains
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
 from bayes_mdp.inference.fitted import Fitted
@@ -150,6 +150,10 @@ class ContextPosterior:
         if self.together is not None:
             return len(self.together.rows)
         return None if self.sites is None else len(next(iter(self.sites.values())))
+
+    @property
+    def mcmc(self) -> None:
+        """None: chains are those of `base`."""
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
@@ -522,7 +526,7 @@ def in_contexts(
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
         sites, doubts = stick_draws(key, _only_law(seen), counts, options)
         common = {"laws": laws, "doubts": tuple(doubts), "num_chains": options.num_chains}
-        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, **common))
+        return ContextPosterior(space, prior, "gibbs", counts, sites, **common)
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
         return _about_the_mode(key, prior, log, about, space, counts, seen, options)
@@ -610,9 +614,7 @@ def _about_the_mode(
     problems = tuple(made.problems())
     if problems and not doubtful:
         raise ValueError(problems[0])
-    return _warned(
-        ContextPosterior(space, prior, "laplace", counts, sites, laplace=made, laws=seen.laws, doubts=problems)
-    )
+    return ContextPosterior(space, prior, "laplace", counts, sites, laplace=made, laws=seen.laws, doubts=problems)
 
 
 def _plain_rows_about_mode(
@@ -660,14 +662,6 @@ def _refuse_no_mode(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) ->
             raise NoModeError("the log says nothing of a direction", vectors[:, 0])
     except NoModeError as error:
         raise ValueError(_runs_away("nuts", error, lambda x: {site: x.reshape(mean.shape)}, (law,))) from None
-
-
-def _warned(posterior: ContextPosterior) -> ContextPosterior:
-    import warnings
-
-    for problem in posterior.doubts:
-        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=4)
-    return posterior
 
 
 class _Parts:

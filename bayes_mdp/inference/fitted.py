@@ -453,6 +453,11 @@ class Fitted(Module):
         return 0.0
 
     @property
+    def lacks_factorials(self) -> bool:
+        """Whether its data are sums of rewards that do not hold all of their density (Poisson: no factorials)."""
+        return False
+
+    @property
     def keeps_density(self) -> bool:
         """Whether its draws have a density that is known up to a constant; False: as by Gibbs chains."""
         return True

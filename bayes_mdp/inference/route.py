@@ -31,7 +31,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
-from bayes_mdp.inference.context_posterior import ContextPosterior, in_contexts
+from bayes_mdp.inference.context_posterior import ContextPosterior, Infer, in_contexts
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -218,9 +218,7 @@ def infer(
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)
     if isinstance(space, ContextSpace):
-        if choices is not None:
-            raise ValueError("choices is given in a space with contexts, expected None there")
-        return in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method)
+        return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
     prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
@@ -255,6 +253,24 @@ def infer(
         # The same rows and key, with another column in place of the reward: one draw of all has the same rows.
         learnt = {name: _infer_outcome(name, key, prior, data, space, method, sampler) for name in data.outcomes}
         return posterior.with_outcomes(learnt)
+    return posterior
+
+
+def _in_contexts(
+    infer_alone: Infer,
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | FoldedLog | None,
+    space: ContextSpace,
+    method: str | Method,
+    choices: Softmax | None,
+) -> ContextPosterior:
+    """`infer` in a space with contexts, with its warnings."""
+    if choices is not None:
+        raise ValueError("choices is given in a space with contexts, expected None there")
+    posterior = in_contexts(infer_alone, key, prior, data, space, method)
+    if posterior.base is None:  # else `infer` of all contexts has warned
+        warn_of(posterior, stacklevel=4)
     return posterior
 
 

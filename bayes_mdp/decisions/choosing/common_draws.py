@@ -20,8 +20,9 @@ from bayes_mdp.decisions.host_optima import (
     episodic_values,
     expected_values,
 )
-from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, row_faults, solve
+from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, values_and_time
 from bayes_mdp.decisions.policy_evaluation import (
+    DRAWN_AT_ONCE,
     NUMBERS_AT_ONCE,
     read_start,
     require_endless,
@@ -46,7 +47,6 @@ BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one
 SMALL = 4096  # pairs times outcomes of a small one
 
-DRAWN_AT_ONCE = 2**24  # numbers of draws that are made at once: 128 MiB
 LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
 SEARCHED = 2**26  # numbers of draws that a search passes over, unless it needs more draws
@@ -192,9 +192,10 @@ class CommonDraws:
         policy, objective, rows = np.asarray(policy, np.float64), self.objective, self.rows
         pairs = None if isinstance(objective, Episodic) else PolicyPairs(rows, policy)
         for part, drawn in self.blocks(which):
-            drawn, slopes = _in_double(rows, drawn), np.zeros((len(part), *self.policy_shape))
+            slopes = np.zeros((len(part), *self.policy_shape))
             if pairs is None:
                 assert isinstance(objective, Episodic)
+                drawn = _in_double(rows, drawn)
                 time = episodic_occupancy(rows, drawn, policy, objective, self.start).sum(-1)
                 for i, step in enumerate(backward(rows, drawn, policy, objective)):
                     h = objective.horizon - 1 - i
@@ -203,10 +204,10 @@ class CommonDraws:
                 chains = pairs.chains(drawn)
                 rate = float(step_discount(objective))
                 # Relative values are known but for a constant, which moves no probability from one action to another.
-                values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
+                values, time = values_and_time(chains, objective, self.start)
                 later = np.append(values, np.zeros((len(values), 1)), -1)
                 q = drawn.reward + rate * expected_values(rows, drawn.probs, later)
-                slopes[:, rows.state, rows.action] = occupancy(chains, objective, self.start)[:, rows.state] * q
+                slopes[:, rows.state, rows.action] = time[:, rows.state] * q
             yield part, slopes
 
     def best(self, near: Float[AnyArray, "*H S A"] | None = None) -> Float[np.ndarray, " W"]:
@@ -320,7 +321,4 @@ def _bytes_of_entry(rows: PairRows) -> float:
 
 def _in_double(rows: PairRows, drawn: Drawn) -> Drawn:
     """Draws in double precision, in which rows sum to one."""
-    if drawn.probs.dtype == np.float64:
-        return drawn
-    probs = drawn.probs.astype(np.float64)
-    return Drawn(probs / rows.sums(probs)[:, rows.pair], drawn.reward.astype(np.float64))
+    return Drawn(rows.in_double(drawn.probs), drawn.reward.astype(np.float64, copy=False))

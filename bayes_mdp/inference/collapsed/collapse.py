@@ -107,7 +107,8 @@ class Grouped(eqx.Module):
         prior = jnp.asarray(rows.prior)
         # sum over groups of (entries in the group) * log rising(concentration, count); empty entries add zero.
         rising = jnp.sum(self.times * log_rising(prior.ravel()[self.entry], self.count))
-        total = rising - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum() + posterior.constant
+        total = rising - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum()
+        total += jnp.where(jnp.isnan(posterior.constant), 0.0, posterior.constant)
         return total + rewards.log_evidence() if isinstance(rewards, RewardCells) else total
 
 
@@ -143,10 +144,10 @@ def collapsed_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grou
 def log_evidence(
     hierarchy: Hierarchy, values: Values, data_statistics: ConjugatePosterior | Grouped
 ) -> Float[Array, ""]:
-    """log p(data of `data_statistics` | hyperparameters), the conjugate sites integrated out."""
+    """log p(data of `data_statistics` | hyperparameters), the conjugate sites integrated out (relative, see there)."""
     if isinstance(data_statistics, Grouped):
         return data_statistics.log_evidence(hierarchy.given(values, data_statistics.data_statistics))
-    return jnp.asarray(hierarchy.given(values, data_statistics).log_evidence)
+    return jnp.asarray(hierarchy.given(values, data_statistics).relative_log_evidence)
 
 
 # Resampling leaves copies; Metropolis steps make them differ again ("resample-move", Gilks and Berzuini 2001). The

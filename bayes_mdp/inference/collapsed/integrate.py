@@ -170,7 +170,8 @@ class Given:
 
     def __init__(self, marginal: Marginal, data_statistics: ConjugatePosterior) -> None:
         self.marginal, self._rows = marginal, marginal.counted(data_statistics)
-        self.constant = float(np.asarray(data_statistics.constant))
+        # What sums of rewards do not hold, the factorials of Poisson rewards, is the same at every point.
+        self.constant = float(np.nan_to_num(np.asarray(data_statistics.constant), posinf=np.inf, neginf=-np.inf))
         rewards = data_statistics.reward_cells
         self._cells = rewards if isinstance(rewards, RewardCells) else None
         self._constants: dict[str, tuple[bytes, np.ndarray]] = {}

@@ -321,6 +321,12 @@ class ConjugatePosterior(Fitted):
         return float(in_numpy(_log_evidence, jax.tree.map(_wide, self)))
 
     @property
+    def relative_log_evidence(self) -> RealScalar:
+        """The log evidence, less what no `Counts` hold: the factorials of Poisson rewards, the same for every prior."""
+        known = xp.where(xp.isnan(self.constant), 0.0, self.constant)
+        return replace(self, constant=known).log_evidence
+
+    @property
     def known_log_evidence(self) -> float | None:
         """The log evidence; None: rewards are draws."""
         return float(self.log_evidence) if self.in_closed_form else None

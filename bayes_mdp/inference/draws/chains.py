@@ -432,12 +432,17 @@ def unique_trace(program: Callable[..., object], *args: object) -> dict[str, Sit
         return handlers.trace(program).get_trace(*args)
 
 
-def warn_of(posterior: "Chains | HasChains") -> None:
-    """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side."""
+def warn_of(posterior: "Chains | HasChains", stacklevel: int = 3) -> None:
+    """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side.
+
+    Args:
+        posterior: of chains, or of other draws.
+        stacklevel: frames from here to the user's call.
+    """
     chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
     stuck = [] if chains is None else chains.notes(whole=True)
     for problem in (*posterior.problems(), *stuck):
-        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=3)
+        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=stacklevel)
 
 
 def _kernel(model: Model, method: methods.NUTS, discrete: bool) -> MCMCKernel:

@@ -58,19 +58,24 @@ def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
         )
     if posterior.is_batch:
         raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")
+    if posterior.lacks_factorials:
+        raise ValueError(_SUMS)
     estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
     for problem in estimate.problems:
         warnings.warn(f"evidence: {problem}", SamplingWarning, stacklevel=2)
     return estimate
 
 
+_SUMS = (
+    "posterior: the density of its data is not known (Counts of a law that needs every reward), expected one inferred "
+    "from Transitions"
+)
+
+
 def _exact(posterior: Fitted) -> Evidence:
     value = float(posterior.log_evidence)  # pyright: ignore[reportAttributeAccessIssue] - all in closed form have it
     if np.isnan(value):
-        raise ValueError(
-            "posterior: the density of its data is not known (Counts of a law that needs every reward), expected one "
-            "inferred from Transitions"
-        )
+        raise ValueError(_SUMS)
     part = posterior.exact_part
     return Evidence(value, problems=() if part is None else tuple(part.reward_cells.problems()))
 
