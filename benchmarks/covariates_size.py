@@ -19,7 +19,6 @@ import pandas as pd
 
 import bayes_mdp as bm
 from bayes_mdp.inference import Laplace
-from bayes_mdp.mdp.contexts import ContextSpace
 
 COVARIATES = 20
 NAMES = [f"x{i}" for i in range(COVARIATES)]
@@ -40,7 +39,7 @@ def table(rows: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.assign(s=labels[ill], a=drug, t=labels[outcome], dead=outcome == 2), b
 
 
-def prior(space: ContextSpace) -> bm.models.MDPSpec:
+def prior(space: Any) -> bm.models.MDPSpec:
     """A softmax that shares its coefficients over states."""
     reward = np.array([[[1.0, 0.5, 0.0]]])
     return bm.models.MDPSpec(bm.models.logit_rows(space, TERMS, reference="well", standardise=False), reward)
@@ -65,7 +64,7 @@ def main(rows: int, draws: int) -> None:
     """
     frame, truth = table(rows)
     timed("the table alone", lambda: None)
-    roles = {"state": "s", "action": "a", "next_state": "t", "terminated": "dead"}
+    roles: dict[str, Any] = {"state": "s", "action": "a", "next_state": "t", "terminated": "dead"}
     log = timed(
         "read_log", lambda: bm.read_log(frame, **roles, states=["well", "ill"], actions=[0, 1], covariates=NAMES)
     )

@@ -65,7 +65,7 @@ def prior_of_sticks(space: ContextSpace) -> bm.models.MDPSpec:
     return bm.models.MDPSpec(bm.models.stick_rows(space, "state + age + frail + action", standardise=False), REWARD)
 
 
-PRIORS = {"nuts": prior_of_chains, "laplace": prior_of_chains, "gibbs": prior_of_sticks}
+PRIORS: dict[str, Any] = {"nuts": prior_of_chains, "laplace": prior_of_chains, "gibbs": prior_of_sticks}
 
 
 def rows_of(route: str, coefficients: Float[np.ndarray, "... 5 2"]) -> Float[np.ndarray, "... cell outcome"]:

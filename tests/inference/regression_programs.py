@@ -70,8 +70,8 @@ class Program:
 
     def log(self) -> bm.mdp.Log:
         """As a user reads it."""
-        roles = {"state": "s", "action": "a", "next_state": "t", "terminated": "dead"}
-        names = {"states": self.states, "actions": self.actions}
+        roles: dict[str, Any] = {"state": "s", "action": "a", "next_state": "t", "terminated": "dead"}
+        names: dict[str, Any] = {"states": self.states, "actions": self.actions}
         log = bm.read_log(self.frame, **roles, **names, covariates=self.covariates, group=self.group)
         assert isinstance(log, bm.mdp.Log)
         return log

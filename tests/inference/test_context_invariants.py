@@ -4,7 +4,8 @@ Random programs of `regression_programs`, by the density that draws come from; a
 """
 
 # What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 from dataclasses import replace
 

@@ -6,7 +6,8 @@ deviations off is caught.
 """
 
 # What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 import jax
 import numpy as np

@@ -1,7 +1,8 @@
 """The table of numbers of the simulated logs of subjects: maximum likelihood, and where the others are shown."""
 
 # What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 from functools import cache
 from pathlib import Path

@@ -60,7 +60,9 @@ def visited_cells(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) -> V
     Raises:
         ValueError: their design would take more than half of the memory that is free.
     """
-    cells = (np.zeros(0, int),) * 3 if counts is None else np.nonzero(counts.any(-1))
+    none = np.zeros(0, int)
+    context, state, action = (none, none, none) if counts is None else np.nonzero(counts.any(-1))
+    cells = (context, state, action)
     size, width = len(cells[0]), len(law.design.names)
     check_memory(f"a design of {size} cells and {width} columns", 24.0 * size * width, "fewer columns take less")
     columns = law.design.rows(cells)

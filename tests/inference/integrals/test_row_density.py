@@ -1,7 +1,8 @@
 """The density of regressions of rows on visited cells: that of the program, its derivatives, what it never makes."""
 
 # What `from_log` and `infer` return depends on whether the log has covariates, which a type checker cannot see.
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 import warnings
 
