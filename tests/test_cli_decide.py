@@ -193,7 +193,7 @@ def test_a_budget_of_a_variable_of_the_draws(capsys, tmp_path):
     assert code == 0 and str(choice) in out and "days: spends" in " ".join(out.split())
     refused(capsys, "budgets['days'].limit is 0.01, expected at least", *given, "--budget", "days=.01")
     refused(capsys, "--outcomes is given with --draws", *given)
-    refused(capsys, "--budget is 'cost', expected one of: 'days'", *given, "--budget", "cost=3")
+    refused(capsys, "--budget is 'cost', expected one of days (columns of --outcomes)", *given, "--budget", "cost=3")
 
 
 @pytest.mark.parametrize("file", ["fit.nc", "out-0.csv"])
@@ -207,7 +207,7 @@ def test_what_needs_data_refuses_draws(capsys, tmp_path, file):
         refused(capsys, says, command, path, *COLUMNS, "--discount", 0.9)
     refused(capsys, says, "update", path, path, *COLUMNS[:4], "--save", tmp_path / "out.bmdp")
     refused(capsys, says, "calibrate", "dirichlet_bernoulli", "--log", path, *COLUMNS)
-    refused(capsys, says, "behaviour", path, *COLUMNS[2:6], "--agent", "q_learning")
+    refused(capsys, says, "behaviour", path, "--subject", "s", *COLUMNS[2:6], "--agent", "q_learning")
 
 
 def test_draws_that_do_not_fit(capsys, tmp_path, log):

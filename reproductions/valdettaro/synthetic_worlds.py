@@ -336,6 +336,6 @@ REPRODUCTION = Reproduction(
     run,
     rows,
     figure,
-    {"runs": 6, "visits": (1, 10), "num_eval": 4000},
-    {"quick": 120, "full": 20_000},
+    {"runs": 10},
+    {"quick": 250, "full": 6000},
 )

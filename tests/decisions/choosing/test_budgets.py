@@ -298,7 +298,8 @@ def test_chances_in_the_five_worlds(x64):
 
 def test_the_limit_is_clopper_and_pearsons(x64):
     """The golden number; the most hits that certify are those of the specification; the limit covers."""
-    assert upper_limit(12, 1000) == pytest.approx(0.0193702, abs=1e-7)
+    assert upper_limit(12, 1000) == pytest.approx(0.019370199285059248, abs=1e-9)
+    assert upper_limit(0, 100) == pytest.approx(0.029513049607039925, abs=1e-9)
     assert [most_over(number, 0.05) for number in (58, 59, 200, 1000)] == [-1, 0, 4, 38]
     assert most_over(200, 0.1) == 12
     for prob in (0.01, 0.05, 0.2):
